@@ -1,0 +1,40 @@
+"""Every error weft raises on purpose.
+
+WeftError
+├── InputError          what the user gave is wrong (file, field, remedy); exit code 2, never a traceback
+│   ├── ScenarioError   a scenario file or one of its fields
+│   ├── TraceError      a trace file, with its line number
+│   └── StackError      an unknown policy, or layers that contradict each other or the world
+├── DecisionError       a policy asked for the impossible (a GPU given twice, an unknown job)
+└── EngineError         a simulation that broke its own laws: a bug in weft
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """Root of all errors raised by weft."""
+
+
+class InputError(WeftError):
+    """What the user gave is wrong; the message names the file, the field and the remedy on one line."""
+
+
+class ScenarioError(InputError):
+    """A scenario or job file, or one of its fields, is wrong."""
+
+
+class TraceError(InputError):
+    """A trace file is wrong; the message carries the line number."""
+
+
+class StackError(InputError):
+    """An unknown policy or stack, or layers that contradict each other or the world."""
+
+
+class DecisionError(WeftError):
+    """A policy decided something impossible; raised by the one checker for every world."""
+
+
+class EngineError(WeftError):
+    """The engine broke one of its own laws (conservation, causality): a bug in weft, please report it."""

@@ -1,0 +1,38 @@
+"""Interleave: when does each job's communication start?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from weft.model.plan import Candidate, State
+from weft.model.view import ClusterView, Fact
+
+__all__ = ["Interleave", "Pick"]
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The candidate that was chosen, with its gates filled in, and the interleaver's next state."""
+
+    candidate: Candidate
+    state: State
+    reasons: dict[str, str] = field(default_factory=dict)  # per gated job
+
+
+class Interleave(ABC):
+    """One answer to "when does communication start". `candidates` is how many plans it wants to choose from."""
+
+    name: str = ""
+    needs: frozenset[Fact] = frozenset()
+    candidates: int = 1
+    shifts: bool = False  # sets gates: the world must be able to carry them out
+
+    def initial_state(self) -> State:
+        """Memory before the first cycle."""
+        return {}
+
+    @abstractmethod
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        """Choose one candidate and set its gates."""

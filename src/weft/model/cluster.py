@@ -1,0 +1,96 @@
+"""Cluster, Topology, Link, Server: what there is to share. Built by `weft.model.topologies`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Cluster", "Link", "Route", "Server", "Topology"]
+
+Route = tuple[int, ...]  # link ids from source to destination
+Router = Callable[[int, int, int], Route]  # (source server, destination server, flow hash) -> links
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a cable. `tier` says where it is: "nic", "leaf", "aggregation", ..."""
+
+    id: int
+    name: str
+    src: str
+    dst: str
+    bytes_per_s: float
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A machine with GPUs. `domains` is its path of switches from the nearest (its rack) outwards."""
+
+    id: int
+    name: str
+    gpus: tuple[int, ...]
+    rack: int
+    domains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Directed links and the routes between servers. Equal-cost paths are chosen by a seeded hash of the flow."""
+
+    name: str
+    links: tuple[Link, ...]
+    router: Router = field(repr=False, compare=False)
+    seed: int = 0
+
+    def route(self, src: int, dst: int, flow: int = 0) -> Route:
+        """Links from server `src` to server `dst` (empty when they are the same)."""
+        return () if src == dst else self.router(src, dst, flow)
+
+    @cached_property
+    def capacity(self) -> npt.NDArray[np.float64]:
+        """Bytes per second of every link."""
+        return np.array([link.bytes_per_s for link in self.links], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Servers with GPUs, and the network between them."""
+
+    servers: tuple[Server, ...]
+    topology: Topology
+    gpu: str = "V100"
+    gpu_memory_bytes: float = 16e9
+    intra_server_bytes_per_s: float = float("inf")  # per GPU port inside a server
+    latency_s: float = 0.0  # one message between servers
+    intra_latency_s: float = 0.0  # one message inside a server
+
+    @property
+    def n_gpus(self) -> int:
+        """GPUs in all."""
+        return len(self.server_of_gpu)
+
+    @cached_property
+    def server_of_gpu(self) -> npt.NDArray[np.int64]:
+        """Server id of every GPU id."""
+        pairs = sorted((g, s.id) for s in self.servers for g in s.gpus)
+        return np.array([s for _, s in pairs], dtype=np.int64)
+
+    @cached_property
+    def rack_of_server(self) -> npt.NDArray[np.int64]:
+        """Rack index of every server id."""
+        return np.array([s.rack for s in self.servers], dtype=np.int64)
+
+    @cached_property
+    def n_racks(self) -> int:
+        """Racks in all."""
+        return int(self.rack_of_server.max()) + 1 if self.servers else 0
+
+    @cached_property
+    def gpus_per_server(self) -> npt.NDArray[np.int64]:
+        """Number of GPUs of every server."""
+        return np.array([len(s.gpus) for s in self.servers], dtype=np.int64)

@@ -1,0 +1,80 @@
+"""Event: what a world reports to the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.model.job import Job
+
+__all__ = ["Event", "Failed", "Finished", "NodeDown", "NodeUp", "Started", "Stopped", "Submitted", "Withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job arrived."""
+
+    time_s: float
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A start was confirmed: the job runs."""
+
+    time_s: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A stop was confirmed, or the world itself stopped the job; it holds `iterations_done` checkpointed iterations."""
+
+    time_s: float
+    job: str
+    iterations_done: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A start could not be carried out; the job waits again."""
+
+    time_s: float
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The job ran all its iterations."""
+
+    time_s: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The user cancelled the job."""
+
+    time_s: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDown:
+    """A server's GPUs are gone; its jobs are reported as Stopped beside this."""
+
+    time_s: float
+    server: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUp:
+    """A server's GPUs are back."""
+
+    time_s: float
+    server: int
+
+
+Event = Submitted | Started | Stopped | Failed | Finished | Withdrawn | NodeDown | NodeUp

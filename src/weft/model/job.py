@@ -1,0 +1,52 @@
+"""Job: what a user asks for. Its progress belongs to the world, its placement to the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.model.profile import Profile
+
+__all__ = ["Job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training job as submitted.
+
+    `profiles` maps a number of workers to one iteration at that size; a rigid job has one entry. `gpus` is the number
+    asked for; an elastic job may run on any size in `profiles` between `min_gpus` and `max_gpus`.
+    """
+
+    id: str
+    submit_s: float
+    gpus: int
+    iterations: int
+    profiles: dict[int, Profile]
+    model: str = ""
+    min_gpus: int = 0  # 0: same as gpus
+    max_gpus: int = 0
+    batch: int = 0
+    user: str = ""
+    vc: str = ""
+    checkpoint_every: int = 1  # iterations between checkpoints: where a stopped job resumes
+
+    @property
+    def profile(self) -> Profile:
+        """One iteration at the size asked for."""
+        return self.profiles[self.gpus]
+
+    @property
+    def memory_bytes(self) -> float:
+        """GPU memory of one worker."""
+        return self.profile.memory_bytes
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Worker counts it may run with."""
+        low, high = self.min_gpus or self.gpus, self.max_gpus or self.gpus
+        return tuple(n for n in sorted(self.profiles) if low <= n <= high)
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of computing in the whole job at the size asked for, on an infinitely fast network."""
+        return self.profile.compute_s * self.iterations

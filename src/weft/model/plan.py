@@ -1,0 +1,98 @@
+"""Placement, Gate, Plan, Candidate, Decision: what a scheduler says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "Candidate", "Decision", "Declined", "Gate", "Hold", "Placement", "Plan", "SetGate", "Start", "State", "Stop",
+]  # fmt: skip
+
+Placement = tuple[int, ...]  # GPU id of each rank
+State = dict[str, Any]  # a policy's memory: versioned, JSON-able, kept by the core
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The named task of each iteration waits for its slot: epoch, epoch + period, ...
+
+    `task` is an index into the profile's tasks. Period 0 is a one-off delay until `epoch_s`. A job that is later than
+    `tolerance` (a fraction of the period) waits for the next slot; a job that is less late starts at once.
+    """
+
+    epoch_s: float
+    period_s: float = 0.0
+    task: int = 0
+    tolerance: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A job that was considered and not placed: why, and when to ask again (None: at the next event)."""
+
+    job: str
+    reason: str
+    ask_again_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Placements of all jobs that should run, and their gates."""
+
+    placements: Mapping[str, Placement]
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A whole-cluster plan, the planner's next state, why each change, and what was declined.
+
+    `wake_s` asks for another cycle at that time (a lease end, a timer) even if nothing else happens.
+    """
+
+    plan: Plan
+    state: State
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    declined: tuple[Declined, ...] = ()
+    wake_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run the job on these GPUs (rank r on gpus[r]), communication gated if a gate is given."""
+
+    job: str
+    gpus: Placement
+    reason: str
+    gate: Gate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Take the job off its GPUs; it goes back to its last checkpoint and waits."""
+
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetGate:
+    """Change the gate of a running job (None removes it)."""
+
+    job: str
+    gate: Gate | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the job waiting; nothing is carried out, but the reason is kept for `weft explain`."""
+
+    job: str
+    reason: str
+    ask_again_s: float | None = None
+
+
+Decision = Start | Stop | SetGate | Hold

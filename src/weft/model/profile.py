@@ -1,0 +1,158 @@
+"""Profile: one training iteration as a small graph of tasks, repeated until the job is done.
+
+A Compute task runs once on each of its workers; a Transfer is one collective operation that starts when the tasks
+before it are done on all its workers. The iteration itself is a barrier: the next one starts when every task of this
+one is done. A list of phases (compute, then communication) is shorthand for a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from weft.errors import InputError
+
+__all__ = ["Compute", "Phase", "Profile", "Task", "Transfer"]
+
+Workers = tuple[int, ...] | None  # ranks; None means all workers of the job
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Work of `seconds` on the GPU of each of its workers, once the tasks `after` (indices) are done."""
+
+    name: str
+    seconds: float
+    after: tuple[int, ...] = ()
+    workers: Workers = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One collective among its workers: `bytes` is the message (a gradient bucket, an activation), not the wire bytes.
+
+    `collective` is one of the names in `weft.collectives` ("ring", "halving-doubling", "recursive-doubling", "tree",
+    "parameter-server", "all-to-all", "point-to-point"); None leaves the choice to the scenario's default.
+    `demand_bytes_per_s` caps each flow (None: as fast as the links allow).
+    """
+
+    name: str
+    bytes: float
+    after: tuple[int, ...] = ()
+    workers: Workers = None
+    collective: str | None = None
+    demand_bytes_per_s: float | None = None
+    servers: int = 1  # parameter servers, for the collective of that name
+
+
+Task = Compute | Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Shorthand: compute and transfer side by side; the phase ends when both are done."""
+
+    compute_s: float = 0.0
+    bytes: float = 0.0
+    collective: str | None = None
+    demand_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One iteration of a job with a given number of workers, batch size and GPU type.
+
+    Tasks are in topological order (each comes after those it names in `after`). Two Compute tasks that share a worker
+    must be ordered by the graph: a GPU runs one task of a job at a time.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    workers: int
+    memory_bytes: float = 0.0  # per worker
+    batch: int = 0  # samples per worker and iteration; 0 if unknown
+    gpu: str = ""
+    source: str = ""  # where the numbers come from
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @staticmethod
+    def from_phases(name: str, phases: Sequence[Phase], workers: int, memory_bytes: float = 0.0) -> Profile:
+        """A chain of phases as a graph."""
+        tasks: list[Task] = []
+        before: tuple[int, ...] = ()
+        for i, phase in enumerate(phases):
+            ends: list[int] = []
+            if phase.compute_s > 0 or phase.bytes <= 0:
+                tasks.append(Compute(f"compute{i}", phase.compute_s, before))
+                ends.append(len(tasks) - 1)
+            if phase.bytes > 0:
+                tasks.append(
+                    Transfer(f"transfer{i}", phase.bytes, before, None, phase.collective, phase.demand_bytes_per_s)
+                )
+                ends.append(len(tasks) - 1)
+            before = tuple(ends)
+        return Profile(name, tuple(tasks), workers, memory_bytes)
+
+    @property
+    def compute_s(self) -> float:
+        """Longest compute path of one iteration: the iteration time on an infinitely fast network."""
+        ends = [0.0] * len(self.tasks)
+        for i, task in enumerate(self.tasks):
+            start = max((ends[p] for p in task.after), default=0.0)
+            ends[i] = start + (task.seconds if isinstance(task, Compute) else 0.0)
+        return max(ends, default=0.0)
+
+    @property
+    def gpu_s(self) -> float:
+        """GPU seconds of one iteration, summed over workers."""
+        return sum(t.seconds * self.n_workers(t) for t in self.tasks if isinstance(t, Compute))
+
+    @property
+    def message_bytes(self) -> float:
+        """Bytes of all messages of one iteration, before any collective turns them into wire bytes."""
+        return sum(t.bytes for t in self.tasks if isinstance(t, Transfer))
+
+    def n_workers(self, task: Task) -> int:
+        """Number of workers that take part in a task."""
+        return self.workers if task.workers is None else len(task.workers)
+
+    def ranks(self, task: Task) -> Iterable[int]:
+        """Ranks that take part in a task."""
+        return range(self.workers) if task.workers is None else task.workers
+
+
+def _check(profile: Profile) -> None:
+    if profile.workers < 1:
+        raise InputError(f"profile {profile.name}: workers is {profile.workers}; it must be at least 1")
+    if not profile.tasks:
+        raise InputError(f"profile {profile.name}: it has no tasks; give at least one compute or transfer")
+    reach: list[int] = []  # bit sets of the tasks each task comes after
+    for i, task in enumerate(profile.tasks):
+        bits = 0
+        for p in task.after:
+            if not 0 <= p < i:
+                raise InputError(f"profile {profile.name}: task {i} ({task.name}) comes after {p}; list tasks in order")
+            bits |= reach[p] | (1 << p)
+        reach.append(bits)
+        if task.workers is not None and (not task.workers or not all(0 <= w < profile.workers for w in task.workers)):
+            last = profile.workers - 1
+            raise InputError(f"profile {profile.name}: task {task.name} names a worker outside 0..{last}")
+        amount = task.seconds if isinstance(task, Compute) else task.bytes
+        if not 0 <= amount < float("inf"):
+            raise InputError(f"profile {profile.name}: task {task.name} has size {amount}; it must be finite and >= 0")
+    _check_one_at_a_time(profile, reach)
+
+
+def _check_one_at_a_time(profile: Profile, reach: list[int]) -> None:
+    last: dict[int, int] = {}
+    for i, task in enumerate(profile.tasks):
+        if not isinstance(task, Compute):
+            continue
+        for w in profile.ranks(task):
+            if w in last and not reach[i] >> last[w] & 1:
+                before = profile.tasks[last[w]].name
+                both = f"{before} and {task.name}"
+                raise InputError(f"profile {profile.name}: worker {w} would run {both} at once; order them")
+            last[w] = i

@@ -1,0 +1,148 @@
+"""ClusterView: all that a policy may see, read-only, valid only during the call it is given to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.model.plan import Placement
+
+__all__ = ["ClusterView", "Estimate", "Fact", "JobStatus", "JobView", "Offer", "Spread"]
+
+
+class Fact(Enum):
+    """Something about a job that a policy needs and a world may not know; checked once, at start."""
+
+    ITERATIONS_LEFT = "iterations left"
+    MODEL = "model"
+    PROFILE = "profile"
+
+
+class JobStatus(Enum):
+    """Where a job is. Decisions are requests: it is STARTING or STOPPING until the world confirms."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    WITHDRAWN = "withdrawn"
+
+
+@dataclass(slots=True)
+class JobView:
+    """A job and what has become of it so far. Policies read it; only the core writes it."""
+
+    job: Job
+    status: JobStatus = JobStatus.WAITING
+    gpus: Placement = ()  # where it is (or is going), empty while waiting
+    waiting_since_s: float = 0.0  # submission, or the end of its last assignment
+    started_s: float | None = None  # start of the current assignment
+    first_start_s: float | None = None
+    run_s: float = 0.0  # time on GPUs in earlier assignments
+    service_gpu_s: float = 0.0  # GPU seconds held in earlier assignments
+    preemptions: int = 0
+    failures: int = 0
+    saved_iterations: int = 0  # iterations kept at the last stop
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    def run_time_s(self, now: float) -> float:
+        """Seconds spent on GPUs up to now."""
+        return self.run_s + (now - self.started_s if self.started_s is not None else 0.0)
+
+    def attained_gpu_s(self, now: float) -> float:
+        """GPU seconds held up to now (2D-LAS's attained service)."""
+        held = (now - self.started_s) * len(self.gpus) if self.started_s is not None else 0.0
+        return self.service_gpu_s + held
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far apart a job's workers are: the shape that its speed depends on."""
+
+    servers: int = 1
+    racks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How fast a job would run at some size and spread, alone on the network."""
+
+    iteration_s: float
+    compute_s: float
+
+    @property
+    def comm_s(self) -> float:
+        """Exposed communication per iteration."""
+        return max(0.0, self.iteration_s - self.compute_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """GPUs as they are, or as they would be after some hypothetical stops and starts. Arrays by GPU id; read-only.
+
+    `residents` counts jobs on each GPU, `memory` is what is left of each GPU's memory, `usable` is False for GPUs of
+    servers that are down. A policy that does not share GPUs looks at `free`.
+    """
+
+    residents: npt.NDArray[np.int32]
+    memory: npt.NDArray[np.float64]
+    usable: npt.NDArray[np.bool_]
+    free_per_server: npt.NDArray[np.int64]  # usable GPUs without residents, by server
+    n_free: int
+
+    @property
+    def free(self) -> npt.NDArray[np.bool_]:
+        """GPUs that nobody is on."""
+        return self.usable & (self.residents == 0)
+
+
+class ClusterView(Protocol):
+    """What a policy sees. `waiting` and `running` are in order of submission; STARTING and STOPPING jobs are in
+    `running` (they hold GPUs)."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def waiting(self) -> Mapping[str, JobView]: ...
+    @property
+    def running(self) -> Mapping[str, JobView]: ...
+    @property
+    def offer(self) -> Offer: ...
+
+    def job(self, job_id: str) -> JobView:
+        """Any job that the world has reported and that has not ended."""
+        ...
+
+    def iterations_done(self, job_id: str) -> int:
+        """Full iterations done up to now."""
+        ...
+
+    def iterations_left(self, job_id: str) -> int:
+        """Iterations still to do."""
+        ...
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Speed of a job at some size and spread, as the world knows it."""
+        ...
+
+    def residents(self, gpu: int) -> tuple[str, ...]:
+        """Jobs on a GPU."""
+        ...
+
+    def rng(self, policy: str) -> np.random.Generator:
+        """Random numbers keyed by (seed, policy, decision number): the same whenever this decision is taken again."""
+        ...

@@ -1,0 +1,37 @@
+"""Pace: which transfers run now, how fast? The answer is a value that the engine applies; no callback."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from weft.model.view import Fact
+
+__all__ = ["Admission", "Pace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Rule by which a transfer that is ready may start.
+
+    kind "all": at once. "at-most": while every server it uses has fewer than `k` transfers. "ratio": on servers with
+    m = 1..k-1 transfers only if (remaining bytes of each of those) / (its own bytes) > `ratios[m-1]`; with k or more
+    it waits (AdaDUAL is k = 2 with ratio 2 (b + eta) / b). Waiting transfers are looked at in order of their job's
+    turn (p0 + p1 x iterations left), then by job.
+    """
+
+    kind: str = "all"
+    k: int = 0
+    ratios: tuple[float, ...] = ()
+
+
+class Pace(ABC):
+    """One answer to "which transfers run now"."""
+
+    name: str = ""
+    needs: frozenset[Fact] = frozenset()
+    holds_back: bool = False  # may delay a transfer that is ready; contradicts time-shifts
+
+    @abstractmethod
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """The rule, given the contention constants of the sharing model (eta = 0 under fair sharing)."""
