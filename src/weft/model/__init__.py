@@ -2,6 +2,7 @@
 
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.flows import FlowGroup
 from weft.model.job import Job
 from weft.model.plan import (
     Candidate,
@@ -19,7 +20,7 @@ from weft.model.plan import (
 from weft.model.profile import Compute, Phase, Profile, Task, Transfer
 
 __all__ = [
-    "Candidate", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished", "Gate", "Hold", "Job",
+    "Candidate", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished", "FlowGroup", "Gate", "Hold", "Job",
     "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile", "Route", "Server", "SetGate", "Start",
     "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology", "Transfer", "Withdrawn",
 ]  # fmt: skip

@@ -105,7 +105,8 @@ class Offer:
     @property
     def free(self) -> npt.NDArray[np.bool_]:
         """GPUs that nobody is on."""
-        return self.usable & (self.residents == 0)
+        free: npt.NDArray[np.bool_] = self.usable & (self.residents == 0)
+        return free
 
 
 class ClusterView(Protocol):

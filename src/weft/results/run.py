@@ -1,0 +1,57 @@
+"""RunResult: everything one run leaves behind, as frames. Metrics, tables, plots and reports are made from it alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+__all__ = ["DECISIONS", "ITERATIONS", "JOBS", "LINKS", "LINK_SERIES", "SEGMENTS", "SPANS", "RunResult"]
+
+# One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
+# queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
+# communication (its GPUs waited for the network); gpu_s: GPU seconds computed; lost_gpu_s: of those, thrown away by stops.
+JOBS = {
+    "job_id": pl.String, "model": pl.String, "gpus": pl.Int64, "submit_s": pl.Float64, "start_s": pl.Float64,
+    "finish_s": pl.Float64, "jct_s": pl.Float64, "queueing_s": pl.Float64, "run_s": pl.Float64, "comm_s": pl.Float64,
+    "gate_s": pl.Float64, "gpu_s": pl.Float64, "lost_gpu_s": pl.Float64, "iterations": pl.Int64,
+    "preemptions": pl.Int64, "servers": pl.Int64, "racks": pl.Int64, "status": pl.String, "user": pl.String,
+}  # fmt: skip
+# Run-length iteration times: `count` iterations of `duration_s`, in order per job.
+ITERATIONS = {"job_id": pl.String, "duration_s": pl.Float64, "count": pl.Float64}
+LINKS = {
+    "link": pl.Int64, "name": pl.String, "tier": pl.String, "bytes_per_s": pl.Float64, "bytes": pl.Float64,
+    "busy_s": pl.Float64, "utilisation": pl.Float64,
+}  # fmt: skip
+# Bytes that a link carried in a time bin (only when the run was asked to record it).
+LINK_SERIES = {"link": pl.Int64, "start_s": pl.Float64, "end_s": pl.Float64, "bytes": pl.Float64}
+# action: start, stop, gate, hold; gpus: ids joined by spaces.
+DECISIONS = {
+    "cycle": pl.Int64, "time_s": pl.Float64, "job_id": pl.String, "action": pl.String, "gpus": pl.String,
+    "reason": pl.String,
+}  # fmt: skip
+# One row per assignment of a job to GPUs: the cluster timeline.
+SPANS = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "gpus": pl.List(pl.Int64), "end": pl.String}
+# The first tasks of the run, one row each (kind: compute, transfer), as far as the recording buffer reached.
+SEGMENTS = {"job_id": pl.String, "task": pl.String, "kind": pl.String, "start_s": pl.Float64, "end_s": pl.Float64}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One simulated run (or one recorded real one)."""
+
+    scenario: str
+    stack: str
+    seed: int
+    jobs: pl.DataFrame
+    iterations: pl.DataFrame
+    links: pl.DataFrame
+    decisions: pl.DataFrame
+    spans: pl.DataFrame
+    n_gpus: int
+    events: int  # engine events, skipped ones not counted
+    exact: bool
+    wall_s: float
+    segments: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SEGMENTS))
+    link_series: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LINK_SERIES))
+    notes: tuple[str, ...] = ()  # what the reader of a report must know (synthetic data, readings chosen, estimates)
