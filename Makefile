@@ -1,0 +1,68 @@
+# make demo   install and compare a few schedulers on a small cluster; writes report.html
+# make test   the tests             make lint   ruff, mypy --strict, import-linter
+# make bench  the benchmarks        make mutants   does the suite notice a broken engine?
+# make docs   regenerate the command reference and the examples' expected output
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench mutants docs install dev clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -4
+
+# Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "weft needs Python 3.11 or newer; '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "python3-venv is missing: install it (Debian, Ubuntu: apt-get install python3-venv) and run make again" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run-stamp: pyproject.toml | $(BIN)/python
+	@echo "installing weft into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev-stamp: pyproject.toml | $(BIN)/python
+	@echo "installing weft and its development tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.run-stamp
+
+install: $(VENV)/.run-stamp
+dev: $(VENV)/.dev-stamp
+
+demo: install
+	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)
+
+test: dev
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/weft bench $(ARGS)
+
+mutants: dev
+	$(BIN)/python -m tools.mutants $(ARGS)
+
+docs: dev
+	$(BIN)/python -m tools.commands docs/commands.md
+	$(BIN)/python -m tools.examples
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
