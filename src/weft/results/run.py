@@ -10,7 +10,8 @@ __all__ = ["DECISIONS", "ITERATIONS", "JOBS", "LINKS", "LINK_SERIES", "SEGMENTS"
 
 # One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
 # queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
-# communication (its GPUs waited for the network); gpu_s: GPU seconds computed; lost_gpu_s: of those, thrown away by stops.
+# communication (its GPUs waited for the network); gpu_s: GPU seconds computed;
+# lost_gpu_s: of those, thrown away by stops.
 JOBS = {
     "job_id": pl.String, "model": pl.String, "gpus": pl.Int64, "submit_s": pl.Float64, "start_s": pl.Float64,
     "finish_s": pl.Float64, "jct_s": pl.Float64, "queueing_s": pl.Float64, "run_s": pl.Float64, "comm_s": pl.Float64,
@@ -55,3 +56,14 @@ class RunResult:
     segments: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SEGMENTS))
     link_series: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LINK_SERIES))
     notes: tuple[str, ...] = ()  # what the reader of a report must know (synthetic data, readings chosen, estimates)
+    scenario_text: str = ""  # the scenario file as it was read, for the report
+    command: str = ""  # the command line that made the run
+    version: str = ""  # of weft
+    server_of_gpu: tuple[int, ...] = ()  # server id of every GPU id; empty if unknown
+
+    def _repr_html_(self) -> str:
+        """The run's summary as an HTML table: what a notebook shows."""
+        from weft.results.html import notebook_summary
+        from weft.results.metrics import summary
+
+        return notebook_summary(summary(self))
