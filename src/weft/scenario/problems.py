@@ -1,0 +1,157 @@
+"""One clear line for whatever is wrong with a file: the file, the field, what is wrong and what to do instead."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+__all__ = ["dotted", "explain", "near", "problem", "quoted"]
+
+_TYPES = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "string_type": "a text in quotes",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list [..]",
+    "tuple_type": "a list [..]",
+    "dict_type": "a table {..}",
+    "model_type": "a table {..}",
+    "model_attributes_type": "a table {..}",
+    "finite_number": "a finite number",
+    "path_type": "a file name in quotes",
+}
+_BOUNDS = {
+    "greater_than": ("more than", "gt"),
+    "greater_than_equal": ("at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+
+def problem(text: str, field: str = "") -> PydanticCustomError:
+    """An error to raise in a validator; `text` continues "<field> ...", `field` names a field below the one checked."""
+    return PydanticCustomError("weft", "{text}", {"text": text, "field": field})
+
+
+def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
+    """The one line: the first problem (a misspelt key comes before what it made missing) and how many more."""
+    details = sorted(error.errors(include_url=False), key=lambda d: d["type"] != "extra_forbidden")
+    more = len(details) - 1
+    tail = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
+    return f"{where}: {_line(details[0], model)}{tail}"
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant."""
+    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def dotted(loc: Iterable[int | str]) -> str:
+    """("cluster", "links", 2, "gbps") as cluster.links[2].gbps."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def quoted(value: Any) -> str:
+    """A value as its author would recognise it, cut short."""
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, Mapping):
+        text = "a table" if value else "an empty table"
+    elif isinstance(value, list | tuple):
+        text = "a list" if value else "an empty list"
+    else:
+        text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    kind, loc, value, ctx = detail["type"], detail["loc"], detail.get("input"), detail.get("ctx", {})
+    name = dotted(loc) or "the file"
+    if kind == "weft":
+        return f"{dotted((*loc, ctx['field'])) if ctx['field'] else name} {ctx['text']}"
+    if kind == "extra_forbidden":
+        return f"{name} is not a known key; {_suggest(model, loc)}"
+    if kind == "missing":
+        return f"{name} is missing; add it{_choices(model, loc)}"
+    if kind == "literal_error":
+        return f"{name} is {quoted(value)}; {_choose(value, ctx['expected'])}"
+    if kind in _BOUNDS:
+        word, key = _BOUNDS[kind]
+        return f"{name} is {quoted(value)}; give {word} {ctx[key]:g}"
+    if kind in _TYPES:
+        return f"{name} is {quoted(value)}; give {_TYPES[kind]}"
+    if kind in ("too_short", "string_too_short"):
+        least = ctx["min_length"]
+        return f"{name} is {quoted(value)}; give at least {least} entr{'y' if least == 1 else 'ies'}"
+    if kind == "too_long":
+        return f"{name} has {ctx['actual_length']} entries; give at most {ctx['max_length']}"
+    if kind == "value_error":
+        return f"{name} {ctx['error']}"
+    return f"{name} is {quoted(value)}; {detail['msg']}"
+
+
+def _choose(value: Any, expected: str) -> str:
+    known = [word.strip("' ") for word in expected.replace(" or ", ", ").split(", ")]
+    guess = near(value, known) if isinstance(value, str) else None
+    hint = f"did you mean {guess}? known: " if guess else "choose one of "
+    return hint + ", ".join(known)
+
+
+def _suggest(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """The remedy for an unknown key: a near match, the section it belongs in, or what is known there."""
+    word, here = str(loc[-1]), _model_at(model, loc[:-1])
+    known = list(here.model_fields) if here else []
+    if guess := near(word, known):
+        return f"did you mean {guess}?"
+    for section, field in model.model_fields.items():
+        below = _model_in(field.annotation)
+        if len(loc) == 2 and below is not None and word in below.model_fields:
+            return f"it belongs in [{section}]"
+    return f"known: {', '.join(known)}" if known else "remove it"
+
+
+def _choices(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    above = _model_at(model, loc[:-1])
+    field = above.model_fields.get(str(loc[-1])) if above else None
+    if field is None:
+        return ""
+    args = get_args(field.annotation)
+    if args and all(isinstance(a, str) for a in args):
+        return ": one of " + ", ".join(args)
+    return f" ({field.description})" if field.description else ""
+
+
+def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel] | None:
+    """The model that describes the table at `loc`."""
+    here: type[BaseModel] | None = model
+    for part in loc:
+        if here is None:
+            return None
+        if part in here.model_fields:
+            here = _model_in(here.model_fields[str(part)].annotation)
+    return here
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside `Model`, `Model | None`, `list[Model]` or `dict[str, Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType, list, tuple, dict):
+        return next((m for a in get_args(annotation) if (m := _model_in(a)) is not None), None)
+    return None

@@ -1,0 +1,69 @@
+"""Scenario: everything one experiment needs, read from a TOML file or a dict and checked before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from weft.errors import ScenarioError
+from weft.scenario.files import read_toml
+from weft.scenario.problems import explain
+from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
+from weft.scenario.workload import WorkloadSection
+
+__all__ = ["CompareSection", "Scenario"]
+
+
+class CompareSection(Section):
+    """[compare]: what `weft compare` does when the command line does not say."""
+
+    stacks: Annotated[list[str], Field(min_length=1)]
+    seeds: Count = 5
+
+
+class Scenario(Section):
+    """A cluster, a workload, a stack, a network model and how to run them."""
+
+    cluster: ClusterSection
+    workload: WorkloadSection
+    stack: StackSection | None = None
+    network: NetworkSection = Field(default_factory=NetworkSection)
+    run: RunSection = Field(default_factory=RunSection)
+    compare: CompareSection | None = None
+    _path: Path | None = PrivateAttr(default=None)
+
+    @staticmethod
+    def load(source: Scenario | str | Path | dict[str, Any]) -> Scenario:
+        """A scenario from a TOML file, from a dict of the same shape, or as it is."""
+        if isinstance(source, Scenario):
+            return source
+        if isinstance(source, dict):
+            return _checked(source, None)
+        return _checked(read_toml(Path(source)), Path(source))
+
+    @property
+    def where(self) -> str:
+        """What messages call it: its file."""
+        return str(self._path) if self._path else "scenario"
+
+    @property
+    def name(self) -> str:
+        """What results call it: the stem of its file."""
+        return self._path.stem if self._path else "scenario"
+
+    @property
+    def folder(self) -> Path:
+        """Files that it names are looked up from here."""
+        return self._path.parent if self._path else Path()
+
+
+def _checked(data: dict[str, Any], path: Path | None) -> Scenario:
+    where = str(path) if path else "scenario"
+    try:
+        scenario = Scenario.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(explain(error, Scenario, where)) from None
+    scenario._path = path
+    return scenario

@@ -1,0 +1,136 @@
+"""The sections of a scenario file: what may be written in each, with units in the names. Unknown keys are errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from weft.scenario.problems import problem
+
+__all__ = ["ClusterSection", "LinkRow", "NetworkSection", "RunSection", "Section", "Sharing", "StackSection", "TierRow"]
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+TopologyName = Literal["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links"]
+CollectiveName = Literal[
+    "ring", "halving-doubling", "recursive-doubling", "tree", "parameter-server", "all-to-all", "point-to-point"
+]
+
+
+class Section(BaseModel):
+    """A table of a scenario or job file: nothing but the keys below, of exactly these types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class LinkRow(Section):
+    """One cable of `topology = "links"`: both directions at `gbps` each."""
+
+    a: str
+    b: str
+    gbps: Positive
+
+
+class ClusterSection(Section):
+    """[cluster]: the machines and the network between them."""
+
+    topology: TopologyName
+    racks: Count | None = None
+    servers_per_rack: Count | None = None
+    servers: Count | None = None
+    gpus_per_server: Count = 1
+    gpu: str = "V100"
+    gpu_memory_gb: Positive = 16.0
+    nic_gbps: Positive = 10.0
+    oversubscription: Positive = 1.0
+    intra_server_gbps: Positive | None = None
+    latency_s: NotNegative = 0.0
+    intra_latency_s: NotNegative = 0.0
+
+
+class StackSection(Section):
+    """[stack]: a named stack, or its layers one by one; a layer beside a name replaces that layer."""
+
+    name: str | None = None
+    order: str | None = None
+    place: str | None = None
+    planner: str | None = None
+    interleave: str | None = None
+    pace: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.planner is not None and (self.order is not None or self.place is not None):
+            raise problem("answers order and place at once; remove order and place, or the planner", "planner")
+        if self.name is None and self.planner is None and self.order is None:
+            raise problem("is missing; give a name, or order and place (see: weft stacks)", "name")
+        return self
+
+
+class TierRow(Section):
+    """Exposed communication of a model as a fraction of its compute time, by how far its workers are apart."""
+
+    machine: NotNegative = 0.0
+    rack: NotNegative
+    network: NotNegative
+
+
+class Sharing(Section):
+    """How transfers share links; the constants belong to k-way sharing.
+
+    With k transfers on the busiest server a byte takes k b + (k - 1) eta seconds. The defaults are those of
+    10 Gbit/s Ethernet in the Ada-SRSF authors' code.
+    """
+
+    sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = "max-min"
+    a_s: NotNegative = 0.0
+    b_s_per_byte: Positive = 8.56e-10
+    eta_s_per_byte: NotNegative = 2.35e-10
+
+    @model_validator(mode="after")
+    def _constants(self) -> Self:
+        if self.sharing == "scheduled":
+            raise problem('is "scheduled", which is not there yet; use max-min, k-way or ideal', "sharing")
+        for name in ("a_s", "b_s_per_byte", "eta_s_per_byte"):
+            if name in self.model_fields_set and self.sharing != "k-way":
+                raise problem(f'has no meaning with sharing "{self.sharing}"; remove it or use k-way', name)
+        return self
+
+
+class NetworkSection(Sharing):
+    """[network]: how transfers share links, and what they cost."""
+
+    cost: Literal["links", "tiers", "analytical", "astra-sim"] = "links"
+    collective: CollectiveName = "ring"
+    tiers: dict[str, TierRow] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.cost in ("analytical", "astra-sim"):
+            raise problem(f'is "{self.cost}", which is not there yet; use links or tiers', "cost")
+        if self.cost == "tiers" and not self.tiers:
+            raise problem('is missing; cost "tiers" needs a row per model, or one named default', "tiers")
+        if self.cost != "tiers" and self.tiers:
+            raise problem(f'has no meaning with cost "{self.cost}"; remove it or use cost = "tiers"', "tiers")
+        return self
+
+
+class RunSection(Section):
+    """[run]: the seed, how exact to be, and what goes wrong on purpose."""
+
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    exact: bool = True
+    restart_s: NotNegative = 0.0
+    jitter: NotNegative = 0.0
+    stragglers: Share = 0.0
+    straggler_factor: Annotated[float, Field(ge=1)] = 2.0
+    start_latency_s: NotNegative = 0.0
+    failure_rate: Share = 0.0
+    checkpoint_every: Count = 1
+    until_s: Positive | None = None
+    record: bool = False
+    record_bin_s: Positive | None = None
