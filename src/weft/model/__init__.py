@@ -21,6 +21,6 @@ from weft.model.profile import Compute, Phase, Profile, Task, Transfer
 
 __all__ = [
     "Candidate", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished", "FlowGroup", "Gate",
-    "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile", "Route", "Server", "SetGate", "Start",
-    "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology", "Transfer", "Withdrawn",
+    "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile", "Route", "Server", "SetGate",
+    "Start", "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology", "Transfer", "Withdrawn",
 ]  # fmt: skip

@@ -61,12 +61,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run the job on these GPUs (rank r on gpus[r]), communication gated if a gate is given."""
+    """Run the job on these GPUs (rank r on gpus[r]), communication gated if a gate is given.
+
+    `turn` is the key (p0, p1) with which its tasks queue for a shared GPU and for admission: smallest
+    p0 + p1 x iterations left first.
+    """
 
     job: str
     gpus: Placement
     reason: str
     gate: Gate | None = None
+    turn: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -49,7 +49,7 @@ class JobView:
     run_s: float = 0.0  # time on GPUs in earlier assignments
     service_gpu_s: float = 0.0  # GPU seconds held in earlier assignments
     preemptions: int = 0
-    failures: int = 0
+    failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
 
     @property
@@ -73,6 +73,12 @@ class Spread:
 
     servers: int = 1
     racks: int = 1
+
+    @staticmethod
+    def of(cluster: Cluster, gpus: Placement) -> Spread:
+        """Spread of a placement."""
+        servers = {int(cluster.server_of_gpu[g]) for g in gpus}
+        return Spread(len(servers), len({int(cluster.rack_of_server[s]) for s in servers}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,23 @@ class ClusterView(Protocol):
     def running(self) -> Mapping[str, JobView]: ...
     @property
     def offer(self) -> Offer: ...
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """GPUs of each job in `running`."""
+        ...
+
+    @property
+    def demand(self) -> Mapping[tuple[int, float], int]:
+        """How many waiting jobs could start on no fewer than so many GPUs with so many bytes of memory each."""
+        ...
+
+    def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
+        """Waiting jobs, smallest key first, then by submission.
+
+        The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but
+        the job it is given (nothing about a job changes while it waits).
+        """
+        ...
 
     def job(self, job_id: str) -> JobView:
         """Any job that the world has reported and that has not ended."""
