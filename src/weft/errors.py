@@ -6,6 +6,7 @@ WeftError
 │   ├── TraceError      a trace file, with its line number
 │   └── StackError      an unknown policy, or layers that contradict each other or the world
 ├── DecisionError       a policy asked for the impossible (a GPU given twice, an unknown job)
+├── WorldError          a world reported the impossible (a job nobody submitted, a finish without a start)
 └── EngineError         a simulation that broke its own laws: a bug in weft
 """
 
@@ -34,6 +35,10 @@ class StackError(InputError):
 
 class DecisionError(WeftError):
     """A policy decided something impossible; raised by the one checker for every world."""
+
+
+class WorldError(WeftError):
+    """A world reported something that cannot have happened, given what it reported before."""
 
 
 class EngineError(WeftError):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
+from weft.errors import StackError
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView, Fact
 
@@ -14,7 +16,10 @@ __all__ = ["Interleave", "Pick"]
 
 @dataclass(frozen=True)
 class Pick:
-    """The candidate that was chosen, with its gates filled in, and the interleaver's next state."""
+    """The candidate that was chosen, with its gates filled in, and the interleaver's next state.
+
+    Gates are said in full each time: a running job that has one and is not mentioned loses it.
+    """
 
     candidate: Candidate
     state: State
@@ -28,6 +33,13 @@ class Interleave(ABC):
     needs: frozenset[Fact] = frozenset()
     candidates: int = 1
     shifts: bool = False  # sets gates: the world must be able to carry them out
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The policy from what follows the colon of its name (`cassini:quantum=1ms`); by default it takes nothing."""
+        if arg is not None:
+            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
+        return cls()
 
     def initial_state(self) -> State:
         """Memory before the first cycle."""

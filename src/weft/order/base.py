@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
+from weft.errors import StackError
 from weft.model.plan import State
 from weft.model.view import ClusterView, Fact, JobView
 
@@ -13,11 +16,16 @@ __all__ = ["Claim", "Order", "Ranking"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job that should run on `gpus` workers, and why it stands where it stands."""
+    """A job that should run on `gpus` workers, and why it stands where it stands.
+
+    `anew` asks for a running job to be placed again, its own GPUs being part of the offer (its lease has ended, or
+    it should have another size); it keeps what it has when no place is found.
+    """
 
     job: str
     gpus: int
     reason: str = ""
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,10 +34,11 @@ class Ranking:
 
     A preemptive order lists running jobs too: claims are served in order, and a running job that is not reached gives
     way. A non-preemptive order lists waiting jobs only. `strict` means nobody may pass a claim that does not fit.
-    `wake_s` asks for another cycle then (a lease end, a queue threshold).
+    `wake_s` asks for another cycle then (a lease end, a queue threshold). `claims` may be a generator: only as much
+    of it is taken as can matter, so a queue of thousands costs nothing while no GPU is free.
     """
 
-    claims: tuple[Claim, ...]
+    claims: Iterable[Claim]
     state: State
     preemptive: bool = False
     strict: bool = False
@@ -41,6 +50,14 @@ class Order(ABC):
 
     name: str = ""
     needs: frozenset[Fact] = frozenset()
+    resizes: bool = False  # may claim another number of GPUs than the job asked for
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The policy from what follows the colon of its name (`srsf:preemptive`); by default it takes nothing."""
+        if arg is not None:
+            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
+        return cls()
 
     def initial_state(self) -> State:
         """Memory before the first cycle."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
+from weft.errors import StackError
 from weft.model.view import Fact
 
 __all__ = ["Admission", "Pace"]
@@ -31,6 +33,14 @@ class Pace(ABC):
     name: str = ""
     needs: frozenset[Fact] = frozenset()
     holds_back: bool = False  # may delay a transfer that is ready; contradicts time-shifts
+    steers: bool = False  # asks more of the world than fair sharing (holding back implies it)
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The policy from what follows the colon of its name (`at-most:2`); by default it takes nothing."""
+        if arg is not None:
+            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
+        return cls()
 
     @abstractmethod
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:

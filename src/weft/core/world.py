@@ -1,0 +1,75 @@
+"""World: what carries decisions out and reports events. Simulated, local processes, Slurm, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from weft.core.capabilities import Capabilities
+from weft.model.cluster import Cluster
+from weft.model.events import Event
+from weft.model.job import Job
+from weft.model.plan import Decision
+from weft.model.view import Estimate, Fact, Spread
+from weft.pace.base import Pace
+
+__all__ = ["World"]
+
+
+class World(Protocol):
+    """A cluster, simulated or real. The core asks it questions; the loop lets it act and listens.
+
+    Decisions are requests. A start is answered by Started or Failed, a stop by Stopped - or by Finished, if the job
+    was done before the stop reached it. Until then the job holds its GPUs. Events come in the order in which they
+    happened, each once.
+    """
+
+    @property
+    def name(self) -> str:
+        """One word for messages: "simulated", "slurm"."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def facts(self) -> frozenset[Fact]:
+        """What it can tell about jobs; a stack that needs more is refused."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since this world began."""
+        ...
+
+    def iterations_done(self, job_id: str) -> int:
+        """Full iterations a running job has done up to now, those of earlier assignments included."""
+        ...
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Speed of a job alone on the network, at some size and spread."""
+        ...
+
+    def set_pace(self, pace: Pace) -> None:
+        """Called once, before anything else: which transfers run is decided by this rule.
+
+        The world asks it for its admission rule with its own constants: `pace.admission(b, eta)`.
+        """
+        ...
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Carry out what was decided (Hold needs nothing done); returns what is confirmed at once.
+
+        What is not confirmed here arrives later from `next_events`. A world that stops a job in no time says Stopped
+        here, and the loop plans again at the same instant.
+        """
+        ...
+
+    def next_events(self, until_s: float | None) -> list[Event]:
+        """Go on until something happens, and return all events of that instant; [] when `until_s` comes first.
+
+        With `until_s` None, [] means that nothing can happen any more without a decision.
+        """
+        ...
