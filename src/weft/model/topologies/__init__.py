@@ -1,0 +1,22 @@
+"""Topologies: builders that turn a few numbers, or a list of cables, into a Cluster."""
+
+from weft.model.topologies.build import TOPOLOGIES, build_cluster
+from weft.model.topologies.clos import (
+    CASSINI_MACHINE,
+    cassini,
+    cassini_multi_gpu,
+    fat_tree,
+    leaf_spine,
+    single_switch,
+    three_tier,
+)
+from weft.model.topologies.fabric import Machine
+from weft.model.topologies.links import Cable, Via, from_cables
+from weft.model.topologies.routing import EcmpRouter, flow_hash
+from weft.model.topologies.summary import TierSummary, nic_links, node_levels, tier_summary
+
+__all__ = [
+    "CASSINI_MACHINE", "TOPOLOGIES", "Cable", "EcmpRouter", "Machine", "TierSummary", "Via", "build_cluster", "cassini",
+    "cassini_multi_gpu", "fat_tree", "flow_hash", "from_cables", "leaf_spine", "nic_links", "node_levels",
+    "single_switch", "three_tier", "tier_summary",
+]  # fmt: skip
