@@ -1,0 +1,162 @@
+"""Lowering: a collective on a placement becomes a chain of lock-step flow groups on the links of the cluster.
+
+Each stage is a FlowGroup, and groups follow one another. Neighbouring groups that load the wire in the same way are
+merged (a ring is one group of 2(N-1)/N M per edge; its latency is 2(N-1) messages'). Every message of a stage is one
+flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for every transfer
+of the job.
+
+Messages between GPUs of one server load no link: a server's inner fabric is not a shared resource here, not even
+between jobs on the same server. They cap the group instead, at the speed of a GPU's port over the number of messages
+that it sends or receives at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from weft.collectives.base import Stage, Stages
+from weft.collectives.registry import get_collective, stages
+from weft.errors import InputError
+from weft.model.cluster import Cluster
+from weft.model.flows import FlowGroup
+
+__all__ = ["Leg", "RoutedCollective", "alone_s", "lower", "ring_order", "route_collective"]
+
+_INF = float("inf")
+_SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A FlowGroup per byte of message: `share` bytes of each flow for every byte of the collective's message."""
+
+    share: float
+    links: tuple[tuple[int, int], ...]
+    ports: tuple[int, ...]
+    demand_bytes_per_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedCollective:
+    """A collective on a placement, ready for messages of any size: keep it where a job sends many."""
+
+    legs: tuple[Leg, ...]
+
+    def groups(self, message_bytes: float, demand_bytes_per_s: float | None = None) -> tuple[FlowGroup, ...]:
+        """The chain for one message, each flow capped by `demand_bytes_per_s` too.
+
+        Empty for an empty message. A group that would take no time at all is left out (inside one server whose fabric
+        is unlimited, without latency).
+        """
+        if not 0 <= message_bytes < _INF:
+            raise InputError(f"transfer: its message has {message_bytes} bytes; give a finite size of at least 0")
+        cap = _INF if demand_bytes_per_s is None else demand_bytes_per_s
+        if not cap > 0:
+            raise InputError(f"transfer: its demand is {cap} bytes/s; give more than 0, or none")
+        if message_bytes == 0:
+            return ()
+        chain = []
+        for leg in self.legs:
+            demand = min(cap, leg.demand_bytes_per_s)
+            if leg.links or leg.latency_s > 0 or demand < _INF:
+                chain.append(FlowGroup(leg.share * message_bytes, leg.links, leg.ports, demand, leg.latency_s))
+        return tuple(chain)
+
+
+def lower(
+    collective: str,
+    message_bytes: float,
+    placement: Sequence[int],
+    cluster: Cluster,
+    *,
+    n_ps: int = 1,
+    demand: float | None = None,
+    flow_key: int = 0,
+) -> tuple[FlowGroup, ...]:
+    """The chain of flow groups that a message takes on the GPUs of `placement` (rank r on placement[r]).
+
+    One worker: nothing to send. `demand` caps each flow in bytes per second; `flow_key` (one per job) tells the flows
+    of different jobs apart where paths are chosen.
+    """
+    routed = route_collective(collective, placement, cluster, n_ps=n_ps, flow_key=flow_key)
+    return routed.groups(message_bytes, demand)
+
+
+def route_collective(
+    collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
+) -> RoutedCollective:
+    """The part of lowering that does not depend on the size of the message."""
+    spec = get_collective(collective)
+    n = len(placement)
+    rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
+    if not rounds:
+        return RoutedCollective(())
+    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
+    if spec.rack_aware:
+        servers = [servers[r] for r in _by_rack(servers, cluster)]
+    legs: list[Leg] = []
+    for stage in rounds:
+        leg = _leg(stage, servers, cluster, flow_key)
+        last = legs[-1] if legs else None
+        if last and (last.links, last.ports, last.demand_bytes_per_s) == (leg.links, leg.ports, leg.demand_bytes_per_s):
+            share, latency = last.share + leg.share, last.latency_s + leg.latency_s
+            legs[-1] = Leg(share, leg.links, leg.ports, leg.demand_bytes_per_s, latency)
+        else:
+            legs.append(leg)
+    return RoutedCollective(tuple(legs))
+
+
+def ring_order(placement: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
+    """Ranks in the order a ring visits them: by rack, then by server, so that each is entered and left once."""
+    return tuple(_by_rack(cluster.server_of_gpu[list(placement)].tolist(), cluster))
+
+
+def alone_s(groups: Iterable[FlowGroup], cluster: Cluster) -> float:
+    """Seconds that a chain takes when nobody else uses its links."""
+    capacity = cluster.topology.capacity
+    total = 0.0
+    for group in groups:
+        rate = min((float(capacity[link]) / flows for link, flows in group.links), default=_INF)
+        total += group.latency_s + group.bytes / min(rate, group.demand_bytes_per_s)
+    return total
+
+
+@lru_cache(maxsize=512)
+def _unit_stages(collective: str, n: int, n_ps: int) -> Stages:
+    return stages(collective, n, 1.0, n_ps)
+
+
+def _by_rack(servers: list[int], cluster: Cluster) -> list[int]:
+    racks: list[int] = cluster.rack_of_server[servers].tolist()
+    keys = list(zip(racks, servers, strict=True))
+    return sorted(range(len(servers)), key=keys.__getitem__)
+
+
+def _leg(stage: Stage, servers: list[int], cluster: Cluster, flow_key: int) -> Leg:
+    """One stage on the wire."""
+    router = cluster.topology.router
+    counts: dict[int, int] = {}
+    ports: set[int] = set()
+    sending: dict[int, int] = {}  # messages inside a server, by rank
+    receiving: dict[int, int] = {}
+    for src, dst in stage.pairs:
+        a, b = servers[src], servers[dst]
+        if a == b:
+            sending[src] = sending.get(src, 0) + 1
+            receiving[dst] = receiving.get(dst, 0) + 1
+            continue
+        ports.add(a)
+        ports.add(b)
+        for link in router(a, b, (flow_key * _SPREAD + src) * _SPREAD + dst):
+            counts[link] = counts.get(link, 0) + 1
+    demand, latency = _INF, 0.0
+    if sending:
+        busiest = max(max(sending.values()), max(receiving.values()))
+        demand, latency = cluster.intra_server_bytes_per_s / busiest, cluster.intra_latency_s
+    if ports:
+        latency = max(latency, cluster.latency_s)
+    links = tuple(sorted(counts.items()))
+    return Leg(stage.bytes * stage.steps, links, tuple(sorted(ports)), demand, latency * stage.steps)
