@@ -1,0 +1,147 @@
+"""Rows: a batch of text rows turned into TRACE columns, with an account of every row that fails on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import polars as pl
+
+from weft.workload.traces.schema import TRACE, Problem
+
+__all__ = ["MAX_COUNT", "MAX_GPUS", "MAX_S", "Rows"]
+
+MAX_S = 1e12  # 30,000 years: larger times are damage, and would lose the fractions of a second
+MAX_COUNT = 1e15
+MAX_GPUS = 1e7
+FIRST_YEAR_S = 0.0
+LAST_YEAR_S = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+NOTHING = ("", "None", "null", "NULL", "NaN", "nan", "N/A", "NA")
+
+
+class Rows:
+    """A batch of rows of one file.
+
+    Columns are text, stripped, null where empty. Each conversion reports the rows it cannot convert; a row is reported
+    once, for the first thing found wrong with it, and is then gone.
+    """
+
+    def __init__(self, text: Mapping[str, Sequence[str | None]], lines: list[int], first: int, stem: str) -> None:
+        frame = pl.DataFrame(dict(text), schema=dict.fromkeys(text, pl.String()))
+        blank = pl.col(pl.String).is_in(NOTHING)
+        stripped = frame.with_columns(pl.col(pl.String).str.strip_chars(" \t\r\0"))
+        self.text = stripped.with_columns(pl.when(blank).then(None).otherwise(pl.col(pl.String)).name.keep())
+        self.lines = pl.Series("line", lines, dtype=pl.Int64)
+        self.gone = pl.Series([False], dtype=pl.Boolean).new_from_index(0, len(lines))
+        self.first = first  # number of this batch's first row in its file, from zero
+        self.stem = stem  # name of the file without folder and endings
+        self.problems: list[Problem] = []
+        self.notes: dict[str, int] = {}  # what a note counts: how often in this batch
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def has(self, column: str) -> bool:
+        """Whether the file has this column."""
+        return column in self.text.columns
+
+    def column(self, column: str) -> pl.Series:
+        """A column as text; all null if the file does not have it."""
+        return self.text[column] if self.has(column) else pl.Series(column, [None] * len(self), dtype=pl.String)
+
+    def name(self, column: str, default: str = "") -> pl.Series:
+        """A column as text, with a default for what is empty."""
+        return self.column(column).fill_null(default)
+
+    def number(
+        self, column: str, *, low: float = 0.0, high: float = MAX_S, required: bool = True, whole: bool = False
+    ) -> pl.Series:
+        """A column as numbers in [low, high]; null where it is empty and not required."""
+        text = self.column(column)
+        number = text.cast(pl.Float64, strict=False)
+        self._missing(text, column, required)
+        self.damage(text.is_not_null() & (number.is_null() | number.is_nan()), column, _quote(text, "is not a number"))
+        self.damage(number < low, column, _quote(text, f"is below {low:g}"))
+        self.damage(number > high, column, _quote(text, f"is above {high:g}"))
+        if whole:
+            self.damage(number != number.floor(), column, _quote(text, "is not a whole number"))
+        return number
+
+    def count(self, column: str, *, low: float = 0.0, high: float = MAX_COUNT, required: bool = True) -> pl.Series:
+        """A column as whole numbers ("8" and "8.0" alike)."""
+        return self.number(column, low=low, high=high, required=required, whole=True).cast(pl.Int64, strict=False)
+
+    def gpus(self, column: str) -> pl.Series:
+        """A column as a number of GPUs; jobs that have none are left out."""
+        gpus = self.count(column, high=MAX_GPUS)
+        self.leave_out(gpus == 0, column, "uses no GPU")
+        return gpus
+
+    def moment(self, column: str, pattern: str = "%Y-%m-%d %H:%M:%S", *, required: bool = True) -> pl.Series:
+        """A column of wall-clock times as seconds since 1970; without a zone they are taken as they stand."""
+        text = self.column(column)
+        parsed = text.str.to_datetime(pattern, time_unit="us", strict=False)
+        seconds = parsed.dt.epoch("us").cast(pl.Float64) / 1e6
+        self._missing(text, column, required)
+        self.damage(text.is_not_null() & seconds.is_null(), column, _quote(text, f"is not a time ({pattern})"))
+        outside = (seconds < FIRST_YEAR_S) | (seconds >= LAST_YEAR_S)
+        self.damage(outside, column, _quote(text, "is not between the years 1970 and 2200"))
+        return seconds
+
+    def job_ids(self, column: str | None) -> pl.Series:
+        """A column of job ids; without such a column the number of the row in its file, counted from zero."""
+        if column is None or not self.has(column):
+            rows = range(self.first, self.first + len(self))
+            return pl.Series("job_id", rows, dtype=pl.Int64).cast(pl.String)
+        self._missing(self.column(column), column, True)
+        return self.column(column)
+
+    def damage(self, where: pl.Series, field: str, message: str | Callable[[int], str]) -> None:
+        """Report these rows as damaged."""
+        self._report(where, field, message, left_out=False)
+
+    def leave_out(self, where: pl.Series, field: str, message: str | Callable[[int], str]) -> None:
+        """Report these rows as sound but of no use."""
+        self._report(where, field, message, left_out=True)
+
+    def note(self, what: str, where: pl.Series) -> None:
+        """Count, for the trace's notes, the remaining rows where something holds."""
+        if n := int((where.fill_null(False) & ~self.gone).sum()):
+            self.notes[what] = self.notes.get(what, 0) + n
+
+    def finish(self, columns: Mapping[str, pl.Series | str | None]) -> pl.DataFrame:
+        """The rows that are left, as TRACE; a constant stands for a column of it, None for unknown."""
+        series: dict[str, pl.Series] = {}
+        for name, dtype in TRACE.items():
+            value = (
+                self.lines if name == "line" else columns.get(name, "" if name in ("user", "vc", "status") else None)
+            )
+            if isinstance(value, pl.Series):
+                series[name] = value.cast(dtype)
+            else:
+                series[name] = pl.Series([value], dtype=dtype).new_from_index(0, len(self))
+        return pl.DataFrame(series, schema=TRACE).filter(~self.gone)
+
+    def _missing(self, text: pl.Series, column: str, required: bool) -> None:
+        if required:
+            self.damage(text.is_null(), column, "is missing" if self.has(column) else "the file has no such column")
+
+    def _report(self, where: pl.Series, field: str, message: str | Callable[[int], str], left_out: bool) -> None:
+        new = where.fill_null(False) & ~self.gone
+        if not new.any():
+            return
+        rows = new.arg_true().to_list()
+        lines = self.lines.gather(rows).to_list()
+        self.problems += [
+            Problem(line, field, message if isinstance(message, str) else message(row), left_out)
+            for row, line in zip(rows, lines, strict=True)
+        ]
+        self.gone = self.gone | new
+
+
+def _quote(text: pl.Series, complaint: str) -> Callable[[int], str]:
+    def message(row: int) -> str:
+        value = str(text[row])
+        return f"{value[:40]!r}{'...' if len(value) > 40 else ''} {complaint}"
+
+    return message
