@@ -1,3 +1,44 @@
-"""weft: schedules distributed deep-learning jobs on GPU clusters whose network is the bottleneck."""
+"""weft: schedules distributed deep-learning jobs on GPU clusters whose network is the bottleneck.
+
+    import weft
+    run = weft.simulate("scenario.toml", stack="srsf")
+    both = weft.compare("scenario.toml", stacks=["fifo", "srsf"], seeds=5)
+
+Names are looked up on first use, so that importing weft costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.api import Comparison, compare, replay, simulate
+    from weft.errors import WeftError
+    from weft.results.run import RunResult
+    from weft.scenario import Scenario
 
 __version__ = "0.1.0"
+
+__all__ = ["Comparison", "RunResult", "Scenario", "WeftError", "__version__", "compare", "replay", "simulate"]
+
+_HOME = {
+    "Comparison": "weft.api",
+    "RunResult": "weft.results.run",
+    "Scenario": "weft.scenario",
+    "WeftError": "weft.errors",
+    "compare": "weft.api",
+    "replay": "weft.api",
+    "simulate": "weft.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

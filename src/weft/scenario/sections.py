@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from weft.scenario.problems import problem
+from weft.scenario.problems import problem, quoted
 
-__all__ = ["ClusterSection", "LinkRow", "NetworkSection", "RunSection", "Section", "Sharing", "StackSection", "TierRow"]
+__all__ = [
+    "ClusterSection",
+    "LinkRow",
+    "NetworkSection",
+    "RouteRow",
+    "RunSection",
+    "Section",
+    "Sharing",
+    "StackSection",
+    "TierRow",
+]
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -28,28 +38,52 @@ class Section(BaseModel):
 
 
 class LinkRow(Section):
-    """One cable of `topology = "links"`: both directions at `gbps` each."""
+    """One cable of `topology = "links"`: both directions between nodes a and b, `gbps` each."""
 
     a: str
     b: str
     gbps: Positive
+    tier: str = ""
+
+
+class RouteRow(Section):
+    """A route that shortest paths would not give: the nodes between two servers, in order."""
+
+    src: str
+    dst: str
+    via: list[str]
 
 
 class ClusterSection(Section):
-    """[cluster]: the machines and the network between them."""
+    """[cluster]: the machines and the network between them. Which fields a topology knows, its builder says."""
 
     topology: TopologyName
     racks: Count | None = None
     servers_per_rack: Count | None = None
-    servers: Count | None = None
-    gpus_per_server: Count = 1
-    gpu: str = "V100"
-    gpu_memory_gb: Positive = 16.0
-    nic_gbps: Positive = 10.0
-    oversubscription: Positive = 1.0
+    servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = None
+    gpus_per_server: Count | None = None
+    gpu: str | None = None
+    gpu_memory_gb: Positive | None = None
+    nic_gbps: Positive | None = None
+    oversubscription: Positive | None = None
+    spines: Count | None = None
+    racks_per_edge: Count | None = None
+    uplink_gbps: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
+    k: Count | None = None
     intra_server_gbps: Positive | None = None
-    latency_s: NotNegative = 0.0
-    intra_latency_s: NotNegative = 0.0
+    latency_us: NotNegative = 0.0
+    intra_latency_us: NotNegative = 0.0
+    links: list[LinkRow] | None = None
+    routes: list[RouteRow] | None = None
+
+    @field_validator("servers", mode="before")
+    @classmethod
+    def _number_or_names(cls, value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise problem(f"is {quoted(value)}; give a whole number of at least 1, or a list of names")
+        return value
 
 
 class StackSection(Section):

@@ -1,0 +1,47 @@
+"""`weft bench`: how fast is it here?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import JsonOption, notice, print_json, stdout
+
+__all__ = ["bench"]
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which to run; none: all.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure this machine: speed of the engine and its parts.
+
+    With one name --json prints its figures; with several, an object per name.
+
+    Example: weft bench engine --json
+    """
+    from weft.bench import available, load
+
+    if show:
+        if json:
+            print_json(available())
+        else:
+            for name, text in available().items():
+                print(f"{name:12s} {text}")
+        return
+    wanted = names or list(available())
+    runs = [(name, load(name)) for name in wanted]
+    figures = {name: run(quick, notice) for name, run in runs}
+    if json:
+        print_json(figures[wanted[0]] if names and len(wanted) == 1 else figures)
+        return
+    console = stdout()
+    for name, values in figures.items():
+        console.print(f"[bold]{name}[/]")
+        for key, value in values.items():
+            console.print(
+                f"  {key:32s} {'-' if value is None else f'{value:,.6g}' if isinstance(value, float) else value}"
+            )

@@ -1,0 +1,110 @@
+"""What every command shares: its options, where it prints, and how a failure becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.errors import EngineError, InputError, WeftError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "InterleaveOption", "JsonOption", "OrderOption", "OutOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
+    "StackOption", "exit_code", "fail", "notice", "print_json", "progress", "stderr", "stdout",
+]  # fmt: skip
+
+ScenarioArgument = Annotated[
+    Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file (weft init writes one).")
+]
+StackOption = Annotated[
+    str | None, typer.Option("--stack", help="Stack to run instead of the scenario's (weft stacks lists them).")
+]
+OrderOption = Annotated[str | None, typer.Option("--order", help="Replace the stack's order: who goes next.")]
+PlaceOption = Annotated[str | None, typer.Option("--place", help="Replace the stack's place: on which GPUs.")]
+InterleaveOption = Annotated[
+    str | None, typer.Option("--interleave", help="Replace the stack's interleave: when communication starts.")
+]
+PaceOption = Annotated[str | None, typer.Option("--pace", help="Replace the stack's pace: which transfers run now.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed instead of the scenario's.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
+
+BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
+
+
+def stdout() -> Console:
+    """Where results go. Wide enough for tables when it is not a terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120")), soft_wrap=False)
+
+
+def stderr() -> Console:
+    """Where progress and notices go."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def notice(text: str) -> None:
+    """One line to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on stdout; numbers that are not defined become null."""
+    print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+    """A bar on stderr while work goes on (nothing when stderr is no terminal); call what it yields after each step."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    if total is not None:
+        columns.insert(3, MofNCompleteColumn())
+    console = stderr()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda: bar.advance(task)
+
+
+def fail(text: str, code: int) -> int:
+    """Print one line to stderr and return the exit code."""
+    print(f"error: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def exit_code(error: BaseException) -> int:
+    """Tell the user about an error in one line; 2 for what they can mend, 1 for what we must."""
+    if isinstance(error, EngineError):
+        return fail(f"{error}; {BUG}", 1)
+    if isinstance(error, WeftError):
+        return fail(str(error), 2)
+    if isinstance(error, OSError) and error.filename is not None:
+        return fail(f"{error.filename}: {error.strerror}; check the path and its permissions", 2)
+    if isinstance(error, MemoryError):
+        return fail("out of memory; use fewer jobs, fewer workers, or exact = false", 1)
+    return fail(f"{type(error).__name__}: {error}; {BUG}", 1)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if hasattr(value, "item"):  # a numpy scalar
+        return _plain(value.item())
+    return value

@@ -1,0 +1,34 @@
+"""`weft init`: a commented scenario to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import notice
+from weft.errors import InputError
+
+__all__ = ["init"]
+
+
+def init(
+    path: Annotated[Path, typer.Argument(metavar="[FILE]", help='Where to write it ("-": stdout).')] = Path(
+        "scenario.toml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a commented scenario to start from.
+
+    Example: weft init my.toml
+    """
+    from weft.scenario.template import TEMPLATE
+
+    if str(path) == "-":
+        print(TEMPLATE.format(name="scenario.toml"), end="")
+        return
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; choose another name or add --force")
+    path.write_text(TEMPLATE.format(name=path), encoding="utf-8")
+    notice(f"wrote {path}; run it with: weft simulate {path}")

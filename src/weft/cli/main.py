@@ -1,0 +1,93 @@
+"""The `weft` command: mounts the commands and turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from weft.cli import bench, compare, init, replay, simulate, stacks, topology
+from weft.cli.common import exit_code, fail
+
+__all__ = ["app", "main", "run"]
+
+app = typer.Typer(
+    name="weft",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth.",
+    epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
+)
+app.command("simulate")(simulate.simulate)
+app.command("compare")(compare.compare)
+app.command("replay")(replay.replay)
+app.command("stacks")(stacks.stacks)
+app.command("topology")(topology.topology)
+app.command("bench")(bench.bench)
+app.command("init")(init.init)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from weft import __version__
+
+        print(f"weft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth."""
+
+
+def run(args: Sequence[str]) -> int:
+    """One command line; returns the exit code. 0 done, 1 a bug, 2 bad input or usage, 130 interrupted."""
+    try:
+        code = app(args=list(args), prog_name="weft", standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        return _pipe_closed()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            return _pipe_closed()
+        return end.code if isinstance(end.code, int) else 1
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            return _usage(error)
+        if os.environ.get("WEFT_DEBUG"):
+            raise
+        return exit_code(error)
+    if code == 130:
+        return fail("interrupted", 130)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """Entry point of the `weft` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _usage(error: Exception) -> int:
+    """A wrong option or argument, in one line; a command without arguments shows its help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return 2
+    text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    command = context.command_path if context is not None else "weft"
+    return fail(f"{text}; see: {command} --help", 2)
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has gone (weft ... | head): say nothing, and nothing at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

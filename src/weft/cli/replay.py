@@ -1,0 +1,65 @@
+"""`weft replay`: the physics alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.cli.common import JsonOption, notice, print_json, progress, stdout
+
+__all__ = ["replay"]
+
+
+def replay(
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS.json", help="Links, and jobs as cycles of phases.")],
+    no_skip: Annotated[
+        bool, typer.Option("--no-skip", help="Simulate every iteration, even where they repeat.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Run given jobs over given links, without a scheduler: for what-if questions and tests.
+
+    The phases of a job repeat; compute and transfer of one phase run side by side. Every flow carries `bytes`, and
+    `flows` says how many of them cross each link. docs/commands.md describes all keys.
+
+    Example: weft replay examples/two-jobs.json --json
+    """
+    from weft import api
+
+    with progress("replaying"):
+        result = api.replay(jobs, skip=not no_skip, on_compile=notice)
+    if json:
+        print_json(result)
+        return
+    from rich.table import Table
+
+    console = stdout()
+    console.print(_jobs(Table(box=None, pad_edge=False), result["jobs"]))
+    console.print()
+    console.print(_links(Table(box=None, pad_edge=False), result["links"]))
+    how = "exact" if result["exact"] else "estimated"
+    console.print(
+        f"\nmakespan {result['makespan_s']:.6g} s, {result['iterations']} iterations, {result['events']} events, {how},"
+        f" {result['wall_s']:.3g} s of wall time"
+    )
+
+
+def _jobs(table: Any, jobs: dict[str, Any]) -> Any:
+    for name in ("job", "start s", "finish s", "iteration: mean s", "p50 s", "p99 s", "max s"):
+        table.add_column(name, justify="left" if name == "job" else "right")
+    for name, job in jobs.items():
+        iteration = job["iteration_s"]
+        cells = [job["start_s"], job["finish_s"], *(iteration[k] for k in ("mean", "p50", "p99", "max"))]
+        table.add_row(name, *("-" if c is None else f"{c:.6g}" for c in cells))
+    return table
+
+
+def _links(table: Any, links: dict[str, Any]) -> Any:
+    for name in ("link", "bytes", "busy s", "utilisation"):
+        table.add_column(name, justify="left" if name == "link" else "right")
+    for name, link in links.items():
+        used = link["utilisation"]
+        table.add_row(name, f"{link['bytes']:.6g}", f"{link['busy_s']:.6g}", "-" if used is None else f"{used:.1%}")
+    return table

@@ -1,0 +1,30 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from hypothesis import settings
+
+# No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
+settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)
+settings.load_profile("weft")
+
+
+@pytest.fixture(scope="session")
+def simgrid_python() -> str:
+    """An interpreter that can import SimGrid (Debian's python3-simgrid serves the system's own)."""
+    python = "/usr/bin/python3"
+    found = os.path.exists(python) and subprocess.run([python, "-c", "import simgrid"], capture_output=True).returncode == 0
+    if not found:
+        missing_engine("SimGrid (apt-get install python3-simgrid)")
+    return python
+
+
+def missing_engine(name: str) -> None:
+    """Skip with a reason; in CI, where engines are installed, fail."""
+    if os.environ.get("WEFT_REQUIRE_ENGINES"):
+        pytest.fail(f"{name} is not installed, and WEFT_REQUIRE_ENGINES is set")
+    pytest.skip(f"{name} is not installed")

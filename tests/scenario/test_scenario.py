@@ -1,0 +1,108 @@
+"""A scenario file is read as it is written, and whatever is wrong with it is said in one line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import ScenarioError
+from weft.scenario import Scenario
+from weft.scenario.build import build_cluster
+from weft.scenario.template import TEMPLATE
+
+
+def template(name: str = "my.toml") -> dict[str, Any]:
+    return tomllib.loads(TEMPLATE.format(name=name))
+
+
+def test_the_template_is_a_valid_scenario(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(TEMPLATE.format(name=path))
+    scenario = Scenario.load(path)
+    assert scenario.name == "my"
+    assert scenario.folder == tmp_path
+    assert scenario.stack is not None
+    assert scenario.stack.name == "srsf"
+    assert build_cluster(scenario).n_gpus == 96
+
+
+def test_commented_keys_of_the_template_are_known_and_show_their_defaults() -> None:
+    """Each "# key = value" line, uncommented, is accepted; apart from those without a default it changes nothing."""
+    section = ""
+    checked = 0
+    for line in TEMPLATE.format(name="x").splitlines():
+        if line.startswith("["):
+            section = line[1 : line.index("]")]
+        if not line.startswith("# ") or " = " not in line or not section:
+            continue
+        key, value = next(iter(tomllib.loads(line[2:]).items()))
+        data = template()
+        data[section][key] = value
+        shown = getattr(Scenario.load(data), section)
+        if (section, key) not in {("stack", "place"), ("run", "until_s")}:
+            assert getattr(shown, key) == getattr(getattr(Scenario.load(template()), section), key), line
+        checked += 1
+    assert checked >= 10
+
+
+def test_a_scenario_may_leave_out_all_but_cluster_and_workload() -> None:
+    data = template()
+    for section in ("stack", "network", "run", "compare"):
+        del data[section]
+    scenario = Scenario.load(data)
+    assert scenario.stack is None
+    assert scenario.network.sharing == "max-min"
+    assert scenario.run.seed == 0
+    assert scenario.where == "scenario"
+
+
+def test_k_way_constants_default_to_ten_gigabit_ethernet() -> None:
+    data = template()
+    data["network"] = {"sharing": "k-way"}
+    network = Scenario.load(data).network
+    # AdaDUAL's threshold with these constants: 2 (b + eta) / b = 2.549
+    assert 2 * (network.b_s_per_byte + network.eta_s_per_byte) / network.b_s_per_byte == pytest.approx(2.549, abs=5e-4)
+
+
+def test_several_problems_are_counted_and_the_misspelt_key_comes_first() -> None:
+    data = template()
+    data["cluster"]["racks"] = -1
+    data["cluster"]["topologie"] = data["cluster"].pop("topology")
+    with pytest.raises(ScenarioError) as caught:
+        Scenario.load(data)
+    assert str(caught.value) == (
+        "scenario: cluster.topologie is not a known key; did you mean topology? (and 2 more problems)"
+    )
+
+
+def test_what_the_topology_refuses_carries_the_file_name(tmp_path: Path) -> None:
+    path = tmp_path / "fat.toml"
+    path.write_text(TEMPLATE.format(name=path).replace('"leaf-spine"', '"fat-tree"'))
+    with pytest.raises(ScenarioError) as caught:
+        build_cluster(Scenario.load(path))
+    assert str(caught.value).startswith(f"{path}: cluster.")
+
+
+def test_routes_follow_the_seed() -> None:
+    data = template()
+    scenario = Scenario.load(data)
+    routes = {seed: [build_cluster(scenario, seed).topology.route(0, 20, f) for f in range(64)] for seed in (1, 2)}
+    assert routes[1] != routes[2]
+    assert routes[1] == [build_cluster(scenario, 1).topology.route(0, 20, f) for f in range(64)]
+
+
+def test_a_cluster_cable_by_cable() -> None:
+    data = template()
+    data["cluster"] = {
+        "topology": "links",
+        "gpus_per_server": 2,
+        "links": [{"a": "n1", "b": "sw", "gbps": 10}, {"a": "n2", "b": "sw", "gbps": 25.0, "tier": "nic"}],
+        "routes": [{"src": "n1", "dst": "n2", "via": ["sw"]}],
+        "servers": ["n1", "n2"],
+    }
+    cluster = build_cluster(Scenario.load(data))
+    assert cluster.n_gpus == 4
+    assert len(cluster.topology.links) == 4
