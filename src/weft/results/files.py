@@ -1,0 +1,100 @@
+"""A run as files in a folder, and back: Parquet tables for people's own analysis, report, timeline, summary.
+
+`run.json` holds what is in no table (seed, notes, scenario text), so that the folder is the whole run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from weft.errors import InputError
+from weft.results import run as schemas
+from weft.results.metrics import summary
+from weft.results.run import RunResult
+
+__all__ = ["load_run", "write_outputs"]
+
+_TABLES: dict[str, Any] = {
+    "jobs": schemas.JOBS,
+    "iterations": schemas.ITERATIONS,
+    "links": schemas.LINKS,
+    "decisions": schemas.DECISIONS,
+    "spans": schemas.SPANS,
+    "segments": schemas.SEGMENTS,
+    "link_series": schemas.LINK_SERIES,
+}
+_FACTS = tuple(f.name for f in fields(RunResult) if f.name not in _TABLES)
+_FORMAT = 1  # of run.json
+
+
+def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:
+    """Write everything about a run into a folder (made if missing); returns the path of each file by its name."""
+    from weft.results.report import write_report
+    from weft.results.timeline import write_timeline
+
+    folder = Path(out_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {f"{name}.parquet": folder / f"{name}.parquet" for name in _TABLES}
+        for name in _TABLES:
+            getattr(run, name).write_parquet(written[f"{name}.parquet"], compression="zstd")
+        written["run.json"] = _write_json(folder / "run.json", _facts(run))
+        written["summary.json"] = _write_json(folder / "summary.json", summary(run))
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write the run ({error}); name a writable folder") from None
+    written["report.html"] = write_report(folder / "report.html", run)
+    written["timeline.json"] = write_timeline(folder / "timeline.json", run)
+    return written
+
+
+def load_run(out_dir: str | Path) -> RunResult:
+    """The run that `write_outputs` wrote into a folder."""
+    folder = Path(out_dir)
+    facts = _read_facts(folder / "run.json")
+    tables: dict[str, Any] = {name: _read_table(folder / f"{name}.parquet", schema) for name, schema in _TABLES.items()}
+    facts["notes"] = tuple(facts.get("notes", ()))
+    facts["server_of_gpu"] = tuple(facts.get("server_of_gpu", ()))
+    try:
+        return RunResult(**tables, **facts)
+    except TypeError as error:
+        raise InputError(f"{folder / 'run.json'}: {error}; write the run again with this version of weft") from None
+
+
+def _facts(run: RunResult) -> dict[str, Any]:
+    return {"format": _FORMAT, **{name: getattr(run, name) for name in _FACTS}}
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> Path:
+    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise InputError(f"{path}: not there; give a folder written by weft simulate --out") from None
+    except ValueError:
+        raise InputError(f"{path}: not valid JSON; run weft simulate --out again") from None
+    if not isinstance(facts, dict) or facts.pop("format", None) != _FORMAT:
+        raise InputError(f"{path}: field format is not {_FORMAT}; write the run again with this version of weft")
+    return facts
+
+
+def _read_table(path: Path, schema: Any) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(path)
+    except OSError:
+        raise InputError(f"{path}: not there; give a folder written by weft simulate --out") from None
+    except pl.exceptions.PolarsError:
+        raise InputError(f"{path}: not a Parquet file; run weft simulate --out again") from None
+    missing = [name for name in schema if name not in frame.columns]
+    if missing:
+        raise InputError(f"{path}: column {missing[0]} is missing; write the run again with this version of weft")
+    return frame.select(list(schema)).cast(schema)

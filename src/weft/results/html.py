@@ -1,0 +1,52 @@
+"""Small pieces of HTML: escaped text, tables from grids, and the summary that notebooks show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from weft.results.tables import Cell, Grid, facts, run_grid
+
+__all__ = ["definition_list", "grid_table", "notebook_summary", "plain_table"]
+
+
+def grid_table(grid: Grid) -> str:
+    """A grid as a table; a cell's finer print goes below its value."""
+    heads = "".join(
+        f"<th>{escape(title)}{f' <small>{escape(unit)}</small>' if unit else ''}</th>"
+        for title, unit in zip(grid.titles, grid.units, strict=True)
+    )
+    rows = "".join(
+        "<tr>" + _cell(row[0], "th") + "".join(_cell(cell, "td") for cell in row[1:]) + "</tr>" for row in grid.rows
+    )
+    return (
+        f'<div class="scroll"><table class="numbers"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def plain_table(titles: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """A table of cells that are HTML already."""
+    heads = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table class="{kind}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def definition_list(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and words, side by side."""
+    return "<dl>" + "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(w)}</dd></div>" for n, w in pairs) + "</dl>"
+
+
+def notebook_summary(summary: Mapping[str, Any]) -> str:
+    """One run's numbers without any style of its own: it takes the notebook's."""
+    title = f"<p><b>{escape(summary['stack'])}</b> on {escape(summary['scenario'])}, seed {summary['seed']}</p>"
+    single = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts(summary))
+    return f"<div>{title}{grid_table(run_grid(summary))}<table><tbody>{single}</tbody></table></div>"
+
+
+def _cell(cell: Cell, tag: str) -> str:
+    tone = f' class="{cell.tone}"' if cell.tone else ""
+    small = f"<small>{escape(cell.small)}</small>" if cell.small else ""
+    return f"<{tag}{tone}>{escape(cell.text)}{small}</{tag}>"

@@ -1,0 +1,130 @@
+"""How weft's pictures look: palette, axes, and SVG that follows the light or dark page around it.
+
+Figures are made without pyplot, so nothing global is left behind. Colours are Okabe and Ito's, told apart by readers
+with any colour vision; lines differ by dash too. Ink, grid and surface are drawn in fixed greys that `inline_svg` turns
+into CSS variables, so that one picture serves both themes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+__all__ = [
+    "ACCENT", "DASHES", "GRID", "INK", "JOB_COLOURS", "MUTED", "PALETTE", "SURFACE", "colour_bar", "heat_colours",
+    "house_style", "inline_svg", "new_figure", "say", "tidy_axes",
+]  # fmt: skip
+
+INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+ACCENT = PALETTE[0]
+DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+# Lighter tones for areas that touch (one per job); neighbours in the list differ in lightness as well as hue.
+JOB_COLOURS = (
+    "#4c93c4", "#f0b44c", "#3aa98a", "#e07b4f", "#9b87c9", "#8cc7ea", "#c96b9a", "#b7c95c", "#5f7fb0", "#e8a3a3",
+)  # fmt: skip
+
+_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", SURFACE: "--surface", ACCENT: "--series"}
+_RC: Any = {
+    "svg.fonttype": "none",  # text stays text: searchable, and in the page's own font
+    "svg.image_inline": True,
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "figure.facecolor": "none",
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "text.color": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The house style while a figure is made; as a decorator of the functions that make one."""
+    with rc_context(_RC):
+        yield
+
+
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **subplots: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure and its axes, row by row; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **subplots)
+    return figure, list(axes.ravel())
+
+
+def tidy_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
+    """Title, axis labels and a quiet grid."""
+    axes.set_title(title)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    if grid:
+        axes.grid(True, axis=grid)
+    axes.tick_params(length=0)
+
+
+def heat_colours(colour: str = ACCENT) -> LinearSegmentedColormap:
+    """From transparent to a colour: zero is the page itself, in either theme."""
+    return LinearSegmentedColormap.from_list("weft", [(*_rgb(colour), a) for a in (0.04, 0.55, 1.0)])
+
+
+def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
+    """A slim bar that says which colour is how many percent."""
+    bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.02, aspect=figure.get_figheight() / 0.2)
+    bar.ax.tick_params(length=0)
+    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
+    bar.outline.set_edgecolor(GRID)
+
+
+def say(axes: Axes, words: str) -> None:
+    """Words in the middle of a picture that has nothing to show."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=MUTED)
+
+
+def inline_svg(figure: Figure, name: str) -> str:
+    """The figure as SVG to put into an HTML page; `name` keeps its ids apart from those of other figures."""
+    buffer = StringIO()
+    with rc_context({**_RC, "svg.hashsalt": name}):
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", svg).replace("xlink:href=", "href=")
+    svg = re.sub(r"""(\sid="|href="#|url\(#)""", rf"\g<1>{name}-", svg)
+    svg = re.sub(r"font: ([^;\"]*?)(?:'[^;\"]*|sans-serif[^;\"]*)", r"font: \1var(--font, sans-serif)", svg)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable}, {colour})")
+    # scale with the page instead of the fixed size in points
+    return re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 class="plot" role="img">', svg, count=1)
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    return (int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255)
