@@ -19,9 +19,9 @@ def check_count(field: str, value: object, least: int = 1) -> int:
 
 
 def check_positive(field: str, value: object) -> float:
-    """A finite number above zero, or a ScenarioError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (value > 0 and isfinite(value)):
-        raise ScenarioError(f"cluster.{field} is {value!r}; give a number above 0")
+    """A number above zero and of this world (so that no product of a few overflows), or a ScenarioError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
+        raise ScenarioError(f"cluster.{field} is {value!r}; give a number above 0 (1e-9 to 1e9)")
     return float(value)
 
 

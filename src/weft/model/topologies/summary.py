@@ -70,9 +70,10 @@ def node_levels(cluster: Cluster) -> dict[str, int]:
     any other is one above its lowest neighbour."""
     levels = {server.name: 0 for server in cluster.servers}
     nodes = {link.src for link in cluster.topology.links} | {link.dst for link in cluster.topology.links}
+    switches = nodes - set(levels)
     for server in cluster.servers:
         for height, switch in enumerate(server.domains, start=1):
-            if switch in nodes and switch != server.name:
+            if switch in switches:
                 levels[switch] = max(height, levels.get(switch, 0))
     above: dict[str, list[str]] = {}
     for link in cluster.topology.links:
