@@ -1,0 +1,122 @@
+"""Core: the decision cycle that every world shares. Events in, decisions out; no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft.core import snapshot
+from weft.core.capabilities import refuse
+from weft.core.checker import check
+from weft.core.decide import decide, wake_time
+from weft.core.journal import Journal, MemoryJournal
+from weft.core.stack import Stack
+from weft.core.table import Table
+from weft.core.view import View
+from weft.core.world import World
+from weft.errors import DecisionError
+from weft.model.events import Event
+from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
+
+__all__ = ["Core"]
+
+
+class Core:
+    """A stack at work: it keeps the job table and the policies' memory, and asks the policies once per cycle.
+
+    `world` is asked, never told: what it can do and knows, how far jobs are and how fast they would be. `run` in
+    core/loop.py carries decisions there and events back.
+    """
+
+    def __init__(self, stack: Stack, world: World, seed: int = 0, journal: Journal | None = None) -> None:
+        refuse(stack, world)
+        self.stack = stack
+        self.seed = seed
+        self.journal: Journal = MemoryJournal() if journal is None else journal
+        self.table = Table(world.cluster)
+        self.view = View(self.table, world, seed)
+        self.cycle = 0  # cycles so far; also the decision number that keys random streams
+        self.wake_s: float | None = None  # when the policies want to be asked again at the latest
+        self.planner_state: State = stack.planner.initial_state()
+        self.interleave_state: State = stack.interleave.initial_state()
+        self._capabilities = world.capabilities
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
+        """One cycle: what has happened, hence what to do."""
+        stack, table, view = self.stack, self.table, self.view
+
+        # 1. Take the events.
+        self.confirm(events)
+
+        # 2. Bring the view to this moment.
+        self.cycle += 1
+        view.move_to(now, self.cycle)
+
+        # 3. Ask the planner for whole-cluster plans, best first.
+        candidates = stack.planner.propose(view, self.planner_state, stack.interleave.candidates)
+        if not candidates:
+            raise DecisionError(f"{stack.planner.name} proposed nothing; a planner proposes at least the plan as it is")
+
+        # 4. Interleave: choose one and set its gates.
+        pick = stack.interleave.pick(view, candidates, self.interleave_state)
+
+        # 5. Turn the difference to what is into decisions, and give each start its turn on shared GPUs and links.
+        decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
+
+        # 6. Check them. Up to here nothing is committed: a refusal leaves the core as it was.
+        check(decisions, table, self._capabilities, stack.planner.shares_gpus)
+
+        # 7. Write the journal, before anything is carried out.
+        if decisions:
+            self.journal.write(self.cycle, now, decisions)
+
+        # 8. Commit, and hand over.
+        self.planner_state = pick.candidate.state
+        self.interleave_state = pick.state
+        self.wake_s = wake_time(pick.candidate, now)
+        for decision in decisions:
+            self._commit(decision)
+        return decisions
+
+    def confirm(self, events: Iterable[Event]) -> None:
+        """Take events without planning: confirmations that free nothing."""
+        for event in events:
+            self.table.take(event)
+
+    def _commit(self, decision: Decision) -> None:
+        match decision:
+            case Start():
+                self.table.starting(decision.job, decision.gpus, decision.gate)
+            case Stop():
+                self.table.stopping(decision.job)
+            case SetGate():
+                self.table.set_gate(decision.job, decision.gate)
+            case Hold():
+                self.table.held[decision.job] = decision.reason
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to go on from here, as a JSON-able value. Taken between cycles."""
+        return {
+            "version": snapshot.VERSION,
+            "stack": self.stack.name,
+            "seed": self.seed,
+            "cycle": self.cycle,
+            "now": self.view.now,
+            "wake_s": self.wake_s,
+            "planner_state": self.planner_state,
+            "interleave_state": self.interleave_state,
+            "table": snapshot.save_table(self.table),
+        }
+
+    @classmethod
+    def restore(cls, saved: dict[str, Any], stack: Stack, world: World, journal: Journal | None = None) -> Core:
+        """A core that goes on where `saved` was taken: the same events bring the same decisions."""
+        snapshot.refuse_other(saved, stack.name, world.cluster.n_gpus)
+        core = cls(stack, world, saved["seed"], journal)
+        core.cycle = saved["cycle"]
+        core.view.move_to(saved["now"], saved["cycle"])
+        core.wake_s = saved["wake_s"]
+        core.planner_state = saved["planner_state"]
+        core.interleave_state = saved["interleave_state"]
+        snapshot.load_table(saved["table"], core.table)
+        return core

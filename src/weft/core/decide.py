@@ -1,0 +1,97 @@
+"""The difference between a plan and what is, as decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from weft.core.amended import Amended
+from weft.core.table import Table, memory_of
+from weft.interleave.base import Pick
+from weft.model.plan import Candidate, Decision, Gate, Hold, Placement, SetGate, Start, Stop
+from weft.model.view import JobStatus, JobView
+
+__all__ = ["decide", "wake_time"]
+
+Turn = Callable[[JobView], tuple[float, float]]
+
+
+def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]:
+    """Stops, then gates of running jobs, then starts, then what is held back and why.
+
+    A running job that the plan moves or resizes is stopped; it starts again when the planner proposes it after the
+    stop is confirmed. A start on GPUs that others are leaving is held until they have left.
+    """
+    candidate = pick.candidate
+    stops, starts = _changes(table, candidate)
+    leaving = set(stops)
+    decisions: list[Decision] = [Stop(job, reason) for job, reason in stops.items()]
+    decisions += _gates(table, pick, leaving)
+    held: dict[str, Hold] = {}
+    for job_id, gpus in starts.items():
+        if _must_wait(table, job_id, gpus, shared, leaving):
+            held[job_id] = Hold(job_id, "its GPUs are being freed")
+        else:
+            reason = candidate.reasons.get(job_id, "")
+            key = turn(table.jobs[job_id]) if job_id in table.jobs else (0.0, 0.0)
+            decisions.append(Start(job_id, gpus, reason, candidate.plan.gates.get(job_id), key))
+    for declined in candidate.declined:
+        if declined.job not in starts:
+            held[declined.job] = Hold(declined.job, declined.reason, declined.ask_again_s)
+    decisions += (hold for hold in held.values() if table.held.get(hold.job) != hold.reason)
+    return decisions
+
+
+def wake_time(candidate: Candidate, now: float) -> float | None:
+    """The next time after now at which the candidate asks for a cycle, if it does."""
+    times = [candidate.wake_s, *(declined.ask_again_s for declined in candidate.declined)]
+    return min((t for t in times if t is not None and t > now), default=None)
+
+
+def _changes(table: Table, candidate: Candidate) -> tuple[dict[str, str], dict[str, Placement]]:
+    """Jobs to stop, with the reason, and jobs to start."""
+    plan = candidate.plan.placements
+    stops: dict[str, str] = {}
+    starts: dict[str, Placement] = {}
+    gone, mentioned = _suspects(table, plan)
+    for job_id in gone:
+        if table.running[job_id].status is JobStatus.RUNNING:
+            stops[job_id] = candidate.reasons.get(job_id, "")
+    for job_id, gpus in mentioned:
+        job = table.running.get(job_id)
+        if job is None:
+            starts[job_id] = gpus
+        elif job.status is JobStatus.RUNNING and job.gpus != gpus:
+            stops[job_id] = candidate.reasons.get(job_id, "")
+    return stops, starts
+
+
+def _suspects(table: Table, plan: Mapping[str, Placement]) -> tuple[list[str], Iterator[tuple[str, Placement]]]:
+    """Running jobs the plan leaves out, and the jobs it mentions; an amended plan names its changes itself."""
+    if isinstance(plan, Amended) and plan.base is table.placements:
+        gone = [job for job in plan.removed if job in table.running and job not in plan.added]
+        return sorted(gone, key=table.number.__getitem__), iter(plan.added.items())
+    return [job for job in table.running if job not in plan], iter(plan.items())
+
+
+def _gates(table: Table, pick: Pick, leaving: set[str]) -> Iterator[Decision]:
+    gates: Mapping[str, Gate] = pick.candidate.plan.gates
+    for job_id in (*gates, *(job for job in table.gates if job not in gates)):
+        job = table.running.get(job_id)
+        if job is None or job.status is not JobStatus.RUNNING or job_id in leaving:
+            continue
+        gate = gates.get(job_id)
+        if gate != table.gates.get(job_id):
+            yield SetGate(job_id, gate, pick.reasons.get(job_id, "" if gate else "no longer shifted"))
+
+
+def _must_wait(table: Table, job_id: str, gpus: Placement, shared: bool, leaving: set[str]) -> bool:
+    if job_id not in table.jobs:
+        return False  # the checker has a word for it
+    memory = memory_of(table.jobs[job_id].job, len(gpus))
+    for gpu in gpus:
+        if not 0 <= gpu < table.cluster.n_gpus:
+            return False
+        soon = any(n in leaving or table.jobs[n].status is JobStatus.STOPPING for n in table.gpus.names(gpu))
+        if soon and not (shared and table.gpus.memory_left(gpu) >= memory):
+            return True
+    return False

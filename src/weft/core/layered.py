@@ -1,0 +1,58 @@
+"""Layered: order + place as one planner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.core.alternatives import alternatives
+from weft.core.amended import Amended
+from weft.core.serve import Outcome, serve
+from weft.model.plan import Candidate, Plan, State
+from weft.model.view import ClusterView, JobView
+from weft.order.base import Order, Ranking
+from weft.place.base import Place
+from weft.planners.base import Planner
+
+__all__ = ["Layered"]
+
+
+class Layered(Planner):
+    """Order ranks, place answers one hypothetical offer after another; both are committed or neither.
+
+    Asked for several candidates it returns alternatives of equal merit: the same jobs start and give way, each over as
+    many servers and racks, on other servers (core/alternatives.py). Fewer are returned when fewer are found.
+    """
+
+    def __init__(self, order: Order, place: Place) -> None:
+        self.order = order
+        self.place = place
+        self.name = f"{order.name}/{place.name}"
+        self.needs = order.needs | place.needs
+        self.shares_gpus = place.shares_gpus
+        self.names_gpus = place.names_gpus
+        self.uneven = place.uneven
+        self.resizes = order.resizes
+
+    def initial_state(self) -> State:
+        """Both memories, side by side."""
+        return {"order": self.order.initial_state(), "place": self.place.initial_state()}
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
+        ranking = self.order.rank(view, state["order"])
+        outcome = serve(view, ranking, self.place, state["place"])
+        outcomes = [outcome]
+        if n > 1 and outcome.placed:
+            again = replace(ranking, claims=outcome.claims)
+            outcomes += alternatives(view, again, self.place, state["place"], outcome, n - 1)
+        return [self._candidate(view, ranking, outcome) for outcome in outcomes]
+
+    def turn(self, job: JobView) -> tuple[float, float]:
+        """As the order says."""
+        return self.order.turn(job)
+
+    def _candidate(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> Candidate:
+        started = tuple(job for job in outcome.placed if job in view.waiting)
+        state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
+        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving))
+        return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)

@@ -1,0 +1,54 @@
+"""The loop that drives any world with a core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft.core.cycle import Core
+from weft.core.world import World
+from weft.errors import DecisionError
+from weft.model.events import Event, Started
+
+__all__ = ["run"]
+
+_MAX_ROUNDS = 1000  # cycles at one instant; an order that stops what it just started would never end
+_MAX_IDLE_WAKES = 100_000  # wake-ups in a row that changed nothing while nothing ran
+
+
+def run(
+    core: Core, world: World, until: float | None = None, on_progress: Callable[[float, Core], None] | None = None
+) -> None:
+    """Let the world go on until nothing more can happen, or until that time; `on_progress` is called every cycle."""
+    world.set_pace(core.stack.pace)
+    idle_wakes = 0
+    while True:
+        bound = _earlier(core.wake_s, until)
+        events = world.next_events(bound)
+        now = world.now()
+        if not events and (bound is None or bound == until):
+            return
+        acted = _settle(core, world, events)
+        idle_wakes = 0 if events or acted or core.table.running else idle_wakes + 1
+        if idle_wakes > _MAX_IDLE_WAKES:
+            raise DecisionError(f"stack {core.stack.name} woke {idle_wakes} times in a row and did nothing, at {now} s")
+        if on_progress is not None:
+            on_progress(now, core)
+
+
+def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
+    """Cycles at one instant, until what the world confirmed at once frees nothing; True if anything was decided."""
+    acted = False
+    for _ in range(_MAX_ROUNDS):
+        decisions = core.step(world.now(), events)
+        acted = acted or bool(decisions)
+        events = world.apply(decisions) if decisions else []
+        if all(isinstance(event, Started) for event in events):
+            core.confirm(events)
+            return acted
+    raise DecisionError(
+        f"stack {core.stack.name} is still changing its mind after {_MAX_ROUNDS} cycles at {world.now()} s"
+    )
+
+
+def _earlier(a: float | None, b: float | None) -> float | None:
+    return min((t for t in (a, b) if t is not None), default=None)

@@ -1,0 +1,149 @@
+"""Draft and Occupancy: who holds which GPU, and what would be free if some came and others went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model.cluster import Cluster
+from weft.model.view import Offer
+
+__all__ = ["Draft", "Occupancy"]
+
+_T = TypeVar("_T", bound=np.generic)
+
+
+class Draft:
+    """GPUs as they would be: a copy that can be changed, shown to policies as a read-only Offer."""
+
+    def __init__(self, cluster: Cluster, offer: Offer) -> None:
+        self._cluster = cluster
+        self._residents = offer.residents.copy()
+        self._memory = offer.memory.copy()
+        self._usable = offer.usable.copy()
+        self._free_per_server = offer.free_per_server.copy()
+        self._n_free = offer.n_free
+        self._offer: Offer | None = None
+        self._room: dict[float, int] = {}
+
+    @property
+    def offer(self) -> Offer:
+        """The GPUs as they stand in this draft; its arrays follow the draft, so use it before the next change."""
+        if self._offer is None:
+            self._offer = Offer(
+                _read_only(self._residents),
+                _read_only(self._memory),
+                _read_only(self._usable),
+                _read_only(self._free_per_server),
+                self._n_free,
+            )
+        return self._offer
+
+    @property
+    def n_free(self) -> int:
+        """Usable GPUs that nobody is on."""
+        return self._n_free
+
+    def copy(self) -> Draft:
+        """Another draft that starts from this one."""
+        return Draft(self._cluster, self.offer)
+
+    def take(self, gpus: Sequence[int], memory_bytes: float) -> None:
+        """Put a job on these GPUs (all different)."""
+        ids = np.asarray(gpus, dtype=np.int64)
+        fresh = ids[(self._residents[ids] == 0) & self._usable[ids]]
+        self._residents[ids] += 1
+        self._memory[ids] -= memory_bytes
+        self._count_free(fresh, -1)
+
+    def leave(self, gpus: Sequence[int], memory_bytes: float) -> None:
+        """Take a job off these GPUs."""
+        ids = np.asarray(gpus, dtype=np.int64)
+        self._residents[ids] -= 1
+        self._memory[ids] += memory_bytes
+        empty = ids[self._residents[ids] == 0]
+        self._memory[empty] = self._cluster.gpu_memory_bytes  # exact, whatever the sums above rounded to
+        self._count_free(empty[self._usable[empty]], 1)
+
+    def set_usable(self, servers: Iterable[int], usable: bool) -> None:
+        """Take servers out, or put them back."""
+        for server in servers:
+            ids = np.asarray(self._cluster.servers[server].gpus, dtype=np.int64)
+            changed = ids[self._usable[ids] != usable]
+            self._usable[ids] = usable
+            self._count_free(changed[self._residents[changed] == 0], 1 if usable else -1)
+
+    def room(self, memory_bytes: float, shared: bool) -> int:
+        """GPUs that could take a worker of this size; with `shared`, also those that have residents."""
+        if not shared:
+            return self._n_free if memory_bytes <= self._cluster.gpu_memory_bytes else 0
+        if memory_bytes not in self._room:
+            self._room[memory_bytes] = int(np.count_nonzero(self._usable & (self._memory >= memory_bytes)))
+        return self._room[memory_bytes]
+
+    def has(self, gpus: Sequence[int], memory_bytes: float) -> bool:
+        """True if each of these GPUs has so much memory left."""
+        return bool((self._memory[np.asarray(gpus, dtype=np.int64)] >= memory_bytes).all())
+
+    def _count_free(self, gpus: npt.NDArray[np.int64], sign: int) -> None:
+        self._offer = None
+        self._room.clear()
+        if len(gpus):
+            np.add.at(self._free_per_server, self._cluster.server_of_gpu[gpus], sign)
+            self._n_free += sign * len(gpus)
+
+
+class Occupancy(Draft):
+    """The GPUs as they are, with the names of the jobs on them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        n = cluster.n_gpus
+        memory = np.full(n, cluster.gpu_memory_bytes, dtype=np.float64)
+        per_server = cluster.gpus_per_server.copy()
+        super().__init__(cluster, Offer(np.zeros(n, dtype=np.int32), memory, np.ones(n, dtype=np.bool_), per_server, n))
+        self._names: list[tuple[str, ...]] = [()] * n
+        self._memory_of: dict[str, float] = {}
+        self.down: set[int] = set()
+
+    def enter(self, job_id: str, gpus: Sequence[int], memory_bytes: float) -> None:
+        """A job takes its GPUs."""
+        self.take(gpus, memory_bytes)
+        self._memory_of[job_id] = memory_bytes
+        for g in gpus:
+            self._names[g] = (*self._names[g], job_id)
+
+    def exit(self, job_id: str, gpus: Sequence[int]) -> None:
+        """A job leaves its GPUs."""
+        self.leave(gpus, self._memory_of.pop(job_id))
+        for g in gpus:
+            left = tuple(name for name in self._names[g] if name != job_id)
+            self._names[g] = left
+            if left:  # summed anew: adding and subtracting sizes would drift
+                self._memory[g] = self._cluster.gpu_memory_bytes - sum(self._memory_of[name] for name in left)
+
+    def names(self, gpu: int) -> tuple[str, ...]:
+        """Jobs on a GPU, in order of arrival."""
+        return self._names[gpu]
+
+    def memory_left(self, gpu: int) -> float:
+        """Bytes of a GPU's memory that nobody has taken."""
+        return float(self._memory[gpu])
+
+    def server_down(self, server: int) -> None:
+        """A server's GPUs are gone (jobs on them leave when the world says so)."""
+        self.down.add(server)
+        self.set_usable((server,), False)
+
+    def server_up(self, server: int) -> None:
+        """A server's GPUs are back."""
+        self.down.discard(server)
+        self.set_usable((server,), True)
+
+
+def _read_only(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

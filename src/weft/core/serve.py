@@ -1,0 +1,212 @@
+"""Serving claims in order: who starts where, and who gives way for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from weft.core.occupancy import Draft
+from weft.core.table import memory_of, shape_of
+from weft.errors import DecisionError
+from weft.model.plan import Declined, Placement, State
+from weft.model.view import ClusterView, JobStatus, JobView
+from weft.order.base import Claim, Ranking
+from weft.place.base import Answer, Place
+
+__all__ = ["Ask", "Outcome", "serve"]
+
+Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask with a twist
+
+
+@dataclass
+class Outcome:
+    """What serving the claims led to."""
+
+    state: State  # place's, after all its answers
+    placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
+    leaving: set[str] = field(default_factory=set)  # running jobs that give way
+    reasons: dict[str, str] = field(default_factory=dict)
+    declined: list[Declined] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)  # as far as they were read
+
+
+def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None) -> Outcome:
+    """Serve claims, best first.
+
+    A waiting job is offered the free GPUs; under a preemptive order then also those that STOPPING jobs are leaving,
+    then also those of running jobs that rank below it, the worst first, as many as it takes. A running job is stopped
+    only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
+    """
+    service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
+    claims = service.recorded(ranking.claims)
+    if ranking.preemptive:
+        claims = service.rank_running(claims)
+    for claim in claims:
+        if claim.job in view.running:
+            service.keep(claim)
+            continue
+        served = service.admit(claim)
+        if (ranking.strict and not served) or service.full():
+            break
+    return service.outcome
+
+
+def _plainly(view: ClusterView, place: Place) -> Ask:
+    return lambda job, gpus, draft, state: place.place(view, job, gpus, draft.offer, state)
+
+
+class _Service:
+    """The draft of what would be, the jobs that could still give way, and the outcome so far."""
+
+    def __init__(self, view: ClusterView, shared: bool, ask: Ask, outcome: Outcome) -> None:
+        self.view = view
+        self.shared = shared
+        self.ask = ask
+        self.outcome = outcome
+        self.draft = Draft(view.cluster, view.offer)
+        self.stopping: list[JobView] = []  # jobs that are leaving already
+        self.below: deque[JobView] = deque()  # running jobs that rank below the claim being served, worst last
+        self.spare_gpus = 0  # GPUs of those two
+        self.left = dict(view.demand)  # shapes of the waiting jobs not yet served
+        self._full: bool | None = None  # None: to be found out
+
+    def recorded(self, claims: Iterable[Claim]) -> Iterator[Claim]:
+        """The claims, remembered as far as they are read."""
+        for claim in claims:
+            self.outcome.claims.append(claim)
+            yield claim
+
+    def rank_running(self, claims: Iterator[Claim]) -> Iterator[Claim]:
+        """Read claims until every running job is seen, so that the worst ones are known; then serve from the first.
+
+        After a preemptive cycle the running jobs are nearly the best ones, so few claims are read.
+        """
+        unseen: dict[str, JobView] = {}
+        for job in self.view.running.values():
+            if job.status is JobStatus.RUNNING:
+                unseen[job.id] = job
+            elif job.status is JobStatus.STOPPING:
+                self.stopping.append(job)
+        read: list[Claim] = []
+        while unseen and (claim := next(claims, None)):
+            read.append(claim)
+            if claim.job in unseen:
+                self.below.append(unseen.pop(claim.job))
+        self.below.extend(unseen.values())  # those that claim nothing come last
+        self.spare_gpus = sum(len(job.gpus) for job in chain(self.stopping, self.below))
+        return chain(read, claims)
+
+    def full(self) -> bool:
+        """True if no waiting job could be served any more, by counting."""
+        if self._full is None:
+            if self.shared:
+                fits = (self.draft.room(memory, True) >= gpus for gpus, memory in self.left)
+                self._full = not (self.spare_gpus or any(fits))
+            else:
+                free = self.draft.n_free + self.spare_gpus
+                self._full = all(gpus > free for gpus, _ in self.left)
+        return self._full
+
+    def keep(self, claim: Claim) -> None:
+        """Serve a job that holds GPUs: it keeps them, unless it is to be placed anew and place finds other ones."""
+        if not self.below or self.below[0].id != claim.job:
+            return  # starting, stopping, or giving way
+        job = self.below.popleft()
+        self.spare_gpus -= len(job.gpus)
+        self._full = None
+        if not claim.anew:
+            return
+        trial = self.draft.copy()
+        trial.leave(job.gpus, memory_of(job.job, len(job.gpus)))
+        memory = memory_of(job.job, claim.gpus)
+        if trial.room(memory, self.shared) >= claim.gpus:
+            answer = self.ask(job, claim.gpus, trial, self.outcome.state)
+            self.outcome.state = answer.state
+            if answer.gpus is not None and (len(answer.gpus), set(answer.gpus)) != (len(job.gpus), set(job.gpus)):
+                self._accept(claim, answer.gpus, answer.reason, memory, trial)
+
+    def admit(self, claim: Claim) -> bool:
+        """Serve a waiting job; False if there is no place for it."""
+        job = self.view.waiting.get(claim.job)
+        if job is None:
+            raise DecisionError(f"claim of job {claim.job}: there is no such job waiting")
+        if claim.job in self.outcome.placed:
+            raise DecisionError(f"claim of job {claim.job}: it is claimed twice")
+        self._count(job)
+        memory = memory_of(job.job, claim.gpus)
+        refusal: Answer | None = None
+        if self.draft.room(memory, self.shared) >= claim.gpus:
+            answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
+            self.outcome.state = answer.state
+            if answer.gpus is not None:
+                self._accept(claim, answer.gpus, answer.reason, memory, self.draft)
+                return True
+            refusal = answer
+        if self._displace(job, claim, memory):
+            return True
+        reason = refusal.reason if refusal else self._no_room(claim.gpus, memory)
+        self.outcome.declined.append(Declined(claim.job, reason, refusal.ask_again_s if refusal else None))
+        return False
+
+    def _displace(self, job: JobView, claim: Claim, memory: float) -> bool:
+        """Serve a waiting job with the GPUs of others: those that leave anyway, then the worst of those below it.
+
+        They are added one by one until the GPUs suffice, then (for a place that is hard to please) in doubling steps.
+        """
+        others = [*self.stopping, *reversed(self.below)]
+        if not self.shared and self.draft.n_free + self.spare_gpus < claim.gpus:
+            return False
+        trial = self.draft.copy()
+        next_try = 0
+        for count, other in enumerate(others, start=1):
+            trial.leave(other.gpus, memory_of(other.job, len(other.gpus)))
+            if trial.room(memory, self.shared) < claim.gpus or (count < next_try and count < len(others)):
+                continue
+            answer = self.ask(job, claim.gpus, trial, self.outcome.state)
+            if answer.gpus is not None:
+                self.outcome.state = answer.state
+                self._accept(claim, answer.gpus, answer.reason, memory, trial)
+                self._give_way(others[:count], set(answer.gpus), claim.job)
+                return True
+            next_try = 2 * count
+        return False
+
+    def _give_way(self, others: list[JobView], gpus: set[int], to: str) -> None:
+        """Put back those who are not in the way after all, the best first; the rest leave."""
+        gone: set[str] = set()
+        for other in reversed(others):
+            memory = memory_of(other.job, len(other.gpus))
+            in_the_way = not self.draft.has(other.gpus, memory) if self.shared else not gpus.isdisjoint(other.gpus)
+            if not in_the_way:
+                self.draft.take(other.gpus, memory)
+                continue
+            gone.add(other.id)
+            self.spare_gpus -= len(other.gpus)
+            if other.status is JobStatus.RUNNING:
+                self.outcome.leaving.add(other.id)
+                self.outcome.reasons[other.id] = f"gives way to {to}"
+        self.stopping = [job for job in self.stopping if job.id not in gone]
+        self.below = deque(job for job in self.below if job.id not in gone)
+
+    def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float, draft: Draft) -> None:
+        self.draft = draft
+        self._full = None
+        if all(0 <= g < self.view.cluster.n_gpus for g in gpus):  # else the checker will say so
+            draft.take(gpus, memory)
+        self.outcome.placed[claim.job] = gpus
+        self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
+
+    def _count(self, job: JobView) -> None:
+        shape = shape_of(job.job)
+        self.left[shape] -= 1
+        if not self.left[shape]:
+            del self.left[shape]
+            self._full = None
+
+    def _no_room(self, gpus: int, memory: float) -> str:
+        if memory > self.view.cluster.gpu_memory_bytes:
+            return f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has"
+        what = f" with {memory / 1e9:.1f} GB left" if self.shared else ""
+        return f"wants {gpus} GPUs{what}; fewer are free"

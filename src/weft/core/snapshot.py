@@ -1,0 +1,110 @@
+"""The job table as a JSON-able value, and back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from weft.core.table import Table
+from weft.errors import InputError, StackError
+from weft.model.job import Job
+from weft.model.plan import Gate
+from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.model.view import JobStatus, JobView
+
+__all__ = ["VERSION", "load_table", "refuse_other", "save_table"]
+
+VERSION = 1
+
+_JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",
+        "checkpoint_every")  # fmt: skip
+_VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_s", "preemptions", "failures",
+         "saved_iterations")  # fmt: skip
+
+
+def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
+    """Raise if a snapshot is of another version, stack or cluster."""
+    if saved.get("version") != VERSION:
+        raise InputError(f"snapshot has version {saved.get('version')}, this weft reads {VERSION}; start afresh")
+    if saved["stack"] != stack:
+        raise StackError(f"snapshot was taken with stack {saved['stack']}, not {stack}; resume with that stack")
+    if saved["table"]["n_gpus"] != n_gpus:
+        raise InputError(f"snapshot is of a cluster of {saved['table']['n_gpus']} GPUs, this one has {n_gpus}")
+
+
+def save_table(table: Table) -> dict[str, Any]:
+    """Jobs that have not ended, profiles once each, servers that are down."""
+    pool = _Pool()
+    jobs = [
+        {
+            "job": _save_job(job.job, pool),
+            "number": table.number[job.id],
+            "status": job.status.value,
+            "gpus": list(job.gpus),
+            **{name: getattr(job, name) for name in _VIEW},
+        }
+        for job in table.jobs.values()
+    ]
+    return {
+        "n_gpus": table.cluster.n_gpus,
+        "down": sorted(table.gpus.down),
+        "arrivals": table.arrivals,
+        "jobs": sorted(jobs, key=lambda record: record["number"]),
+        "profiles": pool.saved,
+        "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
+        "held": dict(table.held),
+        "ended": {job_id: status.value for job_id, status in table.ended.items()},
+    }
+
+
+def load_table(saved: dict[str, Any], table: Table) -> None:
+    """Fill an empty table."""
+    profiles = [_load_profile(record) for record in saved["profiles"]]
+    table.arrivals = saved["arrivals"]
+    for record in saved["jobs"]:
+        job = Job(
+            **{name: record["job"][name] for name in _JOB},
+            profiles={int(workers): profiles[i] for workers, i in record["job"]["profiles"].items()},
+        )
+        view = JobView(job, JobStatus(record["status"]), tuple(record["gpus"]), **{k: record[k] for k in _VIEW})
+        table.put_back(view, record["number"])
+    for server in saved["down"]:
+        table.gpus.server_down(server)
+    table.gates.update({job_id: Gate(**gate) for job_id, gate in saved["gates"].items()})
+    table.held.update(saved["held"])
+    table.ended.update({job_id: JobStatus(status) for job_id, status in saved["ended"].items()})
+
+
+class _Pool:
+    """Profiles by identity: thousands of jobs share a few."""
+
+    def __init__(self) -> None:
+        self.saved: list[dict[str, Any]] = []
+        self._kept: dict[int, tuple[int, Profile]] = {}  # the profile is kept so that its id stays its own
+
+    def index(self, profile: Profile) -> int:
+        if id(profile) not in self._kept:
+            self._kept[id(profile)] = (len(self.saved), profile)
+            self.saved.append({**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]})
+        return self._kept[id(profile)][0]
+
+
+def _save_job(job: Job, pool: _Pool) -> dict[str, Any]:
+    profiles = {str(workers): pool.index(profile) for workers, profile in job.profiles.items()}
+    return {**{name: getattr(job, name) for name in _JOB}, "profiles": profiles}
+
+
+def _save_task(task: Task) -> dict[str, Any]:
+    workers = None if task.workers is None else list(task.workers)
+    kind = "compute" if isinstance(task, Compute) else "transfer"
+    return {**asdict(task), "kind": kind, "after": list(task.after), "workers": workers}
+
+
+def _load_profile(saved: dict[str, Any]) -> Profile:
+    return Profile(**{**saved, "tasks": tuple(_load_task(task) for task in saved["tasks"])})
+
+
+def _load_task(saved: dict[str, Any]) -> Task:
+    values = {**saved, "after": tuple(saved["after"])}
+    values["workers"] = None if saved["workers"] is None else tuple(saved["workers"])
+    return Compute(**values) if values.pop("kind") == "compute" else Transfer(**values)

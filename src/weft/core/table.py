@@ -1,0 +1,214 @@
+"""Table: every job that has not ended and every GPU, kept up to date event by event, never rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.core.jobs import SortedJobs
+from weft.core.occupancy import Occupancy
+from weft.errors import WorldError
+from weft.model.cluster import Cluster
+from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.job import Job
+from weft.model.plan import Gate, Placement
+from weft.model.view import JobStatus, JobView
+
+__all__ = ["Table", "memory_of", "shape_of"]
+
+Key = Callable[[JobView], float]
+_MAX_QUEUES = 8  # orders kept between cycles; more means that a policy passes a new function each time
+
+
+def memory_of(job: Job, workers: int) -> float:
+    """GPU memory of one worker when the job runs with so many."""
+    return (job.profiles.get(workers) or job.profile).memory_bytes
+
+
+def shape_of(job: Job) -> tuple[int, float]:
+    """The least a job can start on: workers, and GPU memory of each."""
+    workers = job.sizes[0] if job.sizes else job.gpus
+    return workers, memory_of(job, workers)
+
+
+class Table:
+    """What the core knows. Events and the core's own decisions change it; policies read it through the View.
+
+    A job holds its GPUs from the moment its start is decided until the world says it has left them.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.gpus = Occupancy(cluster)
+        self.jobs: dict[str, JobView] = {}
+        self.arrivals = 0  # jobs ever submitted
+        self.number: dict[str, int] = {}  # which of them a job was
+        self.waiting = SortedJobs()
+        self.running = SortedJobs()  # STARTING and STOPPING too: they hold GPUs
+        self.placements: dict[str, Placement] = {}
+        self.demand: dict[tuple[int, float], int] = {}
+        self.gates: dict[str, Gate] = {}
+        self.held: dict[str, str] = {}  # reason last written down for a waiting job
+        self.ended: dict[str, JobStatus] = {}
+        self._queues: dict[Key, SortedJobs] = {}
+
+    # What happened
+
+    def take(self, event: Event) -> None:
+        """Enter one event. Events about jobs that have ended are late, and ignored."""
+        match event:
+            case Submitted():
+                self._submitted(event)
+            case NodeDown() | NodeUp():
+                self._node(event)
+            case _ if event.job in self.ended:
+                pass
+            case _ if event.job not in self.jobs:
+                raise WorldError(f"{_name(event)} at {event.time_s} s: job {event.job} was never submitted")
+            case Started():
+                self._started(event, self.jobs[event.job])
+            case Stopped():
+                self._stopped(event, self.jobs[event.job])
+            case Failed():
+                self._failed(event, self.jobs[event.job])
+            case Finished() | Withdrawn():
+                self._ended(event, self.jobs[event.job])
+
+    def _submitted(self, event: Submitted) -> None:
+        job = event.job
+        if job.id in self.jobs or job.id in self.ended:
+            raise WorldError(f"Submitted at {event.time_s} s: there is a job {job.id} already; ids must differ")
+        self.jobs[job.id] = JobView(job, waiting_since_s=event.time_s)
+        self.number[job.id] = self.arrivals
+        self.arrivals += 1
+        self._enter_waiting(self.jobs[job.id])
+
+    def _node(self, event: NodeDown | NodeUp) -> None:
+        if not 0 <= event.server < len(self.cluster.servers):
+            raise WorldError(f"{_name(event)} at {event.time_s} s: there is no server {event.server}")
+        if isinstance(event, NodeDown):
+            self.gpus.server_down(event.server)
+        else:
+            self.gpus.server_up(event.server)
+
+    def _started(self, event: Started, job: JobView) -> None:
+        self._expect(event, job, JobStatus.STARTING)
+        job.status = JobStatus.RUNNING
+        job.started_s = event.time_s
+        if job.first_start_s is None:
+            job.first_start_s = event.time_s
+
+    def _stopped(self, event: Stopped, job: JobView) -> None:
+        self._expect(event, job, JobStatus.STOPPING, JobStatus.RUNNING, JobStatus.STARTING)
+        if job.status is JobStatus.STOPPING:
+            job.preemptions += 1
+        else:
+            job.failures += 1
+        self._leave_gpus(job, event.time_s)
+        job.saved_iterations = event.iterations_done
+        job.waiting_since_s = event.time_s
+        self._enter_waiting(job)
+
+    def _failed(self, event: Failed, job: JobView) -> None:
+        self._expect(event, job, JobStatus.STARTING)
+        job.failures += 1
+        self._leave_gpus(job, event.time_s)
+        self._enter_waiting(job)  # it has been waiting all along: waiting_since_s stays
+
+    def _ended(self, event: Finished | Withdrawn, job: JobView) -> None:
+        if job.status is JobStatus.WAITING:
+            if isinstance(event, Finished):
+                raise WorldError(f"Finished at {event.time_s} s: job {job.id} was not running")
+            self._leave_waiting(job)
+        else:
+            self._leave_gpus(job, event.time_s)
+        job.status = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
+        self.ended[job.id] = job.status
+        del self.jobs[job.id], self.number[job.id]
+
+    def _expect(self, event: Started | Stopped | Failed, job: JobView, *statuses: JobStatus) -> None:
+        if job.status not in statuses:
+            raise WorldError(f"{_name(event)} at {event.time_s} s: job {job.id} is {job.status.value}")
+
+    # What was decided
+
+    def starting(self, job_id: str, gpus: Placement, gate: Gate | None) -> None:
+        """A start was decided."""
+        job = self.jobs[job_id]
+        self._leave_waiting(job)
+        self._enter_gpus(job, gpus, JobStatus.STARTING)
+        self.set_gate(job_id, gate)
+
+    def stopping(self, job_id: str) -> None:
+        """A stop was decided."""
+        self.jobs[job_id].status = JobStatus.STOPPING
+        self.gates.pop(job_id, None)
+
+    def set_gate(self, job_id: str, gate: Gate | None) -> None:
+        """A gate was decided."""
+        if gate is None:
+            self.gates.pop(job_id, None)
+        else:
+            self.gates[job_id] = gate
+
+    def put_back(self, job: JobView, number: int) -> None:
+        """A saved job comes back to where it was."""
+        self.jobs[job.id] = job
+        self.number[job.id] = number
+        if job.status is JobStatus.WAITING:
+            self._enter_waiting(job)
+        else:
+            self._enter_gpus(job, job.gpus, job.status)
+
+    # What follows from it
+
+    def waiting_by(self, key: Key) -> SortedJobs:
+        """Waiting jobs by a key that depends on the job alone; built once, then kept."""
+        queue = self._queues.get(key)
+        if queue is None:
+            if len(self._queues) == _MAX_QUEUES:
+                del self._queues[next(iter(self._queues))]
+            queue = self._queues[key] = SortedJobs(key)
+            for job in self.waiting.in_order():
+                queue.add(job, self.number[job.id])
+        return queue
+
+    def _enter_waiting(self, job: JobView) -> None:
+        job.status = JobStatus.WAITING
+        shape = shape_of(job.job)
+        self.demand[shape] = self.demand.get(shape, 0) + 1
+        number = self.number[job.id]
+        self.waiting.add(job, number)
+        for queue in self._queues.values():
+            queue.add(job, number)
+
+    def _leave_waiting(self, job: JobView) -> None:
+        shape = shape_of(job.job)
+        self.demand[shape] -= 1
+        if not self.demand[shape]:
+            del self.demand[shape]
+        self.waiting.remove(job.id)
+        for queue in self._queues.values():
+            queue.remove(job.id)
+        self.held.pop(job.id, None)
+
+    def _enter_gpus(self, job: JobView, gpus: Placement, status: JobStatus) -> None:
+        job.status = status
+        job.gpus = gpus
+        self.placements[job.id] = gpus
+        self.gpus.enter(job.id, gpus, memory_of(job.job, len(gpus)))
+        self.running.add(job, self.number[job.id])
+
+    def _leave_gpus(self, job: JobView, time_s: float) -> None:
+        self.gpus.exit(job.id, job.gpus)
+        self.running.remove(job.id)
+        del self.placements[job.id]
+        self.gates.pop(job.id, None)
+        if job.started_s is not None:
+            job.run_s += time_s - job.started_s
+            job.service_gpu_s += (time_s - job.started_s) * len(job.gpus)
+        job.started_s = None
+        job.gpus = ()
+
+
+def _name(event: Event) -> str:
+    return type(event).__name__

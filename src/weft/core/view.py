@@ -1,0 +1,110 @@
+"""View: the ClusterView that policies are given, over the table and what the world knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+
+import numpy as np
+
+from weft.core.table import Table
+from weft.core.world import World
+from weft.errors import StackError
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.model.plan import Placement
+from weft.model.view import Estimate, Fact, JobStatus, JobView, Offer, Spread
+
+__all__ = ["View", "stream"]
+
+
+def stream(seed: int, policy: str, decision: int) -> np.random.Generator:
+    """Random numbers of one policy in one decision: the same on every machine, whatever was drawn elsewhere."""
+    key = int.from_bytes(blake2b(f"{seed}\0{policy}\0{decision}".encode(), digest_size=16).digest(), "little")
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+class View:
+    """What a policy sees at one moment. The core moves it on from cycle to cycle."""
+
+    def __init__(self, table: Table, world: World, seed: int) -> None:
+        self._table = table
+        self._world = world
+        self._seed = seed
+        self._now = 0.0
+        self._decision = 0
+
+    def move_to(self, now: float, decision: int) -> None:
+        """The moment at which policies are asked next."""
+        self._now, self._decision = now, decision
+
+    @property
+    def now(self) -> float:
+        """The time, in seconds."""
+        return self._now
+
+    @property
+    def cluster(self) -> Cluster:
+        """What there is to share."""
+        return self._table.cluster
+
+    @property
+    def waiting(self) -> Mapping[str, JobView]:
+        """Waiting jobs, in order of submission."""
+        return self._table.waiting
+
+    @property
+    def running(self) -> Mapping[str, JobView]:
+        """Jobs that hold GPUs, in order of submission."""
+        return self._table.running
+
+    @property
+    def offer(self) -> Offer:
+        """The GPUs as they are."""
+        return self._table.gpus.offer
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        """GPUs of each job in `running`."""
+        return self._table.placements
+
+    @property
+    def demand(self) -> Mapping[tuple[int, float], int]:
+        """Waiting jobs by the least they could start on: (GPUs, bytes of memory on each)."""
+        return self._table.demand
+
+    def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
+        """Waiting jobs, smallest key first, then by submission."""
+        return self._table.waiting_by(key).in_order()
+
+    def job(self, job_id: str) -> JobView:
+        """Any job that has not ended."""
+        return self._table.jobs[job_id]
+
+    def iterations_done(self, job_id: str) -> int:
+        """Full iterations done up to now."""
+        if Fact.ITERATIONS_LEFT not in self._world.facts:
+            raise StackError(
+                f"a policy asked how far job {job_id} is, which the {self._world.name} world does not know; "
+                "policies say so in `needs`"
+            )
+        job = self._table.jobs[job_id]
+        if job.status in (JobStatus.RUNNING, JobStatus.STOPPING):
+            return self._world.iterations_done(job_id)
+        return job.saved_iterations
+
+    def iterations_left(self, job_id: str) -> int:
+        """Iterations still to do."""
+        return self._table.jobs[job_id].job.iterations - self.iterations_done(job_id)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Speed of a job at some size and spread, as the world knows it."""
+        return self._world.estimate(job, workers, spread)
+
+    def residents(self, gpu: int) -> tuple[str, ...]:
+        """Jobs on a GPU, in order of arrival."""
+        return self._table.gpus.names(gpu)
+
+    def rng(self, policy: str) -> np.random.Generator:
+        """Random numbers keyed by (seed, policy, decision number)."""
+        return stream(self._seed, policy, self._decision)

@@ -1,0 +1,139 @@
+"""best-fit: close together, and where the least is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+
+__all__ = ["BestFit"]
+
+Ints = npt.NDArray[np.int64]
+Share = tuple[int, int]  # server, GPUs on it
+
+
+class BestFit(Place):
+    """Consolidated best fit: the fewest servers, then the fewest racks, then the tightest fit.
+
+    Over one rack the choice is exact in servers and racks; over several, racks are taken greedily, the fullest use of
+    a rack first. `best-fit:even` puts as many workers on each server of a job, for worlds that cannot do otherwise.
+    """
+
+    def __init__(self, even: bool = False) -> None:
+        self.uneven = not even
+        self.name = "best-fit:even" if even else "best-fit"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`best-fit` or `best-fit:even`."""
+        if arg not in (None, "even"):
+            raise StackError(f"best-fit:{arg}: write best-fit or best-fit:even")
+        return cls(arg == "even")
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Free GPUs, ranks ordered by rack and server."""
+        if offer.n_free < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
+        racks = view.cluster.rack_of_server
+        find = tightest if self.uneven else tightest_even
+        shares = find(offer.free_per_server, racks, gpus)
+        if not shares:
+            return Answer(None, f"wants {gpus} GPUs, as many on each server; no servers have them free", state)
+        free = offer.free
+        chosen: list[int] = []
+        for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])):
+            ids = np.asarray(view.cluster.servers[server].gpus)
+            chosen += ids[free[ids]][:count].tolist()
+        return Answer(tuple(chosen), f"tightest fit on {len(shares)} server{'s' * (len(shares) > 1)}", state)
+
+
+def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
+    """Servers for `gpus` workers (there are that many free), by the numbers free on each server."""
+    alone = np.flatnonzero(free >= gpus)
+    if len(alone):
+        return [(int(alone[np.argmin(free[alone])]), gpus)]
+    biggest = np.sort(free)[::-1]
+    servers = int(np.searchsorted(np.cumsum(biggest), gpus)) + 1  # the fewest that will do
+    shares: list[Share] = []
+    left = free.copy()
+    while gpus:
+        most = _most_in_rack(left, racks, servers)
+        enough = np.flatnonzero(most >= gpus)
+        if len(enough):
+            total = np.bincount(racks, weights=left, minlength=len(most))
+            rack = int(enough[np.argmin(total[enough])])
+            return shares + _finish(left, np.flatnonzero(racks == rack), gpus, servers)
+        rack_shares = _best_part(left, racks, np.argsort(-most, kind="stable"), gpus, servers)
+        shares += rack_shares
+        gpus -= sum(count for _, count in rack_shares)
+        servers -= len(rack_shares)
+        left[racks == racks[rack_shares[0][0]]] = 0
+    return shares
+
+
+def _most_in_rack(free: Ints, racks: Ints, servers: int) -> npt.NDArray[np.float64]:
+    """GPUs free on the best `servers` servers of each rack."""
+    order = np.lexsort((-free, racks))
+    rack = racks[order]
+    first = np.searchsorted(rack, rack)  # where the rack of each entry begins
+    best = np.arange(len(rack)) - first < servers
+    return np.bincount(rack[best], weights=free[order][best], minlength=int(racks.max()) + 1).astype(np.float64)
+
+
+def _finish(free: Ints, members: Ints, gpus: int, servers: int) -> list[Share]:
+    """The rest on at most `servers` of these servers: the emptiest ones whole, and the last as tight as possible."""
+    order = members[np.argsort(-free[members], kind="stable")]
+    shares: list[Share] = []
+    for server in order[: servers - 1].tolist():
+        if free[server] >= gpus:
+            break
+        shares.append((server, int(free[server])))
+        gpus -= int(free[server])
+    rest = order[len(shares) :]
+    fit = rest[free[rest] >= gpus]
+    return [*shares, (int(fit[np.argmin(free[fit])]), gpus)]
+
+
+def _best_part(free: Ints, racks: Ints, order: Ints, gpus: int, servers: int) -> list[Share]:
+    """Whole servers of one rack, as many as still leave enough elsewhere to end with the fewest servers."""
+    for rack in order.tolist():
+        inside = racks == rack
+        mine = np.flatnonzero(inside)
+        mine = mine[np.argsort(-free[mine], kind="stable")][:servers]
+        others = np.concatenate(([0], np.cumsum(np.sort(free[~inside])[::-1])))
+        sums = np.cumsum(free[mine])
+        for n in range(len(mine), 0, -1):
+            if sums[n - 1] + others[min(servers - n, len(others) - 1)] >= gpus and free[mine[n - 1]] > 0:
+                return [(int(server), int(free[server])) for server in mine[:n]]
+    raise AssertionError("some rack has one of the emptiest servers")
+
+
+def tightest_even(free: Ints, racks: Ints, gpus: int) -> list[Share]:
+    """The fewest servers with equal shares, then the fewest racks, then the fullest servers; [] if there are none."""
+    for servers in range(1, gpus + 1):
+        each, rest = divmod(gpus, servers)
+        if rest:
+            continue
+        able = np.flatnonzero(free >= each)
+        if len(able) >= servers:
+            able = able[np.argsort(free[able], kind="stable")]
+            return [(server, each) for server in _fewest_racks(able, racks, servers)]
+    return []
+
+
+def _fewest_racks(able: Ints, racks: Ints, servers: int) -> Iterable[int]:
+    counts = np.bincount(racks[able])
+    while servers:
+        enough = np.flatnonzero(counts >= servers)
+        rack = int(enough[np.argmin(counts[enough])]) if len(enough) else int(np.argmax(counts))
+        part = able[racks[able] == rack][:servers].tolist()
+        yield from part
+        servers -= len(part)
+        counts[rack] = 0

@@ -1,0 +1,43 @@
+"""first-fit: the first GPUs in order of their numbers."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+
+__all__ = ["FirstFit"]
+
+
+class FirstFit(Place):
+    """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left.
+
+    The latter is FF of the Ada-SRSF paper (section V), where a GPU may have several jobs.
+    """
+
+    def __init__(self, shared: bool = False) -> None:
+        self.shares_gpus = shared
+        self.name = "first-fit:shared" if shared else "first-fit"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`first-fit` or `first-fit:shared`."""
+        if arg not in (None, "shared"):
+            raise StackError(f"first-fit:{arg}: write first-fit or first-fit:shared")
+        return cls(arg == "shared")
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """The first that will do."""
+        if self.shares_gpus:
+            memory = job.job.profiles[gpus].memory_bytes
+            fit = np.flatnonzero(offer.usable & (offer.memory >= memory))
+        else:
+            fit = np.flatnonzero(offer.free)
+        if len(fit) < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer will do", state)
+        return Answer(tuple(fit[:gpus].tolist()), "first GPUs that will do", state)

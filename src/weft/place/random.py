@@ -1,0 +1,44 @@
+"""random: any GPUs, by lot."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+
+__all__ = ["RandomPlace"]
+
+
+class RandomPlace(Place):
+    """Free GPUs drawn by lot; with `random:shared` GPUs with enough memory left (RAND of the Ada-SRSF paper).
+
+    Each job has its own lot, so what one is given does not depend on who was asked before it.
+    """
+
+    def __init__(self, shared: bool = False) -> None:
+        self.shares_gpus = shared
+        self.name = "random:shared" if shared else "random"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`random` or `random:shared`."""
+        if arg not in (None, "shared"):
+            raise StackError(f"random:{arg}: write random or random:shared")
+        return cls(arg == "shared")
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Whatever the lot says; ranks follow the numbers of the GPUs."""
+        if self.shares_gpus:
+            memory = job.job.profiles[gpus].memory_bytes
+            fit = np.flatnonzero(offer.usable & (offer.memory >= memory))
+        else:
+            fit = np.flatnonzero(offer.free)
+        if len(fit) < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer will do", state)
+        drawn = view.rng(f"{self.name}:{job.id}").choice(fit, gpus, replace=False)
+        return Answer(tuple(sorted(drawn.tolist())), "drawn by lot", state)

@@ -1,0 +1,93 @@
+"""Where policies are found by name: built in, registered by hand, or installed by another package.
+
+A policy is written `name` or `name:parameter`; its class turns the parameter into an object (`from_text`). Another
+package adds one by an entry point in the group of its layer:
+
+    [project.entry-points."weft.place"]
+    mine = "my_package.my_place:MyPlace"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from weft.errors import StackError
+
+__all__ = ["LAYERS", "make", "names", "register"]
+
+LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
+
+# The policies that come with weft: one line each, imported when asked for.
+BUILT_IN: dict[str, dict[str, str]] = {
+    "order": {
+        "fifo": "weft.order.fifo:Fifo",
+        "sjf": "weft.order.sjf:ShortestJobFirst",
+        "srsf": "weft.order.srsf:ShortestRemainingServiceFirst",
+    },
+    "place": {
+        "best-fit": "weft.place.best_fit:BestFit",
+        "first-fit": "weft.place.first_fit:FirstFit",
+        "random": "weft.place.random:RandomPlace",
+    },
+    "planners": {},
+    "interleave": {
+        "none": "weft.interleave.none:NoInterleave",
+    },
+    "pace": {
+        "fair": "weft.pace.fair:Fair",
+    },
+}
+
+_BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in LAYERS}
+
+
+def register(layer: str, name: str, policy: type) -> None:
+    """Make a policy class known under a name for the rest of this process; an earlier one of that name is replaced."""
+    if layer not in LAYERS:
+        raise StackError(f"there is no layer {layer}; layers are {', '.join(LAYERS)}")
+    if ":" in name or "+" in name or not name:
+        raise StackError(f"{name!r} cannot name a policy; ':' and '+' have a meaning in stack names")
+    if not callable(getattr(policy, "from_text", None)):
+        raise StackError(f"{name}: {policy!r} is no policy class; derive it from the base class in weft.{layer}.base")
+    _BY_HAND[layer][name] = policy
+
+
+def names(layer: str) -> list[str]:
+    """Every name known in a layer."""
+    return sorted({*BUILT_IN[layer], *_BY_HAND[layer], *_installed(layer)})
+
+
+def make(layer: str, text: str) -> Any:
+    """The policy that `name` or `name:parameter` means in a layer."""
+    name, colon, arg = text.partition(":")
+    policy = _find(layer, name)
+    return policy.from_text(arg if colon else None)
+
+
+def _find(layer: str, name: str) -> Any:
+    if name in _BY_HAND[layer]:
+        return _BY_HAND[layer][name]
+    if name in BUILT_IN[layer]:
+        module, _, attribute = BUILT_IN[layer][name].partition(":")
+        return getattr(import_module(module), attribute)
+    if name in _installed(layer):
+        return _installed(layer)[name]()
+    raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, names(layer))}")
+
+
+def near(name: str, known: list[str]) -> str:
+    """The end of an error message: names much like this one, or all there are."""
+    matches = get_close_matches(name, known, n=3)
+    if matches:
+        return f"; did you mean {' or '.join(matches)}?"
+    return f"; known are {', '.join(known)}" if known else ""
+
+
+@cache
+def _installed(layer: str) -> dict[str, Callable[[], Any]]:
+    return {point.name: point.load for point in entry_points(group=f"weft.{layer}")}

@@ -1,0 +1,88 @@
+"""Named stacks, and how a stack is put together from names.
+
+`X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from weft.core.layered import Layered
+from weft.core.stack import Stack
+from weft.errors import StackError
+from weft.order.base import Order
+from weft.place.base import Place
+from weft.planners.base import Planner
+from weft.registry import make, near
+from weft.registry import names as policy_names
+
+__all__ = ["STACKS", "Stack", "describe", "names", "resolve"]
+
+# name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
+STACKS: dict[str, dict[str, str]] = {
+    "fifo": {"order": "fifo"},
+    "fifo-backfill": {"order": "fifo:backfill"},
+    "sjf": {"order": "sjf"},
+    "srsf": {"order": "srsf"},
+    "srsf-preemptive": {"order": "srsf:preemptive"},
+    "srsf-first-fit": {"order": "srsf", "place": "first-fit"},
+    "srsf-random": {"order": "srsf", "place": "random"},
+}
+
+_DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
+
+
+def names() -> list[str]:
+    """Every stack that has a name: those above, and planners that other packages installed."""
+    return [*STACKS, *(name for name in policy_names("planners") if name not in STACKS)]
+
+
+def resolve(
+    name: str | None = None,
+    order: str | None = None,
+    place: str | None = None,
+    interleave: str | None = None,
+    pace: str | None = None,
+) -> Stack:
+    """The stack of that name with the given layers replaced; without a name, the given layers over the defaults.
+
+    Raises StackError for an unknown name and, in words, for layers that contradict each other.
+    """
+    asked = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    replaced = {layer: text for layer, text in asked.items() if text is not None}
+    layers = {**describe(name), **replaced} if name is not None else {**_DEFAULT, **replaced}
+    if "planner" in layers:
+        for layer in ("order", "place"):
+            if layer in replaced:
+                raise StackError(
+                    f"--{layer} {replaced[layer]} cannot be used with {name}: {layers['planner']} decides order and "
+                    "place at once; replace its interleave or pace, or choose another stack"
+                )
+        planner = cast(Planner, make("planners", layers["planner"]))
+    else:
+        planner = Layered(cast(Order, make("order", layers["order"])), cast(Place, make("place", layers["place"])))
+    full_name = _name(name, replaced)
+    return Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+
+
+def describe(name: str) -> dict[str, str]:
+    """Layer by layer, the policies that a stack's name stands for."""
+    base, plus, interleave = name.rpartition("+")
+    if plus:
+        return {**describe(base), "interleave": interleave}
+    if name in STACKS:
+        layers = STACKS[name]
+    elif name.partition(":")[0] in policy_names("planners"):
+        layers = {"planner": name}
+    else:
+        raise StackError(f"there is no stack {name}{near(name, names())}; `weft stacks` lists them")
+    defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
+    return {**defaults, **layers}
+
+
+def _name(name: str | None, replaced: dict[str, str]) -> str:
+    if name is None:
+        layers = {**_DEFAULT, **replaced}
+        return "/".join(layers.values())
+    changes = ",".join(f"{layer}={text}" for layer, text in replaced.items())
+    return f"{name}[{changes}]" if changes else name
