@@ -11,6 +11,7 @@ from typing import Literal
 import polars as pl
 
 from weft.errors import TraceError
+from weft.workload.streams import Stream
 from weft.workload.traces import FORMATS
 from weft.workload.traces.base import Format, Head, Options, Parsed, stem_of
 from weft.workload.traces.plain import PLAIN_COLUMNS
@@ -69,8 +70,6 @@ def write(trace: Trace, path: str | Path) -> None:
 
 def sample(trace: Trace, jobs: int, seed: int) -> Trace:
     """A random choice of jobs without repetition, in their old order; the rest is in no report."""
-    from weft.workload.generators.streams import Stream
-
     if not 1 <= jobs <= trace.frame.height:
         raise TraceError(f"{trace.path}: cannot sample {jobs} jobs of {trace.frame.height}; ask for 1 to all of them")
     keys = Stream(seed, "trace sample").uniform(trace.frame.height)

@@ -1,0 +1,224 @@
+"""Workload generators: from the [workload] table of a scenario to jobs, the same for one seed on every machine."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from weft.errors import InputError
+from weft.model.job import Job
+from weft.workload import arrivals
+from weft.workload.generators import drawn
+from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Times, finish
+from weft.workload.generators.marginals import MARGINALS
+from weft.workload.generators.spec import JobSpec, WorkloadSpec
+from weft.workload.streams import Stream
+
+__all__ = ["Draft", "IterationTime", "JobSpec", "ProfileOf", "Times", "Workload", "WorkloadSpec", "finish", "generate"]
+
+DEFAULT_LOAD = 0.9
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs in the order of their arrival, and what a reader of results must know about where they come from."""
+
+    jobs: list[Job]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Making:
+    """What every source needs."""
+
+    spec: WorkloadSpec
+    n_gpus: int
+    seed: int
+    base_dir: Path
+    times: Times
+    notes: list[str]
+
+
+def generate(
+    spec: WorkloadSpec,
+    n_gpus: int,
+    gpu: str,
+    profile_of: ProfileOf,
+    seed: int,
+    base_dir: Path,
+    iteration_s: IterationTime | None = None,
+) -> Workload:
+    """The jobs of a scenario.
+
+    `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
+    alone on the cluster. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
+    """
+    making = _Making(spec, n_gpus, seed, base_dir, Times(profile_of, iteration_s, spec.reading), [])
+    drafts = _SOURCES[spec.source](making)
+    jobs = finish(_unique(drafts), making.times, n_gpus)
+    if making.times.converted:
+        alone = "time alone on its GPUs, communication included"
+        what = alone if making.times.reading == "alone" else "compute only; communication comes on top of it"
+        on = f" on {gpu}" if gpu else ""
+        making.notes.append(f"reading {making.times.reading!r}: a duration is {what}; iterations follow from it{on}")
+    return Workload(jobs, tuple(dict.fromkeys(making.notes)))
+
+
+def _drawn(making: _Making) -> list[Draft]:
+    """Jobs with models, sizes and lengths from the spec's distributions, not yet at any time."""
+    spec, seed = making.spec, making.seed
+    n = spec.jobs or 0
+    if spec.draw_from in MARGINALS:
+        return _from_marginal(making, n)
+    if spec.draw_from is not None:
+        from weft.workload.generators.replayed import drawn_rows, rows_to_drafts, trace_rows
+
+        rows, format = trace_rows(spec.draw_from, spec, making.n_gpus, making.base_dir, making.notes)
+        making.notes.append(f"GPUs and lengths are drawn from {spec.draw_from}")
+        chosen = drawn_rows(rows, n, seed)
+        drafts = rows_to_drafts(chosen, format, spec, making.times, seed, making.notes)
+        return [replace(d, id="", submit_s=0.0) for d in drafts]
+    sizes = drawn.draw_sizes(n, spec.gpus or {1: 1.0}, seed)
+    return _with_lengths(making, sizes, None)
+
+
+def _from_marginal(making: _Making, n: int) -> list[Draft]:
+    """Jobs with the published sizes and durations of a trace that is not here."""
+    spec, marginal = making.spec, MARGINALS[making.spec.draw_from or ""]
+    making.notes.append(f"synthetic: drawn from the published figures of {marginal.title}, not from the trace itself")
+    table = spec.gpus or marginal.sizes
+    if spec.gpus is None and max(table) > making.n_gpus:
+        if spec.oversize == "refuse":
+            raise InputError(
+                f"workload.draw_from: jobs of {spec.draw_from} want up to {max(table)} GPUs, the cluster has "
+                f'{making.n_gpus}; set oversize to "leave-out" or "cap", or enlarge the cluster'
+            )
+        done = "are not drawn" if spec.oversize == "leave-out" else f"get {making.n_gpus}"
+        making.notes.append(f"jobs that want more than {making.n_gpus} GPUs {done}")
+        if spec.oversize == "leave-out":
+            table = {gpus: weight for gpus, weight in table.items() if gpus <= making.n_gpus}
+    wanted = drawn.draw_sizes(n, table, making.seed)
+    durations = marginal.durations_s(wanted, Stream(making.seed, "lengths"))
+    sizes = [min(gpus, making.n_gpus) for gpus in wanted] if spec.gpus is None else wanted
+    return _with_lengths(making, sizes, durations)
+
+
+def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | None) -> list[Draft]:
+    """Drafts of these sizes: iterations from the spec's range, its log-normal, or else these durations."""
+    spec, seed, n = making.spec, making.seed, len(sizes)
+    models = drawn.draw_models(n, spec.models, seed)
+    if spec.iterations is not None:
+        lengths = drawn.iterations_between(n, *spec.iterations, seed)
+    else:
+        if spec.duration_median_s is not None:
+            durations = drawn.log_normal_s(n, spec.duration_median_s, spec.duration_sigma, seed)
+        _check_sizes(sizes, making.n_gpus)  # before the zoo is asked for a size that cannot run
+        filled = zip(models, sizes, durations or [], strict=True)
+        lengths = [making.times.iterations(model, gpus, seconds) for model, gpus, seconds in filled]
+    drawn_jobs = zip(models, sizes, lengths, strict=True)
+    return [Draft(model, gpus, length, elastic=spec.elastic) for model, gpus, length in drawn_jobs]
+
+
+def _check_sizes(sizes: list[int], n_gpus: int) -> None:
+    if sizes and max(sizes) > n_gpus:
+        raise InputError(f"workload.gpus: a job wants {max(sizes)} GPUs, the cluster has {n_gpus}; drop that size")
+
+
+def _poisson(making: _Making) -> list[Draft]:
+    drafts = _drawn(making)
+    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    return drawn.by_load(drafts, making.spec.load or DEFAULT_LOAD, making.n_gpus, making.times, making.seed)
+
+
+def _bursty(making: _Making) -> list[Draft]:
+    drafts, spec = _drawn(making), making.spec
+    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    making.notes.append(
+        f"bursty arrivals: {spec.burst_share:g} of the time {spec.burst_factor:g} times as fast, bursts of "
+        f"{spec.burst_s:g} s on average"
+    )
+    load = spec.load or DEFAULT_LOAD
+    return drawn.by_load(drafts, load, making.n_gpus, making.times, making.seed, spec.bursts)
+
+
+def _at_zero(making: _Making) -> list[Draft]:
+    drafts = _drawn(making)
+    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    asked = sum(d.gpus for d in drafts)
+    if making.spec.source == "snapshot" and asked > making.n_gpus:
+        making.notes.append(
+            f"snapshot: {asked} GPUs are asked for at once, the cluster has {making.n_gpus}: jobs queue"
+        )
+    return drafts
+
+
+def _dynamic(making: _Making) -> list[Draft]:
+    spec, drafts = making.spec, _drawn(making)
+    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    present = min(len(drafts), len(drafts) // 2 if spec.present is None else spec.present)
+    stream = Stream(making.seed, "arrivals")
+    return drawn.at_times(drafts, arrivals.dynamic(len(drafts), present, spec.arrive_s, spec.gap_s, stream))
+
+
+def _ada_srsf(making: _Making) -> list[Draft]:
+    _check_sizes(list(drawn.ADA_SRSF_SIZES), making.n_gpus)
+    return [replace(d, elastic=making.spec.elastic) for d in drawn.ada_srsf(making.seed, making.spec.models)]
+
+
+def _trace(making: _Making) -> list[Draft]:
+    from weft.workload.generators.replayed import rows_to_drafts, stretch, trace_rows
+
+    spec = making.spec
+    rows, format = trace_rows(spec.trace or "", spec, making.n_gpus, making.base_dir, making.notes)
+    if spec.jobs is not None and spec.jobs < len(rows):
+        total = len(rows)
+        if spec.pick == "random":
+            order = Stream(making.seed, "pick").shuffled(range(total))[: spec.jobs]
+            rows = [rows[i] for i in sorted(order)]
+        else:
+            rows = rows[: spec.jobs]
+        making.notes.append(f"{spec.jobs} of {total} jobs of the trace, {spec.pick}")
+    drafts = rows_to_drafts(rows, format, spec, making.times, making.seed, making.notes)
+    return stretch(drafts, spec.load, making.n_gpus, making.times, making.notes)
+
+
+def _listed(making: _Making) -> list[Draft]:
+    drafts = []
+    width = len(str(len(making.spec.job)))
+    for i, job in enumerate(making.spec.job):
+        _check_sizes([job.gpus], making.n_gpus)
+        iterations = job.iterations
+        if iterations is None:
+            iterations = making.times.iterations(job.model, job.gpus, job.duration_s or math.nan)
+        drafts.append(
+            Draft(job.model, job.gpus, iterations, job.submit_s, job.id or f"j{i:0{width}d}", job.user, job.vc,
+                  elastic=job.elastic or making.spec.elastic)
+        )  # fmt: skip
+    if twice := [name for name, n in Counter(d.id for d in drafts).items() if n > 1]:
+        raise InputError(f"workload.job: two jobs are called {twice[0]!r}; give them different ids")
+    return drafts
+
+
+def _unique(drafts: list[Draft]) -> list[Draft]:
+    """Drafts whose ids differ: a trace may list an id twice (requeued jobs), a simulation must not."""
+    seen = Counter(d.id for d in drafts if d.id)
+    taken = set(seen)
+    result = []
+    for i, draft in enumerate(drafts):
+        if seen[draft.id] > 1:
+            name = f"{draft.id}#{i}"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            draft = replace(draft, id=name)
+        result.append(draft)
+    return result
+
+
+_SOURCES: dict[str, Callable[[_Making], list[Draft]]] = {
+    "poisson": _poisson, "bursty": _bursty, "batch": _at_zero, "snapshot": _at_zero, "dynamic": _dynamic,
+    "ada-srsf": _ada_srsf, "trace": _trace, "jobs": _listed,
+}  # fmt: skip

@@ -1,0 +1,115 @@
+"""Drafts of jobs: what is known before profiles are attached, and how long an iteration of each takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from weft.errors import InputError
+from weft.model.job import Job
+from weft.model.profile import Profile
+
+__all__ = ["Draft", "IterationTime", "ProfileOf", "Times", "finish"]
+
+ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
+IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
+Reading = Literal["alone", "compute"]
+MAX_ITERATIONS = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A job without its profile."""
+
+    model: str
+    gpus: int
+    iterations: int
+    submit_s: float = 0.0
+    id: str = ""
+    user: str = ""
+    vc: str = ""
+    batch: int = 0
+    elastic: tuple[int, int] | None = None
+
+
+class Times:
+    """Profiles and iteration times by model and size, each asked for once."""
+
+    def __init__(self, profile_of: ProfileOf, iteration_s: IterationTime | None, reading: Reading | None) -> None:
+        if reading == "alone" and iteration_s is None:
+            raise InputError(
+                "workload.reading: 'alone' needs the time of an iteration with its network, which is not known here; "
+                'use reading = "compute"'
+            )
+        self._profile_of, self._iteration_s = profile_of, iteration_s
+        self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
+        self.converted = False  # whether any iterations were computed from a duration
+        self._profiles: dict[tuple[str, int], Profile] = {}
+        self._alone_s: dict[tuple[str, int], float] = {}
+        self._compute_s: dict[tuple[str, int], float] = {}
+
+    def profile(self, model: str, gpus: int) -> Profile:
+        """One iteration of a model at a size."""
+        if (model, gpus) not in self._profiles:
+            self._profiles[model, gpus] = self._profile_of(model, gpus)
+        return self._profiles[model, gpus]
+
+    def alone_s(self, model: str, gpus: int) -> float:
+        """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
+        if (model, gpus) not in self._alone_s:
+            seconds = (
+                self.profile(model, gpus).compute_s if self._iteration_s is None else self._iteration_s(model, gpus)
+            )
+            if not 0 < seconds < math.inf:
+                raise InputError(
+                    f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; it must take some time"
+                )
+            self._alone_s[model, gpus] = seconds
+        return self._alone_s[model, gpus]
+
+    def iterations(self, model: str, gpus: int, duration_s: float) -> int:
+        """Iterations that fill a duration, under the reading chosen; at least one."""
+        self.converted = True
+        seconds = self.alone_s(model, gpus) if self.reading == "alone" else self._computing_s(model, gpus)
+        return max(1, min(MAX_ITERATIONS, round(duration_s / seconds)))
+
+    def _computing_s(self, model: str, gpus: int) -> float:
+        if (model, gpus) not in self._compute_s:
+            seconds = self.profile(model, gpus).compute_s
+            if not 0 < seconds < math.inf:
+                raise InputError(
+                    f"model {model} on {gpus} GPUs computes for {seconds} s; it must compute for some time"
+                )
+            self._compute_s[model, gpus] = seconds
+        return self._compute_s[model, gpus]
+
+    def gpu_seconds(self, draft: Draft) -> float:
+        """GPU time of a job alone."""
+        return draft.gpus * draft.iterations * self.alone_s(draft.model, draft.gpus)
+
+
+def finish(drafts: Sequence[Draft], times: Times, n_gpus: int) -> list[Job]:
+    """Jobs in the order of their arrival, with names that sort likewise where they have none."""
+    width = len(str(len(drafts)))
+    ordered = sorted(drafts, key=lambda d: d.submit_s)  # stable: equal times keep their order
+    named = [d if d.id else replace(d, id=f"j{i:0{width}d}") for i, d in enumerate(ordered)]
+    return [_job(draft, times, n_gpus) for draft in named]
+
+
+def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
+    if draft.gpus > n_gpus:
+        raise InputError(
+            f"workload: job {draft.id} wants {draft.gpus} GPUs, the cluster has {n_gpus}; make the job smaller or the "
+            "cluster larger"
+        )
+    low, high = draft.elastic or (draft.gpus, draft.gpus)
+    low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
+    profiles = {n: times.profile(draft.model, n) for n in range(low, high + 1)}
+    rigid = low == high
+    return Job(
+        draft.id, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
+        min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
+        batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
+    )  # fmt: skip

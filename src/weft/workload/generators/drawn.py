@@ -1,0 +1,74 @@
+"""Jobs drawn at random: models, sizes and lengths from distributions, and the Ada-SRSF paper's 160 jobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from weft.errors import InputError
+from weft.workload import arrivals
+from weft.workload.generators.draft import Draft, Times
+from weft.workload.streams import Stream
+
+__all__ = [
+    "ADA_SRSF_SIZES", "ada_srsf", "at_times", "by_load", "draw_models", "draw_sizes", "iterations_between",
+    "log_normal_s",
+]  # fmt: skip
+
+ADA_SRSF_SIZES = {1: 80, 2: 14, 4: 26, 8: 30, 16: 8, 32: 2}  # GPUs: jobs
+ADA_SRSF_ITERATIONS = (1000, 6000)
+ADA_SRSF_SPAN_S = 1200
+
+
+def draw_models(n: int, models: Sequence[str] | Mapping[str, float], seed: int) -> list[str]:
+    """Models of n jobs, equally likely or by weight."""
+    stream = Stream(seed, "models")
+    if isinstance(models, Mapping):
+        return stream.choices(n, list(models), list(models.values()))
+    return stream.choices(n, list(models))
+
+
+def draw_sizes(n: int, gpus: Mapping[int, float], seed: int) -> list[int]:
+    """GPUs of n jobs, by weight; the order of the table does not matter."""
+    sizes = sorted(gpus)
+    return Stream(seed, "sizes").choices(n, sizes, [gpus[g] for g in sizes])
+
+
+def iterations_between(n: int, low: int, high: int, seed: int) -> list[int]:
+    """Iterations of n jobs, uniform in [low, high]."""
+    return Stream(seed, "lengths").integers(n, low, high)
+
+
+def log_normal_s(n: int, median_s: float, sigma: float, seed: int) -> list[float]:
+    """Log-normal durations of n jobs."""
+    return [median_s * math.exp(sigma * z) for z in Stream(seed, "lengths").normal(n).tolist()]
+
+
+def ada_srsf(seed: int, models: Sequence[str] | Mapping[str, float]) -> list[Draft]:
+    """The 160 jobs of the Ada-SRSF paper (section V-A): numbers of GPUs exact, all else drawn."""
+    sizes = [gpus for gpus, count in ADA_SRSF_SIZES.items() for _ in range(count)]
+    n = len(sizes)
+    sizes = Stream(seed, "sizes").shuffled(sizes)
+    times = arrivals.uniform_seconds(n, ADA_SRSF_SPAN_S, Stream(seed, "arrivals"))
+    lengths = iterations_between(n, *ADA_SRSF_ITERATIONS, seed)
+    drawn = zip(draw_models(n, models, seed), sizes, lengths, times, strict=True)
+    return [Draft(model, gpus, length, time) for model, gpus, length, time in drawn]
+
+
+def at_times(drafts: Sequence[Draft], times_s: Sequence[float]) -> list[Draft]:
+    """The drafts, submitted at these times."""
+    return [replace(draft, submit_s=t) for draft, t in zip(drafts, times_s, strict=True)]
+
+
+def by_load(
+    drafts: Sequence[Draft], load: float, n_gpus: int, times: Times, seed: int, bursts: arrivals.Bursts | None = None
+) -> list[Draft]:
+    """The drafts, arriving at random so that they keep a fraction `load` of the GPUs busy; in bursts if given."""
+    if load <= 0 or n_gpus < 1:
+        raise InputError(f"workload.load: {load} of {n_gpus} GPUs; both must be above 0")
+    gap = arrivals.mean_gap_s([times.gpu_seconds(d) for d in drafts], load, n_gpus)
+    stream = Stream(seed, "arrivals")
+    if bursts is None:
+        return at_times(drafts, arrivals.poisson(len(drafts), gap, stream))
+    return at_times(drafts, arrivals.bursty(len(drafts), gap, bursts, stream, Stream(seed, "switches")))

@@ -1,0 +1,179 @@
+"""Jobs taken from a trace: replayed as they came, or drawn from it as an empirical distribution."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from weft.errors import InputError, TraceError
+from weft.workload.generators.draft import Draft, Times
+from weft.workload.generators.drawn import draw_models, draw_sizes, iterations_between, log_normal_s
+from weft.workload.generators.names import zoo_name
+from weft.workload.generators.spec import WorkloadSpec
+from weft.workload.streams import Stream
+from weft.workload.trace import read
+from weft.workload.traces.schema import TraceJob
+
+__all__ = ["drawn_rows", "find_trace", "rows_to_drafts", "stretch", "trace_rows"]
+
+
+def find_trace(name: str, base_dir: Path) -> Path:
+    """A trace by its path: as given, beside the scenario, or under the folder WEFT_TRACES names."""
+    store = os.environ.get("WEFT_TRACES")
+    places = [base_dir / name] + ([Path(store) / name] if store else [])
+    for place in places:
+        if place.exists():
+            return place
+    where = f"{base_dir} or {store}" if store else f"{base_dir} (WEFT_TRACES is not set)"
+    raise TraceError(f"workload.trace: {name} is not in {where}; give the path of a trace file")
+
+
+def trace_rows(
+    name: str, spec: WorkloadSpec, n_gpus: int, base_dir: Path, notes: list[str]
+) -> tuple[list[TraceJob], str]:
+    """The usable jobs of a trace in the order of submission, and its format; what was dropped goes to the notes."""
+    path = find_trace(name, base_dir)
+    trace = read(path, spec.trace_format, on_error=spec.damaged_rows)
+    notes.append(
+        f"trace {name} ({trace.format}): {trace.frame.height} jobs of {trace.n_rows_in} rows "
+        f"({trace.n_damaged} damaged, {trace.n_left_out} left out)"
+    )
+    notes += [f"trace {name}: {note}" for note in trace.notes]
+    rows = sorted(trace.jobs(), key=lambda job: job.submit_s)
+    kept = [job for job in rows if _wanted(job, spec)]
+    if len(kept) < len(rows):
+        notes.append(f"trace {name}: {len(rows) - len(kept)} jobs are outside the chosen vc and times")
+    kept = _sized(kept, name, spec, n_gpus, notes)
+    if not kept:
+        raise TraceError(f"workload.trace: {name} has no job that can be used; see `weft trace inspect`")
+    return kept, trace.format
+
+
+def _wanted(job: TraceJob, spec: WorkloadSpec) -> bool:
+    if spec.vc and job.vc not in spec.vc:
+        return False
+    return (spec.from_s is None or job.submit_s >= spec.from_s) and (
+        spec.until_s is None or job.submit_s < spec.until_s
+    )
+
+
+def _sized(rows: list[TraceJob], name: str, spec: WorkloadSpec, n_gpus: int, notes: list[str]) -> list[TraceJob]:
+    """Jobs that fit the cluster, by the rule chosen for those that do not."""
+    large = sum(job.gpus > n_gpus for job in rows)
+    if not large:
+        return rows
+    if spec.oversize == "refuse":
+        most = max(job.gpus for job in rows)
+        raise InputError(
+            f"workload.trace: {large} jobs of {name} want up to {most} GPUs, the cluster has {n_gpus}; set oversize to "
+            '"leave-out" or "cap", or enlarge the cluster'
+        )
+    if spec.oversize == "cap":
+        notes.append(f"trace {name}: {large} jobs want more than {n_gpus} GPUs and get {n_gpus}")
+        return [job if job.gpus <= n_gpus else replace(job, gpus=n_gpus) for job in rows]
+    notes.append(f"trace {name}: {large} jobs want more than {n_gpus} GPUs and are left out")
+    return [job for job in rows if job.gpus <= n_gpus]
+
+
+def drawn_rows(rows: Sequence[TraceJob], n: int, seed: int) -> list[TraceJob]:
+    """n rows with repetition: GPUs, duration and model of a job stay together."""
+    return Stream(seed, "rows").choices(n, rows)
+
+
+def rows_to_drafts(
+    rows: Sequence[TraceJob], format: str, spec: WorkloadSpec, times: Times, seed: int, notes: list[str]
+) -> list[Draft]:
+    """Rows as drafts: models named by the trace or drawn, sizes and iterations from the trace or the spec."""
+    sizes = draw_sizes(len(rows), spec.gpus, seed) if spec.gpus else [row.gpus for row in rows]
+    models = _models(rows, sizes, format, spec, times, seed, notes)
+    lengths = _lengths(rows, models, sizes, spec, times, seed, notes)
+    return [
+        Draft(model, gpus, length, row.submit_s, row.job_id, row.user, row.vc, row.batch or 0, spec.elastic)
+        for row, model, gpus, length in zip(rows, models, sizes, lengths, strict=True)
+    ]
+
+
+def _models(
+    rows: Sequence[TraceJob], sizes: Sequence[int], format: str, spec: WorkloadSpec, times: Times, seed: int,
+    notes: list[str],
+) -> list[str]:  # fmt: skip
+    """The model of each row; drawn for every row, so that one unknown name does not shift the others' draws."""
+    models = draw_models(len(rows), spec.models, seed)
+    known: dict[str, str | None] = {}
+    used: Counter[str] = Counter()
+    for i, row in enumerate(rows):
+        if row.model is None or not spec.trace_models:
+            used["drawn by seed"] += 1
+            continue
+        if row.model not in known:
+            known[row.model] = _known(row.model, sizes[i], format, times, notes)
+        name = known[row.model]
+        if name is None:
+            used["not in the zoo, drawn by seed"] += 1
+        else:
+            used["named by the trace"] += 1
+            models[i] = name
+    notes.append("models: " + ", ".join(f"{n} {how}" for how, n in sorted(used.items())))
+    return models
+
+
+def _known(model: str, gpus: int, format: str, times: Times, notes: list[str]) -> str | None:
+    name, same = zoo_name(model, format)
+    if name is None:
+        return None
+    try:
+        times.profile(name, gpus)
+    except InputError:
+        return None
+    if not same:
+        notes.append(f"model {name} stands in for {model}")
+    return name
+
+
+def _lengths(
+    rows: Sequence[TraceJob], models: Sequence[str], sizes: Sequence[int], spec: WorkloadSpec, times: Times, seed: int,
+    notes: list[str],
+) -> list[int]:  # fmt: skip
+    """Iterations of each row."""
+    if spec.iterations:
+        notes.append("iterations are drawn, not the trace's")
+        return iterations_between(len(rows), *spec.iterations, seed)
+    if spec.duration_median_s:
+        notes.append("durations are drawn, not the trace's")
+        durations = log_normal_s(len(rows), spec.duration_median_s, spec.duration_sigma, seed)
+        filled = zip(models, sizes, durations, strict=True)
+        return [times.iterations(model, gpus, seconds) for model, gpus, seconds in filled]
+    lengths: list[int] = []
+    counted = 0
+    for row, model, gpus in zip(rows, models, sizes, strict=True):
+        if row.iterations is not None and (spec.length == "iterations" or row.duration_s is None):
+            counted += 1
+            lengths.append(max(1, row.iterations))
+        elif row.duration_s is not None:
+            lengths.append(times.iterations(model, gpus, row.duration_s))
+        else:
+            raise InputError(
+                f"workload.trace: job {row.job_id} (line {row.line}) has neither duration nor iterations; set "
+                "iterations or duration_median_s in [workload]"
+            )
+    if counted:
+        notes.append(f"{counted} jobs have the trace's own number of iterations")
+    return lengths
+
+
+def stretch(drafts: Sequence[Draft], load: float | None, n_gpus: int, times: Times, notes: list[str]) -> list[Draft]:
+    """Submissions counted from the first, and stretched so that the jobs keep a fraction `load` of the GPUs busy."""
+    first = min(d.submit_s for d in drafts)
+    factor = 1.0
+    if load is not None:
+        span = max(d.submit_s for d in drafts) - first
+        if span <= 0:
+            raise InputError("workload.load: all jobs of the trace come at once; no stretching gives a load: remove it")
+        implied = math.fsum(times.gpu_seconds(d) for d in drafts) / (n_gpus * span)
+        factor = implied / load
+        notes.append(f"arrival times are multiplied by {factor:.4g}: the trace alone is a load of {implied:.4g}")
+    return [replace(d, submit_s=round((d.submit_s - first) * factor, 6)) for d in drafts]

@@ -1,0 +1,155 @@
+"""WorkloadSpec: the [workload] table of a scenario."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from weft.workload.arrivals import Bursts
+
+__all__ = ["JobSpec", "WorkloadSpec"]
+
+Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf", "trace", "jobs"]
+FOUR = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
+DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class JobSpec(BaseModel):
+    """One job of an explicit list: [[workload.job]]."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field("", description="Name of the job; by default its place in the list.")
+    model: str = Field(description="Model of the zoo.", min_length=1)
+    gpus: int = Field(1, ge=1, description="GPUs asked for.")
+    iterations: int | None = Field(None, ge=1, description="Iterations to train; or give duration_s.")
+    duration_s: Positive | None = Field(None, description="Length alone on its GPUs, from which iterations follow.")
+    submit_s: NotNegative = Field(0.0, description="Submission time.")
+    user: str = Field("", description="Who submits it.")
+    vc: str = Field("", description="Virtual cluster.")
+    elastic: tuple[int, int] | None = Field(None, description="Smallest and largest number of GPUs it can run on.")
+
+    @model_validator(mode="after")
+    def _one_length(self) -> JobSpec:
+        if (self.iterations is None) == (self.duration_s is None):
+            raise ValueError("give a job either iterations or duration_s")
+        return self
+
+
+class WorkloadSpec(BaseModel):
+    """Which jobs there are and when they come."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: Source = Field(
+        "poisson",
+        description="poisson: arrivals by load; batch, snapshot: all at 0; dynamic: some at 0, the rest later; "
+        "bursty: calm and bursts, by load; ada-srsf: the 160 jobs of that paper; trace: a file; jobs: listed here.",
+    )
+    jobs: int | None = Field(None, ge=1, description="Number of jobs; for a trace at most so many, by default all.")
+    load: Positive | None = Field(
+        None,
+        le=100,
+        description="Average fraction of busy GPUs (poisson, bursty: 0.9 by default). "
+        "With a trace: its arrival times are stretched to reach it.",
+    )
+    models: list[str] | dict[str, NotNegative] = Field(
+        default_factory=lambda: list(FOUR), description="Models to draw from, equally or by weight."
+    )
+    gpus: dict[int, NotNegative] | None = Field(
+        None, description="GPUs of a job: {count = weight}; by default 1, or the sizes in draw_from."
+    )
+    elastic: tuple[int, int] | None = Field(
+        None, description="Smallest and largest number of GPUs a job may be resized to; by default it keeps its size."
+    )
+    iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
+    duration_median_s: Positive | None = Field(
+        None, description="Median of log-normal durations, instead of iterations."
+    )
+    duration_sigma: NotNegative = Field(1.0, le=10, description="Standard deviation of the logarithm of durations.")
+    draw_from: str | None = Field(
+        None,
+        description="Draw GPUs and durations together from this trace file, or from published figures: acme-seren, "
+        "acme-kalos (synthetic).",
+    )
+    present: int | None = Field(None, ge=0, description="dynamic: jobs there at time 0; by default half of them.")
+    arrive_s: NotNegative = Field(600.0, description="dynamic: when the others begin to arrive.")
+    gap_s: NotNegative = Field(0.0, description="dynamic: mean time between them; 0 lets them arrive together.")
+    burst_share: float = Field(0.1, gt=0, lt=1, description="bursty: fraction of time spent in bursts.")
+    burst_factor: float = Field(10.0, ge=1, le=1e6, description="bursty: arrival rate in a burst over that outside.")
+    burst_s: Positive = Field(600.0, description="bursty: mean length of a burst.")
+    trace: str | None = Field(None, description="Trace file or folder; relative to the scenario, or to WEFT_TRACES.")
+    trace_format: str | None = Field(None, description="Its format, where it cannot be told from the content.")
+    reading: Literal["alone", "compute"] | None = Field(
+        None,
+        description="What a duration means: alone = time alone on its GPUs with communication; compute = compute only, "
+        "communication comes on top (Titan). By default alone where the network's time is known.",
+    )
+    length: Literal["duration", "iterations"] = Field(
+        "duration", description="Which to use of a trace that has both durations and iterations."
+    )
+    trace_models: bool = Field(True, description="Use the models a trace names; false draws all of them from models.")
+    damaged_rows: Literal["skip", "fail"] = Field("skip", description="What a damaged row of a trace does.")
+    oversize: Literal["refuse", "leave-out", "cap"] = Field(
+        "refuse", description="What to do with jobs of a trace that want more GPUs than the cluster has."
+    )
+    vc: list[str] = Field(default_factory=list, description="Virtual clusters of a trace to use; by default all.")
+    from_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted from then on.")
+    until_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted before then.")
+    pick: Literal["first", "random"] = Field("first", description="Which of a trace's jobs, if jobs is fewer than all.")
+    job: list[JobSpec] = Field(default_factory=list, description="The jobs themselves, for source = jobs.")
+
+    @field_validator("models")
+    @classmethod
+    def _some_model(cls, models: list[str] | dict[str, float]) -> list[str] | dict[str, float]:
+        if not models or (isinstance(models, dict) and not sum(models.values()) > 0):
+            raise ValueError("name at least one model")
+        return models
+
+    @field_validator("gpus")
+    @classmethod
+    def _sizes(cls, gpus: dict[int, float] | None) -> dict[int, float] | None:
+        if gpus is None:
+            return None
+        if bad := [n for n in gpus if n < 1]:
+            raise ValueError(f"a job cannot have {bad[0]} GPUs; sizes start at 1")
+        if not sum(gpus.values()) > 0:
+            raise ValueError("at least one size needs a weight above 0")
+        return gpus
+
+    @field_validator("iterations", "elastic")
+    @classmethod
+    def _range(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        if value is not None and not 1 <= value[0] <= value[1]:
+            raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 1 <= low <= high")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> WorkloadSpec:
+        if self.source in DRAWN:
+            if self.jobs is None:
+                raise ValueError(f"jobs is missing; source = {self.source!r} needs the number of jobs")
+            if self.iterations is None and self.duration_median_s is None and self.draw_from is None:
+                raise ValueError("how long jobs are is missing; give iterations, duration_median_s or draw_from")
+        if self.iterations is not None and self.duration_median_s is not None:
+            raise ValueError("iterations and duration_median_s exclude each other; remove one")
+        if self.source == "trace" and self.trace is None:
+            raise ValueError("trace is missing; source = 'trace' needs the path of a trace file")
+        if self.source == "jobs" and not self.job:
+            raise ValueError("job is missing; source = 'jobs' needs at least one [[workload.job]]")
+        if self.source == "ada-srsf" and self.jobs not in (None, 160):
+            raise ValueError("jobs must be 160, or absent: the Ada-SRSF recipe has 160 jobs")
+        if self.present is not None and self.jobs is not None and self.present > self.jobs:
+            raise ValueError(f"present is {self.present}, more than the {self.jobs} jobs there are")
+        if self.from_s is not None and self.until_s is not None and self.from_s >= self.until_s:
+            raise ValueError("from_s must be before until_s")
+        return self
+
+    @property
+    def bursts(self) -> Bursts:
+        """The burst parameters as a value."""
+        return Bursts(self.burst_share, self.burst_factor, self.burst_s)
