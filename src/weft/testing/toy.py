@@ -1,0 +1,271 @@
+"""ToyWorld: a small, exact world without a network, for testing policies and the core.
+
+Jobs run at the speed of their estimate: an iteration takes its compute time, plus the time its messages take at
+`bytes_per_s` when the job is spread over several servers. Nobody slows anybody down: not on a link, not on a shared
+GPU. Gates and pace are taken note of and change nothing. Starts and stops take `latency_s` (half to one and a half
+times that, by lot) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+from weft.core.capabilities import Capabilities
+from weft.model.cluster import Cluster
+from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.job import Job
+from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.profile import Phase, Profile
+from weft.model.topologies import Machine, leaf_spine
+from weft.model.view import Estimate, Fact, Spread
+from weft.pace.base import Admission, Pace
+
+__all__ = ["EVERYTHING", "ToyWorld", "toy_cluster", "toy_job"]
+
+EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True)
+
+
+def toy_cluster(
+    racks: int = 2, servers_per_rack: int = 2, gpus_per_server: int = 4, gpu_memory_gb: float = 16.0
+) -> Cluster:
+    """A leaf-spine cluster, 16 GPUs unless told otherwise."""
+    machine = Machine(gpus_per_server=gpus_per_server, gpu_memory_gb=gpu_memory_gb)
+    return leaf_spine(racks, servers_per_rack, machine)
+
+
+def toy_job(
+    job_id: str,
+    gpus: int = 1,
+    iterations: int = 10,
+    compute_s: float = 1.0,
+    message_bytes: float = 0.0,
+    submit_s: float = 0.0,
+    memory_bytes: float = 1e9,
+    sizes: Iterable[int] = (),
+    checkpoint_every: int = 1,
+) -> Job:
+    """A job that computes, then sends; `sizes` makes it elastic (computing shrinks as workers are added)."""
+    profiles = {
+        n: Profile.from_phases(
+            "toy",
+            [Phase(compute_s * gpus / n), Phase(bytes=message_bytes)][: 2 if message_bytes else 1],
+            n,
+            memory_bytes,
+        )
+        for n in {gpus, *sizes}
+    }
+    low, high = min(profiles), max(profiles)
+    return Job(job_id, submit_s, gpus, iterations, profiles, "toy", low, high, checkpoint_every=checkpoint_every)
+
+
+@dataclass(eq=False)
+class _Assignment:
+    """A job on GPUs, or on its way there."""
+
+    job: Job
+    gpus: Placement
+    iteration_s: float
+    saved: int  # iterations kept from before
+    number: int  # told apart from other assignments of the job
+    began_s: float | None = None
+
+    def done(self, now: float) -> int:
+        if self.began_s is None:
+            return self.saved
+        whole = self.job.iterations
+        if self.iteration_s > 0:
+            whole = int((now - self.began_s) / self.iteration_s + 1e-9)
+        return min(self.job.iterations, self.saved + whole)
+
+
+_Entry = tuple[float, int, str, Event | _Assignment]  # time, order of entry, what happens, to whom
+
+
+class ToyWorld:
+    """A world for tests: one seed, one result; `log` is every event it reported."""
+
+    name = "toy"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Iterable[Job],
+        *,
+        latency_s: float = 0.0,
+        failure_rate: float = 0.0,
+        seed: int = 0,
+        script: Sequence[NodeDown | NodeUp | Withdrawn] = (),
+        capabilities: Capabilities = EVERYTHING,
+        facts: frozenset[Fact] = frozenset(Fact),
+        bytes_per_s: float = 1.25e9,
+    ) -> None:
+        self.cluster = cluster
+        self.capabilities = capabilities
+        self.facts = facts
+        self.admission: Admission | None = None
+        self.gates: dict[str, Gate] = {}
+        self.log: list[Event] = []
+        self._latency_s, self._failure_rate, self._seed = latency_s, failure_rate, seed
+        self._bytes_per_s = bytes_per_s
+        self._now = 0.0
+        self._entries: list[_Entry] = []
+        self._entered = 0
+        self._jobs: dict[str, Job] = {}
+        self._saved: dict[str, int] = {}  # checkpoints of jobs that were submitted and have not ended
+        self._assigned: dict[str, _Assignment] = {}
+        self._assignments = 0
+        self._down: set[int] = set()
+        for job in jobs:
+            self._enter(job.submit_s, "report", Submitted(job.submit_s, job))
+        for event in script:
+            self._enter(event.time_s, "report", event)
+
+    # What the core asks
+
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self._now
+
+    def iterations_done(self, job_id: str) -> int:
+        """Full iterations up to now."""
+        assignment = self._assigned.get(job_id)
+        return assignment.done(self._now) if assignment else self._saved[job_id]
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Compute time, and the messages at full speed when there is more than one server."""
+        profile = job.profiles[workers]
+        send_s = profile.message_bytes / self._bytes_per_s if spread.servers > 1 else 0.0
+        return Estimate(profile.compute_s + send_s, profile.compute_s)
+
+    # What the loop does
+
+    def set_pace(self, pace: Pace) -> None:
+        """Note the admission rule."""
+        self.admission = pace.admission(1.0 / self._bytes_per_s, 0.0)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Carry decisions out: at once, or after the latency."""
+        known: list[Event] = []
+        for decision in decisions:
+            match decision:
+                case Start():
+                    known += self._request(self._assign(decision), "start")
+                case Stop():
+                    known += self._request(self._assigned[decision.job], "stop")
+                case SetGate(gate=None):
+                    self.gates.pop(decision.job, None)
+                case SetGate(gate=Gate() as gate):
+                    self.gates[decision.job] = gate
+        self.log += known
+        return known
+
+    def next_events(self, until_s: float | None) -> list[Event]:
+        """All events of the next instant at which there are any."""
+        while self._entries and (until_s is None or self._entries[0][0] <= until_s):
+            self._now = self._entries[0][0]
+            events: list[Event] = []
+            while self._entries and self._entries[0][0] == self._now:
+                _, _, what, subject = heappop(self._entries)
+                events += self._happen(what, subject)
+            if events:
+                self.log += events
+                return events
+        if until_s is not None:
+            self._now = max(self._now, until_s)
+        return []
+
+    # How it goes on
+
+    def _enter(self, time_s: float, what: str, subject: Event | _Assignment) -> None:
+        self._entered += 1
+        heappush(self._entries, (time_s, self._entered, what, subject))
+
+    def _assign(self, start: Start) -> _Assignment:
+        job = self._jobs[start.job]
+        iteration_s = self.estimate(job, len(start.gpus), Spread.of(self.cluster, start.gpus)).iteration_s
+        self._assignments += 1
+        self._assigned[job.id] = _Assignment(job, start.gpus, iteration_s, self._saved[job.id], self._assignments)
+        if start.gate is not None:
+            self.gates[job.id] = start.gate
+        return self._assigned[job.id]
+
+    def _request(self, assignment: _Assignment, what: str) -> list[Event]:
+        if self._latency_s <= 0:
+            return self._happen(what, assignment)
+        delay_s = self._latency_s * (0.5 + self._lot(assignment.number, what))
+        self._enter(self._now + delay_s, what, assignment)
+        return []
+
+    def _happen(self, what: str, subject: Event | _Assignment) -> list[Event]:
+        if not isinstance(subject, _Assignment):
+            return self._report(subject)
+        if self._assigned.get(subject.job.id) is not subject:
+            return []  # it has left its GPUs since
+        match what:
+            case "start":
+                return [self._start(subject)]
+            case "stop":
+                return [self._stop(subject, "stopped as asked")]
+            case _:
+                self._forget(subject.job.id)
+                return [Finished(self._now, subject.job.id)]
+
+    def _start(self, assignment: _Assignment) -> Event:
+        job = assignment.job
+        if self._lot(assignment.number, "failure") < self._failure_rate:
+            return self._fail(assignment, "the start failed, by lot")
+        assignment.began_s = self._now
+        left_s = (job.iterations - assignment.saved) * assignment.iteration_s
+        self._enter(self._now + left_s, "finish", assignment)
+        return Started(self._now, job.id)
+
+    def _stop(self, assignment: _Assignment, reason: str) -> Event:
+        job = assignment.job
+        self._saved[job.id] = assignment.done(self._now) // job.checkpoint_every * job.checkpoint_every
+        del self._assigned[job.id]
+        self.gates.pop(job.id, None)
+        return Stopped(self._now, job.id, self._saved[job.id], reason)
+
+    def _fail(self, assignment: _Assignment, reason: str) -> Event:
+        del self._assigned[assignment.job.id]
+        self.gates.pop(assignment.job.id, None)
+        return Failed(self._now, assignment.job.id, reason)
+
+    def _report(self, event: Event) -> list[Event]:
+        match event:
+            case Submitted():
+                self._jobs[event.job.id] = event.job
+                self._saved[event.job.id] = 0
+            case Withdrawn():
+                if event.job not in self._saved:
+                    return []  # not there yet, or gone already
+                self._forget(event.job)
+            case NodeDown():
+                if event.server in self._down:
+                    return []
+                self._down.add(event.server)
+                return [event, *self._lose(event.server)]
+            case NodeUp():
+                if event.server not in self._down:
+                    return []
+                self._down.discard(event.server)
+        return [event]
+
+    def _lose(self, server: int) -> Iterable[Event]:
+        gpus = set(self.cluster.servers[server].gpus)
+        reason = f"server {self.cluster.servers[server].name} went down"
+        for assignment in [a for a in self._assigned.values() if not gpus.isdisjoint(a.gpus)]:
+            lose = self._fail if assignment.began_s is None else self._stop
+            yield lose(assignment, reason)
+
+    def _forget(self, job_id: str) -> None:
+        self._assigned.pop(job_id, None)
+        del self._saved[job_id]
+        self.gates.pop(job_id, None)
+
+    def _lot(self, number: int, what: str) -> float:
+        digest = blake2b(f"{self._seed}\0{number}\0{what}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") / 2.0**64
