@@ -1,0 +1,170 @@
+"""The engine's memory: flat arrays that the compiled kernel and the Python around it share.
+
+Events are nodes (a task of a job on one lane of workers, once per iteration) and jobs (their start, or the end of a
+skipped stretch). Everything static about a job arrives as a `Program`; attaching it copies the program into the arenas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ADMIT_ALL", "ADMIT_AT_MOST", "ADMIT_RATIO", "COMP", "COMPUTE", "F_NOW", "FLOW", "GPU", "IDEAL", "JOB", "KWAY",
+    "LEAD", "LINK", "MAXMIN", "NODE", "RECORD", "SEGMENT", "TRANSFER", "Arrays", "address_table", "allocate", "grown",
+]  # fmt: skip
+
+# kinds of node
+COMPUTE, TRANSFER = 0, 1
+# states of a node within its iteration
+PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE = 0, 1, 2, 3, 4, 5
+# states of a job slot
+FREE, STARTING, RUNNING, PARKED, FINISHED = 0, 1, 2, 3, 4
+# sharing models
+IDEAL, MAXMIN, KWAY = 0, 1, 2
+# admission rules
+ADMIT_ALL, ADMIT_AT_MOST, ADMIT_RATIO, ADMIT_ASK = 0, 1, 2, 3
+# why the kernel came back
+REACHED, JOB_FINISHED, RECORDS_FULL, SEGMENTS_FULL, ASK = 0, 1, 2, 3, 4
+
+JOB = np.dtype(
+    [
+        ("state", "i4"), ("node0", "i4"), ("node1", "i4"), ("left", "i4"),  # nodes not done in this iteration
+        ("uid", "i8"), ("total", "i8"), ("done", "i8"), ("base", "i8"),  # base: iterations done in earlier assignments
+        ("iter_start", "f8"), ("start", "f8"), ("finish", "f8"),
+        ("gate_task", "i4"), ("n_comp", "i4"), ("n_net", "i4"), ("n_gate", "i4"),
+        ("gate_epoch", "f8"), ("gate_period", "f8"), ("gate_tol", "f8"), ("gate_used", "i4"), ("serial", "i4"),
+        ("p0", "f8"), ("p1", "f8"), ("mark", "f8"), ("comm_s", "f8"), ("gate_s", "f8"), ("gpu_s", "f8"),
+        ("last_dur", "f8"), ("last_count", "f8"),
+        ("comp", "i4"), ("next", "i4"), ("prev", "i4"), ("lanes", "i4"),  # its component and neighbours in it
+        # at the last snapshot of its component, and at the start of its measuring window
+        ("snap_done", "i8"), ("snap_comm", "f8"), ("snap_gate", "f8"), ("snap_gpu", "f8"),
+        ("win_done", "i8"), ("win_comm", "f8"), ("win_gate", "f8"), ("win_gpu", "f8"), ("win_rate", "f8"),
+        ("per", "f8"), ("carry", "f8"), ("adjusted", "i8"), ("pot", "f8"),
+    ]
+)  # fmt: skip
+
+NODE = np.dtype(
+    [
+        ("job", "i4"), ("kind", "i4"), ("state", "i4"), ("task", "i4"), ("preds", "i4"), ("left", "i4"),
+        ("succ0", "i4"), ("succ1", "i4"), ("flow0", "i4"), ("flow1", "i4"), ("rank0", "i4"), ("rank1", "i4"),
+        ("gpu", "i4"), ("next", "i4"), ("stamp", "i4"), ("event", "i4"),
+        ("lead0", "i4"), ("lead1", "i4"), ("fol0", "i4"), ("fol1", "i4"), ("gnext", "i4"), ("gprev", "i4"),
+        ("amount", "f8"), ("remaining", "f8"), ("rate", "f8"), ("fresh", "f8"), ("mark", "f8"), ("demand", "f8"),
+        ("alone", "f8"), ("latency", "f8"), ("weight", "f8"), ("chunk", "f8"), ("began", "f8"), ("key", "f8"),
+        ("snap", "f8"), ("snap_state", "i4"), ("listed", "i4"),
+    ]
+)  # fmt: skip
+
+# A transfer on a link: `n` of its flows cross it. next/prev chain the active ones, snext/sprev all attached ones.
+FLOW = np.dtype(
+    [("node", "i4"), ("link", "i4"), ("n", "i4"), ("next", "i4"), ("prev", "i4"), ("snext", "i4"), ("sprev", "i4")]
+)
+LINK = np.dtype(
+    [
+        ("head", "i4"), ("shead", "i4"), ("weight", "i4"), ("count", "i4"), ("flowing", "i4"), ("port", "i4"),
+        ("binding", "i4"), ("stamp", "i4"), ("cnt", "i4"), ("fill", "i4"), ("comp", "i4"), ("weight_left", "i4"),
+        ("capacity", "f8"), ("free", "f8"), ("share", "f8"), ("bytes", "f8"), ("busy", "f8"), ("mark", "f8"),
+        ("snap_busy", "f8"), ("win_busy", "f8"),
+    ]
+)  # fmt: skip
+GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i4")])
+LEAD = np.dtype([("node", "i4"), ("tight", "i4")])  # of a follower: never ahead of this node
+# Run-length iteration times: `count` iterations of `duration` of a job.
+RECORD = np.dtype([("uid", "i8"), ("slot", "i8"), ("duration", "f8"), ("count", "f8")])
+SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8"), ("end", "f8")])
+# A component: jobs that can influence each other, and how far it is skipped.
+COMP = np.dtype(
+    [
+        ("head", "i4"), ("size", "i4"), ("parked", "i4"), ("ref", "i4"), ("ordered", "i4"), ("opened", "i4"),
+        ("used", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
+        ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
+        ("park_time", "f8"), ("period", "f8"), ("periods", "f8"),
+    ]
+)  # fmt: skip
+NOT_PARKED, PARK_EXACT, PARK_ESTIMATE = 0, 1, 2
+
+# indices into the arrays of scalars
+(
+    I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
+    I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_ASKED, I_PARKS,
+    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_JOBS, I_TICKED,
+) = range(30)  # fmt: skip
+N_INTS = 32
+F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW = range(10)
+N_FLOATS = 16
+
+
+class Arrays(NamedTuple):
+    """All the engine's memory, as the kernel receives it."""
+
+    jobs: npt.NDArray[Any]
+    nodes: npt.NDArray[Any]
+    succ: npt.NDArray[np.int32]
+    flows: npt.NDArray[Any]
+    ranks: npt.NDArray[np.int32]
+    leads: npt.NDArray[Any]
+    follows: npt.NDArray[np.int32]
+    links: npt.NDArray[Any]
+    gpus: npt.NDArray[Any]
+    comps: npt.NDArray[Any]
+    heap_key: npt.NDArray[np.float64]
+    heap_id: npt.NDArray[np.int32]
+    where: npt.NDArray[np.int32]  # position in the heap of event id (2 x node, 2 x job + 1), -1 if absent
+    ready: npt.NDArray[np.int32]  # nodes whose predecessors are done
+    finished_nodes: npt.NDArray[np.int32]
+    fresh: npt.NDArray[np.int32]  # transfers that need a first rate
+    dirty: npt.NDArray[np.int32]  # links whose transfers need new rates
+    held: npt.NDArray[np.int32]  # transfers that wait for admission, in order of their job's turn
+    dirty_gpus: npt.NDArray[np.int32]
+    batch: npt.NDArray[np.int32]
+    ticked: npt.NDArray[np.int32]  # components whose reference job ended an iteration at this instant
+    work_nodes: npt.NDArray[np.int32]
+    work_links: npt.NDArray[np.int32]
+    work_stack: npt.NDArray[np.int32]
+    fill_key: npt.NDArray[np.float64]  # the bottleneck queue of the max-min solver
+    fill_id: npt.NDArray[np.int32]
+    ratios: npt.NDArray[np.float64]
+    records: npt.NDArray[Any]
+    segments: npt.NDArray[Any]
+    finished: npt.NDArray[np.int32]  # job slots that finished at this instant
+    ints: npt.NDArray[np.int64]
+    floats: npt.NDArray[np.float64]
+
+
+def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, records: int = 1 << 14) -> Arrays:
+    """Empty arenas."""
+    i4, f8 = np.int32, np.float64
+    arrays = Arrays(
+        jobs=np.zeros(jobs, JOB), nodes=np.zeros(nodes, NODE), succ=np.zeros(nodes * 2, i4),
+        flows=np.zeros(nodes * 4, FLOW), ranks=np.zeros(nodes * 2, i4), leads=np.zeros(16, LEAD),
+        follows=np.zeros(16, i4), links=np.zeros(max(1, n_links), LINK), gpus=np.zeros(max(1, n_gpus), GPU),
+        comps=np.zeros(jobs + 1, COMP), heap_key=np.zeros(nodes + jobs, f8), heap_id=np.zeros(nodes + jobs, i4),
+        where=np.full(2 * max(nodes, jobs), -1, i4), ready=np.zeros(nodes, i4), finished_nodes=np.zeros(nodes, i4),
+        fresh=np.zeros(nodes, i4), dirty=np.zeros(max(1, n_links), i4), held=np.zeros(nodes, i4),
+        dirty_gpus=np.zeros(max(1, n_gpus), i4), batch=np.zeros(nodes + jobs, i4),
+        ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes, i4),
+        work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
+        fill_key=np.zeros(max(1, n_links) + nodes, f8), fill_id=np.zeros(max(1, n_links) + nodes, i4),
+        ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
+        finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
+    )  # fmt: skip
+    arrays.links["head"] = arrays.links["shead"] = -1
+    arrays.gpus["running"] = arrays.gpus["head"] = arrays.gpus["shead"] = -1
+    arrays.links["comp"] = -1
+    arrays.jobs["comp"] = -1
+    return arrays
+
+
+def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:
+    """Address and length of every array, as memory_kernel reads them; the arrays must outlive it."""
+    return np.array([x for array in arrays for x in (array.ctypes.data, len(array))], dtype=np.int64)
+
+
+def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
+    """A longer copy of an array; the new part is `fill`."""
+    bigger = np.zeros(size, array.dtype) if fill == 0 else np.full(size, fill, array.dtype)
+    bigger[: len(array)] = array
+    return bigger

@@ -1,0 +1,335 @@
+"""Engine: executes attached programs over simulated time. The compiled kernel does the work; this keeps its arenas.
+
+The caller attaches a job at the current moment, runs until a time or until a job finishes, detaches. Components of
+jobs that influence each other are kept up to date here so that the kernel can skip what repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model.plan import Gate
+from weft.network import state as S
+from weft.network.state import Arrays, address_table, allocate, grown
+from weft.sim.kernels import engine_kernel, skip_kernel
+from weft.sim.program import Program
+
+__all__ = ["Engine", "EngineSpec", "Usage"]
+
+_SHARING = {"ideal": S.IDEAL, "max-min": S.MAXMIN, "k-way": S.KWAY}
+_ADMIT = {"all": S.ADMIT_ALL, "at-most": S.ADMIT_AT_MOST, "ratio": S.ADMIT_RATIO}
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The physics of a run."""
+
+    capacity: npt.NDArray[np.float64]  # bytes per second of each link
+    ports: npt.NDArray[np.bool_]  # links that are a server's own: where admission counts transfers
+    n_gpus: int = 0
+    sharing: str = "max-min"
+    b_s_per_byte: float = 0.0
+    eta_s_per_byte: float = 0.0
+    admission: str = "all"
+    admission_k: int = 0
+    admission_ratios: tuple[float, ...] = ()
+    seed: int = 0
+    jitter: float = 0.0
+    straggle_p: float = 0.0
+    straggle_x: float = 1.0
+    skip: bool = True
+    exact: bool = True
+    window: float = 16.0  # iterations of the first measuring window when exact is False
+    tolerance: float = 0.003  # two looks at a window must agree so well
+    segments: int = 0  # record this many first tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job did while attached."""
+
+    iterations: int  # full iterations
+    comm_s: float  # its GPUs waited for the network
+    gate_s: float  # they waited for a gate
+    gpu_s: float  # GPU seconds computed, unfinished tasks included
+    finish_s: float  # when the last iteration ended, if it finished
+    adjusted: int = 0  # gate slots missed by more than the tolerance
+
+
+class _Pool:
+    """Hands out ranges of an arena; ranges given back are reused for requests of the same size."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.free: dict[int, list[int]] = {}
+
+    def take(self, size: int) -> int:
+        spare = self.free.get(size)
+        if spare:
+            return spare.pop()
+        start = self.end
+        self.end += size
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        self.free.setdefault(size, []).append(start)
+
+
+class Engine:
+    """See the module."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        a = allocate(len(spec.capacity), spec.n_gpus)
+        a.links["capacity"][: len(spec.capacity)] = spec.capacity
+        a.links["port"][: len(spec.capacity)] = spec.ports
+        ints, floats = a.ints, a.floats
+        ints[S.I_SHARING], ints[S.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
+        ints[S.I_ADMIT_K], ints[S.I_SEED] = spec.admission_k, spec.seed
+        ints[S.I_SKIP], ints[S.I_EXACT] = int(spec.skip), int(spec.exact)
+        floats[S.F_B], floats[S.F_ETA], floats[S.F_JITTER] = spec.b_s_per_byte, spec.eta_s_per_byte, spec.jitter
+        floats[S.F_STRAGGLE_P], floats[S.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
+        floats[S.F_WINDOW], floats[S.F_EST_TOL] = spec.window, spec.tolerance
+        if spec.segments:
+            a = a._replace(segments=np.zeros(spec.segments, S.SEGMENT))
+            ints[S.I_SEGMENT_MAX] = spec.segments
+        self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
+        self._pools = {name: _Pool() for name in ("jobs", "nodes", "succ", "flows", "ranks", "leads", "follows")}
+        self._programs: dict[int, Program] = {}
+        self._starts: dict[int, dict[str, int]] = {}
+        self._free_comps: list[int] = []
+        self._comp_end = 0
+        self._kernel, self._skip = engine_kernel(), skip_kernel()
+
+    def _use(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self._table = address_table(arrays)
+
+    @property
+    def now(self) -> float:
+        """Current simulated time."""
+        return float(self.arrays.floats[S.F_NOW])
+
+    @property
+    def events(self) -> int:
+        """Task completions simulated one by one (skipped ones not counted)."""
+        return int(self.arrays.ints[S.I_EVENTS])
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed, skipped ones included (parked components as of their last update)."""
+        return int(self.arrays.ints[S.I_ITERATIONS])
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was extrapolated so far."""
+        return int(self.arrays.ints[S.I_ESTIMATES]) == 0
+
+    @property
+    def estimate_error(self) -> float:
+        """Relative disagreement of the measuring windows, averaged over the extrapolated iterations."""
+        weight = float(self.arrays.floats[S.F_EST_WEIGHT])
+        return float(self.arrays.floats[S.F_EST_ERR]) / weight if weight > 0 else 0.0
+
+    def attach(
+        self,
+        uid: int,
+        program: Program,
+        iterations: int,
+        *,
+        base: int = 0,
+        gate: Gate | None = None,
+        turn: tuple[float, float] = (0.0, 0.0),
+    ) -> int:
+        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter)."""
+        now = self.now
+        slot, starts = self._lay_out(program)
+        a = self.arrays
+        a.jobs[slot] = np.zeros((), S.JOB)
+        job = a.jobs[slot]
+        job["state"], job["uid"], job["total"], job["base"] = S.RUNNING, uid, iterations, base
+        job["node0"], job["node1"] = starts["nodes"], starts["nodes"] + len(program.nodes)
+        job["p0"], job["p1"], job["mark"], job["start"] = *turn, now, now
+        job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
+        self._set_gate(slot, gate)
+        self._programs[slot], self._starts[slot] = program, starts
+        self._skip.enter(self._table, slot)
+        self._join(slot)
+        self._kernel.begin(self._table, slot)
+        return slot
+
+    def detach(self, slot: int) -> Usage:
+        """Stop a job now (or let go of one that has finished)."""
+        a = self.arrays
+        self.catch_up(slot)
+        a = self.arrays
+        job = a.jobs[slot]
+        if job["state"] != S.FINISHED:
+            self._kernel.abort(self._table, slot)
+        usage = Usage(
+            int(job["done"]), float(job["comm_s"]), float(job["gate_s"]), float(job["gpu_s"]), float(job["finish"]),
+            int(job["adjusted"]),
+        )  # fmt: skip
+        comp = int(job["comp"])
+        self._skip.leave(self._table, slot)
+        self._split(comp, slot)
+        job["state"] = S.FREE
+        program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        for name, pool in self._pools.items():
+            size = 1 if name == "jobs" else len(getattr(program, name))
+            if size:
+                pool.give(starts[name], size)
+        return usage
+
+    def run(self, until: float = math.inf) -> list[int]:
+        """Advance to `until` or to the first instant at which jobs finish; returns their slots."""
+        while True:
+            why = self._kernel.run(self._table, until)
+            if why != S.RECORDS_FULL:
+                break
+            self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
+        n = int(self.arrays.ints[S.I_FINISHED])
+        return sorted(int(j) for j in self.arrays.finished[:n])
+
+    def catch_up(self, slot: int) -> None:
+        """Bring the component of a job up to date with the clock."""
+        comp = int(self.arrays.jobs[slot]["comp"])
+        if comp >= 0 and self.arrays.comps[comp]["parked"]:
+            now = self.now
+            self._skip.unpark(self._table, comp, now)
+            self.run(now)
+
+    def catch_up_all(self) -> None:
+        """Bring every component up to date with the clock."""
+        for slot in list(self._programs):
+            self.catch_up(slot)
+
+    def iterations_done(self, slot: int) -> int:
+        """Full iterations of an attached job up to now, without disturbing anything."""
+        job = self.arrays.jobs[slot]
+        done = int(job["done"])
+        comp = int(job["comp"])
+        if job["state"] != S.PARKED:
+            return done
+        c = self.arrays.comps[comp]
+        if c["parked"] == S.PARK_EXACT:
+            return done + int((self.now - float(job["iter_start"])) * float(job["per"]) / float(c["period"]))
+        return done + int((self.now - float(c["park_time"])) * float(job["per"]) + float(job["carry"]))
+
+    def set_gate(self, slot: int, gate: Gate | None) -> None:
+        """Change the gate of an attached job; it counts from the next time the task is released."""
+        self.catch_up(slot)
+        self._set_gate(slot, gate)
+        self._skip.reset(self._table, int(self.arrays.jobs[slot]["comp"]))
+
+    def records(self) -> npt.NDArray[Any]:
+        """Run-length iteration times so far."""
+        return self.arrays.records[: int(self.arrays.ints[S.I_RECORDS])]
+
+    def segments(self) -> npt.NDArray[Any]:
+        """The first tasks, as far as they were recorded."""
+        return self.arrays.segments[: int(self.arrays.ints[S.I_SEGMENTS])]
+
+    def links(self) -> npt.NDArray[Any]:
+        """Bytes carried and busy time of each link, up to now."""
+        links = self.arrays.links[: len(self.spec.capacity)].copy()
+        open_ = links["flowing"] > 0
+        links["busy"][open_] += self.now - links["mark"][open_]
+        return links
+
+    def _set_gate(self, slot: int, gate: Gate | None) -> None:
+        job = self.arrays.jobs[slot]
+        job["gate_used"] = 0
+        job["gate_task"] = -1 if gate is None else gate.task
+        if gate is not None:
+            job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance
+
+    def _join(self, slot: int) -> None:
+        """Put a new job into the component of those it can influence; these may merge through it."""
+        out = np.empty(len(self.arrays.jobs), np.int32)
+        n = int(self._skip.neighbours(self._table, slot, out))
+        touched = [int(c) for c in out[:n]]
+        now = self.now
+        for comp in touched:
+            self._skip.unpark(self._table, comp, now)
+        if touched:
+            self.run(now)
+        for comp in touched:
+            self._give_up(comp)
+        self._form(slot)
+
+    def _split(self, comp: int, gone: int) -> None:
+        """Form the components of those that are left when a job goes."""
+        members = self._give_up(comp)
+        for slot in members:
+            if slot != gone and self.arrays.jobs[slot]["comp"] < 0:
+                self._form(slot)
+
+    def _give_up(self, comp: int) -> list[int]:
+        out = np.empty(len(self.arrays.jobs), np.int32)
+        n = int(self._skip.leave_component(self._table, comp, out))
+        self._free_comps.append(comp)
+        return sorted(int(j) for j in out[:n])
+
+    def _form(self, slot: int) -> None:
+        comp = self._free_comps.pop() if self._free_comps else self._comp_end
+        self._comp_end = max(self._comp_end, comp + 1)
+        if comp >= len(self.arrays.comps):
+            self._use(self.arrays._replace(comps=grown(self.arrays.comps, 2 * len(self.arrays.comps))))
+        queue = np.empty(len(self.arrays.jobs), np.int32)
+        self._skip.new_component(self._table, comp, slot, queue)
+
+    def _lay_out(self, program: Program) -> tuple[int, dict[str, int]]:
+        """Copy a program into the arenas."""
+        sizes = {name: len(getattr(program, name)) for name in self._pools if name != "jobs"}
+        starts = {name: self._pools[name].take(size) if size else 0 for name, size in sizes.items()}
+        starts["jobs"] = slot = self._pools["jobs"].take(1)
+        self._grow({**{n: starts[n] + s for n, s in sizes.items()}, "jobs": slot + 1})
+        a = self.arrays
+        rows = slice(starts["nodes"], starts["nodes"] + sizes["nodes"])
+        nodes = program.nodes.copy()
+        nodes["job"] = slot
+        for name, prefix in (("succ", "succ"), ("flows", "flow"), ("ranks", "rank"), ("leads", "lead"), ("follows", "fol")):
+            nodes[f"{prefix}0"] += starts[name]
+            nodes[f"{prefix}1"] += starts[name]
+        a.nodes[rows] = nodes
+        flows = program.flows.copy()
+        flows["node"] += starts["nodes"]
+        leads = program.leads.copy()
+        leads["node"] += starts["nodes"]
+        for name, values in (
+            ("succ", program.succ + starts["nodes"]), ("flows", flows), ("ranks", program.ranks),
+            ("leads", leads), ("follows", program.follows + starts["nodes"]),
+        ):  # fmt: skip
+            getattr(a, name)[starts[name] : starts[name] + len(values)] = values
+        return slot, starts
+
+    def _grow(self, ends: dict[str, int]) -> None:
+        """Make room, doubling what is too small."""
+        a = self.arrays
+        changes: dict[str, npt.NDArray[Any]] = {}
+        for name, end in ends.items():
+            array = getattr(a, name)
+            if end > len(array):
+                changes[name] = grown(array, max(end, 2 * len(array)))
+        n_nodes = len(changes.get("nodes", a.nodes))
+        n_jobs = len(changes.get("jobs", a.jobs))
+        if "nodes" in changes or "jobs" in changes:
+            n_links = len(a.links)
+            for name in ("ready", "finished_nodes", "fresh", "held", "work_nodes", "work_stack"):
+                changes[name] = grown(getattr(a, name), n_nodes)
+            for name in ("heap_key", "heap_id", "batch"):
+                changes[name] = grown(getattr(a, name), n_nodes + n_jobs)
+            for name in ("fill_key", "fill_id"):
+                changes[name] = grown(getattr(a, name), n_links + n_nodes)
+            for name in ("ticked", "comps"):
+                changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
+            changes["finished"] = grown(a.finished, n_jobs)
+            changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
+        if changes:
+            self._use(a._replace(**changes))  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""The compiled engine's entry points: run until something someone asked for happens; stop a job."""
+
+import math
+
+from numba import njit
+
+from weft.network import memory_kernel as m
+
+from weft.network.state import (
+    ACTIVE,
+    COMPUTE,
+    F_NOW,
+    FREE,
+    I_FINISHED,
+    I_GPUS,
+    I_HEAP,
+    I_HELD,
+    I_RECORDS,
+    I_TICKED,
+    JOB_FINISHED,
+    LATENCY,
+    PARKED,
+    QUEUED,
+    REACHED,
+    RECORDS_FULL,
+)
+from weft.sim.events_kernel import NOT_FLOWING, account, begin_iteration, fire, flush_record, instant, remaining_bytes, unlink
+from weft.sim.heap_kernel import heap_drop
+from weft.sim.skip_kernel import tick, unpark
+
+
+@njit(cache=True)
+def run(E, until):
+    """Advance to `until`, or to the end of the first instant at which a job finishes."""
+    ints, floats = m.ints(E), m.floats(E)
+    ints[I_FINISHED] = 0
+    instant(E)
+    while ints[I_FINISHED] == 0:
+        if ints[I_RECORDS] + 2 * len(m.jobs(E)) + 8 > len(m.records(E)):
+            return RECORDS_FULL
+        for i in range(ints[I_TICKED]):
+            tick(E, m.ticked(E)[i], floats[F_NOW])
+        ints[I_TICKED] = 0
+        if ints[I_HEAP] == 0:
+            if until < math.inf:
+                floats[F_NOW] = until
+            return REACHED
+        now = m.heap_key(E)[0]
+        if now > until:
+            floats[F_NOW] = until
+            return REACHED
+        floats[F_NOW] = now
+        n = 0
+        while ints[I_HEAP] > 0 and m.heap_key(E)[0] == now:
+            ident = m.heap_id(E)[0]
+            heap_drop(E, ident)
+            m.batch(E)[n] = ident
+            n += 1
+        for i in range(n):
+            ident = m.batch(E)[i]
+            if ident & 1 and m.jobs(E)[ident >> 1].state == PARKED:
+                unpark(E, m.jobs(E)[ident >> 1].comp, now)
+            else:
+                fire(E, ident, now)
+        instant(E)
+    ints[I_TICKED] = 0
+    return JOB_FINISHED
+
+
+@njit(cache=True)
+def begin(E, j):
+    """Release the first tasks of an attached job; the next run handles them at the current moment."""
+    begin_iteration(E, j, m.floats(E)[F_NOW])
+
+
+@njit(cache=True)
+def abort(E, j):
+    """Take a job off its GPUs and links at once; bytes already sent and GPU seconds already used stay booked."""
+    now = m.floats(E)[F_NOW]
+    job = m.jobs(E)[j]
+    account(E, j, now, 0, 0, 0)
+    for x in range(job.node0, job.node1):
+        node = m.nodes(E)[x]
+        heap_drop(E, 2 * x)
+        if node.kind == COMPUTE:
+            if node.state == ACTIVE:
+                job.gpu_s += node.weight * (now - node.began)
+            if node.gpu >= 0 and node.state in (ACTIVE, QUEUED):
+                leave_gpu(E, x)
+        elif node.state in (ACTIVE, LATENCY):
+            sent = 0.0
+            if node.rate != NOT_FLOWING:
+                sent = node.amount - remaining_bytes(E, x, now)
+            unlink(E, x, now, sent)
+        elif node.state == QUEUED:
+            leave_held(E, x)
+        heap_drop(E, 2 * j + 1)
+    flush_record(E, j)
+    job.state = FREE
+
+
+@njit(cache=True)
+def leave_gpu(E, x):
+    """Take a compute node off its GPU or out of its queue."""
+    gpu = m.gpus(E)[m.nodes(E)[x].gpu]
+    if gpu.running == x:
+        gpu.running = -1
+        if gpu.dirty == 0:
+            gpu.dirty = 1
+            m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = m.nodes(E)[x].gpu
+            m.ints(E)[I_GPUS] += 1
+        return
+    before = -1
+    y = gpu.head
+    while y >= 0 and y != x:
+        before = y
+        y = m.nodes(E)[y].next
+    if y == x:
+        if before >= 0:
+            m.nodes(E)[before].next = m.nodes(E)[x].next
+        else:
+            gpu.head = m.nodes(E)[x].next
+
+
+@njit(cache=True)
+def leave_held(E, x):
+    """Take a transfer out of the admission queue."""
+    kept = 0
+    for i in range(m.ints(E)[I_HELD]):
+        if m.held(E)[i] != x:
+            m.held(E)[kept] = m.held(E)[i]
+            kept += 1
+    m.ints(E)[I_HELD] = kept

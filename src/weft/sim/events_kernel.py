@@ -1,0 +1,604 @@
+"""What happens to tasks: released, gated, queued for a GPU or for admission, started, done; iterations and jobs end.
+
+One instant is handled as a whole: completions and what they release, GPU hand-over, admissions, then one solve of the
+rates. Readable twin: reference.py.
+"""
+
+import math
+
+from numba import njit
+
+from weft.network import memory_kernel as m
+
+from weft.network.maxmin_kernel import collect, collect_near, fill_kway, fill_maxmin
+from weft.network.state import (
+    ACTIVE,
+    ADMIT_ALL,
+    ADMIT_AT_MOST,
+    COMPUTE,
+    DONE,
+    F_B,
+    F_ETA,
+    F_JITTER,
+    F_NOW,
+    F_STRAGGLE_P,
+    F_STRAGGLE_X,
+    FINISHED,
+    GATED,
+    I_ADMIT,
+    I_ADMIT_K,
+    I_DIRTY,
+    I_DONE,
+    I_EVENTS,
+    I_FINISHED,
+    I_FRESH,
+    I_GPUS,
+    I_HELD,
+    I_ITERATIONS,
+    I_NEW_HELD,
+    I_READY,
+    I_RECORDS,
+    I_RELEASED,
+    I_SEED,
+    I_SEGMENT_MAX,
+    I_SEGMENTS,
+    I_SHARING,
+    I_TICKED,
+    IDEAL,
+    KWAY,
+    LATENCY,
+    MAXMIN,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    STARTING,
+)
+from weft.sim.heap_kernel import heap_drop, heap_set
+from weft.sim.random_kernel import slow_factor
+
+NO_RATE, NOT_FLOWING = -1.0, -2.0  # values of node.rate before the first solve, and before the first byte
+SAME = 1e-12  # iteration times closer than this (relatively) share one record
+
+
+@njit(cache=True)
+def account(E, j, now, d_comp, d_net, d_gate):
+    """Change what a job is busy with; book the time since the last change as exposed communication or gate wait."""
+    job = m.jobs(E)[j]
+    if job.n_comp == 0:
+        if job.n_net > 0:
+            job.comm_s += now - job.mark
+        elif job.n_gate > 0:
+            job.gate_s += now - job.mark
+    job.mark = now
+    job.n_comp += d_comp
+    job.n_net += d_net
+    job.n_gate += d_gate
+
+
+@njit(cache=True)
+def dirty_link(E, k):
+    """Have the transfers on a link get new rates at the end of this instant."""
+    if m.links(E)[k].fill == 0:
+        m.links(E)[k].fill = 1
+        m.dirty(E)[m.ints(E)[I_DIRTY]] = k
+        m.ints(E)[I_DIRTY] += 1
+
+
+@njit(cache=True)
+def fresh_node(E, x):
+    """Have a transfer get a new rate at the end of this instant."""
+    if m.nodes(E)[x].listed == 0:
+        m.nodes(E)[x].listed = 1
+        m.fresh(E)[m.ints(E)[I_FRESH]] = x
+        m.ints(E)[I_FRESH] += 1
+
+
+@njit(cache=True)
+def push_done(E, x):
+    """Note a node as done at this instant."""
+    m.finished_nodes(E)[m.ints(E)[I_DONE]] = x
+    m.ints(E)[I_DONE] += 1
+
+
+@njit(cache=True)
+def turn(E, j):
+    """The job's key for shared GPUs and for admission: smallest first."""
+    job = m.jobs(E)[j]
+    return job.p0 + job.p1 * (job.total - job.done)
+
+
+@njit(cache=True)
+def flush_record(E, j):
+    """Write the pending run of equal iteration times."""
+    job = m.jobs(E)[j]
+    if job.last_count > 0.0:
+        r = m.ints(E)[I_RECORDS]
+        m.records(E)[r].uid = job.uid
+        m.records(E)[r].slot = j
+        m.records(E)[r].duration = job.last_dur
+        m.records(E)[r].count = job.last_count
+        m.ints(E)[I_RECORDS] = r + 1
+        job.last_count = 0.0
+
+
+@njit(cache=True)
+def begin_iteration(E, j, now):
+    """Release the first tasks of the next iteration."""
+    job = m.jobs(E)[j]
+    job.iter_start = now
+    job.left = job.node1 - job.node0
+    for x in range(job.node0, job.node1):
+        node = m.nodes(E)[x]
+        node.state = PENDING
+        node.left = node.preds
+        if node.preds == 0:
+            m.ready(E)[m.ints(E)[I_READY]] = x
+            m.ints(E)[I_READY] += 1
+    for x in range(job.node0, job.node1):
+        for g in range(m.nodes(E)[x].lead0, m.nodes(E)[x].lead1):
+            m.leads(E)[g].tight = 1 if m.nodes(E)[x].chunk <= 0.0 else 0
+
+
+@njit(cache=True)
+def end_iteration(E, j, now):
+    """Barrier: record the iteration, then begin the next one or end the job."""
+    job = m.jobs(E)[j]
+    job.done += 1
+    m.ints(E)[I_ITERATIONS] += 1
+    duration = now - job.iter_start
+    if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
+        job.last_count += 1.0
+    else:
+        flush_record(E, j)
+        job.last_dur = duration
+        job.last_count = 1.0
+    if job.done >= job.total:
+        job.state = FINISHED
+        job.finish = now
+        flush_record(E, j)
+        m.finished(E)[m.ints(E)[I_FINISHED]] = j
+        m.ints(E)[I_FINISHED] += 1
+        return
+    if job.comp >= 0 and m.comps(E)[job.comp].ref == j:
+        m.ticked(E)[m.ints(E)[I_TICKED]] = job.comp
+        m.ints(E)[I_TICKED] += 1
+    begin_iteration(E, j, now)
+
+
+@njit(cache=True)
+def gate_opens(E, j, now):
+    """When the gated task of a job may start: now, or the next slot."""
+    job = m.jobs(E)[j]
+    if job.gate_period <= 0.0:
+        if job.gate_used == 0:
+            job.gate_used = 1
+            return max(now, job.gate_epoch)
+        return now
+    slot = math.floor((now - job.gate_epoch) / job.gate_period)
+    phase = now - (job.gate_epoch + slot * job.gate_period)
+    if phase <= job.gate_tol * job.gate_period:
+        return now
+    opens = job.gate_epoch + (slot + 1.0) * job.gate_period
+    if min(phase, opens - now) > job.gate_tol * job.gate_period:
+        job.adjusted += 1
+    return max(now, opens)
+
+
+@njit(cache=True)
+def start_compute(E, x, now):
+    """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
+    node = m.nodes(E)[x]
+    seconds = node.amount
+    if m.floats(E)[F_JITTER] > 0.0 or m.floats(E)[F_STRAGGLE_P] > 0.0:
+        job = m.jobs(E)[node.job]
+        factor = 0.0
+        for r in range(node.rank0, node.rank1):
+            factor = max(
+                factor,
+                slow_factor(
+                    m.ints(E)[I_SEED], job.uid, job.base + job.done, m.ranks(E)[r],
+                    m.floats(E)[F_JITTER], m.floats(E)[F_STRAGGLE_P], m.floats(E)[F_STRAGGLE_X],
+                ),
+            )  # fmt: skip
+        seconds = seconds * factor
+    node.state = ACTIVE
+    node.remaining = seconds
+    node.began = now
+    if seconds <= 0.0:
+        push_done(E, x)
+    else:
+        heap_set(E, 2 * x, now + seconds)
+
+
+@njit(cache=True)
+def start_flowing(E, x, now):
+    """First byte of an admitted transfer."""
+    node = m.nodes(E)[x]
+    node.state = ACTIVE
+    node.remaining = node.amount
+    node.rate = NO_RATE
+    node.mark = now
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        link.weight += flow.n
+        if link.flowing == 0:
+            link.mark = now
+        link.flowing += 1
+    if node.amount <= 0.0 or node.alone == math.inf:
+        push_done(E, x)
+        return
+    fresh_node(E, x)
+    for f in range(node.fol0, node.fol1):
+        if m.nodes(E)[m.follows(E)[f]].state == ACTIVE:
+            fresh_node(E, m.follows(E)[f])
+
+
+@njit(cache=True)
+def admit(E, x, now):
+    """Let a transfer that is ready start: it occupies its links; bytes flow after its latency."""
+    node = m.nodes(E)[x]
+    node.began = now
+    node.rate = NOT_FLOWING
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        flow.prev = -1
+        flow.next = link.head
+        if link.head >= 0:
+            m.flows(E)[link.head].prev = f
+        link.head = f
+        link.count += 1
+        if m.ints(E)[I_SHARING] == KWAY:
+            dirty_link(E, flow.link)
+    if node.latency > 0.0:
+        node.state = LATENCY
+        heap_set(E, 2 * x, now + node.latency)
+    else:
+        start_flowing(E, x, now)
+
+
+@njit(cache=True)
+def unlink(E, x, now, sent):
+    """Take an admitted transfer off its links and book the bytes each of its flows has sent."""
+    node = m.nodes(E)[x]
+    flowed = node.rate != NOT_FLOWING
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        if flow.prev >= 0:
+            m.flows(E)[flow.prev].next = flow.next
+        else:
+            link.head = flow.next
+        if flow.next >= 0:
+            m.flows(E)[flow.next].prev = flow.prev
+        link.count -= 1
+        if flowed:
+            link.weight -= flow.n
+            link.flowing -= 1
+            link.bytes += sent * flow.n
+            if link.flowing == 0:
+                link.busy += now - link.mark
+        if link.binding != 0 or m.ints(E)[I_SHARING] == KWAY:
+            dirty_link(E, flow.link)
+    m.ints(E)[I_RELEASED] = 1
+    for f in range(node.fol0, node.fol1):
+        if m.nodes(E)[m.follows(E)[f]].state == ACTIVE:
+            fresh_node(E, m.follows(E)[f])
+
+
+@njit(cache=True)
+def hold(E, x):
+    """Queue a ready transfer for admission, in order of its job's turn."""
+    node = m.nodes(E)[x]
+    node.state = QUEUED
+    node.key = turn(E, node.job)
+    node.event = 1  # not yet looked at
+    uid = m.jobs(E)[node.job].uid
+    i = m.ints(E)[I_HELD]
+    while i > 0:
+        y = m.held(E)[i - 1]
+        other = m.jobs(E)[m.nodes(E)[y].job].uid
+        if m.nodes(E)[y].key < node.key or (
+            m.nodes(E)[y].key == node.key and (other < uid or (other == uid and y < x))
+        ):
+            break
+        m.held(E)[i] = y
+        i -= 1
+    m.held(E)[i] = x
+    m.ints(E)[I_HELD] += 1
+    m.ints(E)[I_NEW_HELD] += 1
+
+
+@njit(cache=True)
+def begin_node(E, x, now):
+    """A node whose predecessors are done and whose gate is open."""
+    node = m.nodes(E)[x]
+    if node.kind == COMPUTE:
+        account(E, node.job, now, 1, 0, 0)
+        if node.gpu < 0:
+            start_compute(E, x, now)
+            return
+        gpu = m.gpus(E)[node.gpu]
+        node.state = QUEUED
+        node.next = gpu.head
+        gpu.head = x
+        if gpu.dirty == 0:
+            gpu.dirty = 1
+            m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
+            m.ints(E)[I_GPUS] += 1
+        return
+    account(E, node.job, now, 0, 1, 0)
+    if m.ints(E)[I_ADMIT] == ADMIT_ALL:
+        admit(E, x, now)
+    else:
+        hold(E, x)
+
+
+@njit(cache=True)
+def release(E, x, now):
+    """A node whose predecessors are done: it waits for its gate, or begins."""
+    node = m.nodes(E)[x]
+    if m.jobs(E)[node.job].gate_task == node.task:
+        opens = gate_opens(E, node.job, now)
+        if opens > now:
+            node.state = GATED
+            account(E, node.job, now, 0, 0, 1)
+            heap_set(E, 2 * x, opens)
+            return
+    begin_node(E, x, now)
+
+
+@njit(cache=True)
+def finish_node(E, x, now):
+    """A node is done: free what it held, release what waited for it, close the iteration if it was the last."""
+    node = m.nodes(E)[x]
+    job = m.jobs(E)[node.job]
+    m.ints(E)[I_EVENTS] += 1
+    heap_drop(E, 2 * x)
+    if m.ints(E)[I_SEGMENTS] < m.ints(E)[I_SEGMENT_MAX]:
+        segment = m.segments(E)[m.ints(E)[I_SEGMENTS]]
+        segment.uid = job.uid
+        segment.task = node.task
+        segment.kind = node.kind
+        segment.start = node.began
+        segment.end = now
+        m.ints(E)[I_SEGMENTS] += 1
+    if node.kind == COMPUTE:
+        account(E, node.job, now, -1, 0, 0)
+        job.gpu_s += node.weight * node.remaining
+        if node.gpu >= 0:
+            gpu = m.gpus(E)[node.gpu]
+            gpu.running = -1
+            if gpu.dirty == 0:
+                gpu.dirty = 1
+                m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
+                m.ints(E)[I_GPUS] += 1
+    else:
+        account(E, node.job, now, 0, -1, 0)
+        node.state = ACTIVE
+        unlink(E, x, now, node.amount)
+    node.state = DONE
+    job.left -= 1
+    for s in range(node.succ0, node.succ1):
+        y = m.succ(E)[s]
+        m.nodes(E)[y].left -= 1
+        if m.nodes(E)[y].left == 0:
+            m.ready(E)[m.ints(E)[I_READY]] = y
+            m.ints(E)[I_READY] += 1
+    if job.left == 0:
+        end_iteration(E, node.job, now)
+
+
+@njit(cache=True)
+def hand_over_gpus(E, now):
+    """Each idle GPU takes the waiting task whose job's turn it is (non-preemptive)."""
+    for i in range(m.ints(E)[I_GPUS]):
+        g = m.dirty_gpus(E)[i]
+        gpu = m.gpus(E)[g]
+        gpu.dirty = 0
+        if gpu.running >= 0 or gpu.head < 0:
+            continue
+        best = -1
+        best_before = -1
+        before = -1
+        x = gpu.head
+        while x >= 0:
+            key = turn(E, m.nodes(E)[x].job)
+            if best >= 0:
+                other = turn(E, m.nodes(E)[best].job)
+                uid, best_uid = m.jobs(E)[m.nodes(E)[x].job].uid, m.jobs(E)[m.nodes(E)[best].job].uid
+                better = key < other or (key == other and (uid < best_uid or (uid == best_uid and x < best)))
+            else:
+                better = True
+            if better:
+                best = x
+                best_before = before
+            before = x
+            x = m.nodes(E)[x].next
+        if best_before >= 0:
+            m.nodes(E)[best_before].next = m.nodes(E)[best].next
+        else:
+            gpu.head = m.nodes(E)[best].next
+        gpu.running = best
+        start_compute(E, best, now)
+    m.ints(E)[I_GPUS] = 0
+
+
+@njit(cache=True)
+def remaining_bytes(E, x, now):
+    """Bytes a transfer still has to send on each flow, without disturbing it."""
+    node = m.nodes(E)[x]
+    if node.state != ACTIVE or node.rate < 0.0:
+        return node.amount
+    return node.remaining - node.rate * (now - node.mark)
+
+
+@njit(cache=True)
+def may_start(E, x, now):
+    """The admission rule for one transfer, looking only at links that are ports of servers."""
+    node = m.nodes(E)[x]
+    k = m.ints(E)[I_ADMIT_K]
+    for f in range(node.flow0, node.flow1):
+        link = m.links(E)[m.flows(E)[f].link]
+        if link.port == 0 or link.count == 0:
+            continue
+        if link.count >= k:
+            return False
+        if m.ints(E)[I_ADMIT] == ADMIT_AT_MOST:
+            continue
+        threshold = m.ratios(E)[link.count - 1]
+        g = link.head
+        while g >= 0:
+            if not remaining_bytes(E, m.flows(E)[g].node, now) > threshold * node.amount:
+                return False
+            g = m.flows(E)[g].next
+    return True
+
+
+@njit(cache=True)
+def admit_held(E, now):
+    """Look at the waiting transfers in order; all of them if a link was released, else only the new ones."""
+    every = m.ints(E)[I_RELEASED] != 0
+    m.ints(E)[I_RELEASED] = 0
+    m.ints(E)[I_NEW_HELD] = 0
+    kept = 0
+    for i in range(m.ints(E)[I_HELD]):
+        x = m.held(E)[i]
+        node = m.nodes(E)[x]
+        look = every or node.event == 1
+        node.event = 0
+        if look and may_start(E, x, now):
+            admit(E, x, now)
+        else:
+            m.held(E)[kept] = x
+            kept += 1
+    m.ints(E)[I_HELD] = kept
+
+
+@njit(cache=True)
+def next_event_of(E, x, now):
+    """When a transfer ends at its rate, or catches up with a node that it may not overtake."""
+    node = m.nodes(E)[x]
+    when = node.mark + node.remaining / node.rate if node.rate > 0.0 else math.inf
+    node.event = -1
+    for g in range(node.lead0, node.lead1):
+        lead = m.nodes(E)[m.leads(E)[g].node]
+        if lead.state == DONE or m.leads(E)[g].tight != 0:
+            continue
+        lead_rate = lead.rate if lead.state == ACTIVE else 0.0
+        if node.rate > lead_rate:
+            lead_sent = lead.amount - remaining_bytes(E, m.leads(E)[g].node, now) if lead.state == ACTIVE else 0.0
+            gap = node.chunk + lead_sent - (node.amount - remaining_bytes(E, x, now))
+            catch = now + max(gap, 0.0) / (node.rate - lead_rate)
+            if catch < when:
+                when = catch
+                node.event = g
+    return when
+
+
+@njit(cache=True)
+def solve(E, now):
+    """New rates for everything that this instant touched."""
+    if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
+        return
+    sharing = m.ints(E)[I_SHARING]
+    if sharing == MAXMIN:
+        n_nodes, n_links = collect(E)
+        if n_nodes > 0:
+            fill_maxmin(E, n_nodes, n_links)
+    else:
+        n_nodes = collect_near(E)
+        if sharing == KWAY:
+            fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
+        else:
+            for i in range(n_nodes):
+                m.nodes(E)[m.work_nodes(E)[i]].fresh = m.nodes(E)[m.work_nodes(E)[i]].alone
+    opened = False
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        node = m.nodes(E)[x]
+        if node.lead0 < node.lead1:
+            opened = True
+        if node.fresh != node.rate:
+            if node.rate >= 0.0:
+                node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)
+            node.mark = now
+            node.rate = node.fresh
+            if node.lead0 == node.lead1:
+                if node.rate > 0.0:
+                    heap_set(E, 2 * x, now + node.remaining / node.rate)
+                else:
+                    heap_drop(E, 2 * x)
+    if opened:
+        schedule_opened(E, n_nodes, now)
+
+
+@njit(cache=True)
+def schedule_opened(E, n_nodes, now):
+    """Followers: loosen those whose leader has become faster, then find when each ends or catches up."""
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        node = m.nodes(E)[x]
+        for g in range(node.lead0, node.lead1):
+            lead = m.nodes(E)[m.leads(E)[g].node]
+            if lead.state == DONE or (lead.state == ACTIVE and lead.rate > node.rate):
+                m.leads(E)[g].tight = 0
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        if m.nodes(E)[x].lead0 < m.nodes(E)[x].lead1:
+            when = next_event_of(E, x, now)
+            if when < math.inf:
+                heap_set(E, 2 * x, when)
+            else:
+                heap_drop(E, 2 * x)
+
+
+@njit(cache=True)
+def fire(E, ident, now):
+    """One event of the queue."""
+    if ident & 1:
+        j = ident >> 1
+        if m.jobs(E)[j].state == STARTING:
+            m.jobs(E)[j].state = RUNNING
+            m.jobs(E)[j].mark = now
+            begin_iteration(E, j, now)
+        return
+    x = ident >> 1
+    node = m.nodes(E)[x]
+    if node.state == GATED:
+        account(E, node.job, now, 0, 0, -1)
+        begin_node(E, x, now)
+    elif node.state == LATENCY:
+        start_flowing(E, x, now)
+    elif node.kind != COMPUTE and node.event >= 0 and node.lead0 < node.lead1:
+        m.leads(E)[node.event].tight = 1
+        fresh_node(E, x)
+    else:
+        push_done(E, x)
+
+
+@njit(cache=True)
+def instant(E):
+    """All that happens at this moment, until nothing more does; then one solve."""
+    now = m.floats(E)[F_NOW]
+    ints = m.ints(E)
+    while True:
+        while ints[I_DONE] > 0 or ints[I_READY] > 0:
+            if ints[I_DONE] > 0:
+                ints[I_DONE] -= 1
+                finish_node(E, m.finished_nodes(E)[ints[I_DONE]], now)
+            else:
+                ints[I_READY] -= 1
+                release(E, m.ready(E)[ints[I_READY]], now)
+        if ints[I_GPUS] > 0:
+            hand_over_gpus(E, now)
+            if ints[I_DONE] > 0:
+                continue
+        if ints[I_HELD] > 0 and (ints[I_RELEASED] != 0 or ints[I_NEW_HELD] > 0):
+            admit_held(E, now)
+            if ints[I_DONE] > 0:
+                continue
+        ints[I_RELEASED] = 0
+        break
+    solve(E, now)
