@@ -35,7 +35,7 @@ CLUSTERS = [
     leaf_spine(3, 3, MACHINE, oversubscription=2.0, spines=2, seed=1),
     three_tier(4, 2, MACHINE, racks_per_edge=2),
     fat_tree(4, MACHINE, seed=2),
-    cassini(Machine(2, nic_gbps=50)),
+    cassini(Machine(2, nic_gbps=50, intra_server_gbps=600)),
 ]
 clusters = st.sampled_from(CLUSTERS)
 even_placements = st.integers(1, 8).flatmap(
