@@ -17,8 +17,8 @@ settings.load_profile("weft")
 def simgrid_python() -> str:
     """An interpreter that can import SimGrid (Debian's python3-simgrid serves the system's own)."""
     python = "/usr/bin/python3"
-    found = os.path.exists(python) and subprocess.run([python, "-c", "import simgrid"], capture_output=True).returncode == 0
-    if not found:
+    asked = [python, "-c", "import simgrid"]
+    if not os.path.exists(python) or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
         missing_engine("SimGrid (apt-get install python3-simgrid)")
     return python
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import EngineError, InputError, WeftError
+from weft.errors import EngineError, WeftError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
-    "InterleaveOption", "JsonOption", "OrderOption", "OutOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
-    "StackOption", "exit_code", "fail", "notice", "print_json", "progress", "stderr", "stdout",
+    "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
+    "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "progress", "stderr", "stdout",
 ]  # fmt: skip
 
 ScenarioArgument = Annotated[
@@ -60,23 +61,32 @@ def notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def command_line() -> str:
+    """The command as it was typed, for reports."""
+    return shlex.join(["weft", *sys.argv[1:]])
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout; numbers that are not defined become null."""
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
 @contextmanager
-def progress(text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """A bar on stderr while work goes on (nothing when stderr is no terminal); call what it yields after each step."""
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr while work goes on (nothing when stderr is no terminal); tell what it yields (done, in all)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
-    if total is not None:
-        columns.insert(3, MofNCompleteColumn())
     console = stderr()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def fail(text: str, code: int) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import bench, compare, init, replay, simulate, stacks, topology
+from weft.cli import bench, compare, init, replay, simulate, stacks, topology, trace
 from weft.cli.common import exit_code, fail
 
 __all__ = ["app", "main", "run"]
@@ -29,6 +29,7 @@ app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)
 app.command("init")(init.init)
+app.add_typer(trace.app, name="trace")
 
 
 def _version(wanted: bool) -> None:

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cache
 
-from weft.errors import InputError
+from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
-from weft.model.topologies import Cable, Via
+from weft.model.topologies import Cable, Machine, Via
 from weft.model.topologies import build_cluster as build_topology
+from weft.model.topology_files import read_topology
+from weft.scenario.alone import alone_iteration_s
 from weft.scenario.scenario import Scenario
+from weft.stacks import Stack, resolve
+from weft.workload import zoo
+from weft.workload.generators import Workload, generate
 
-__all__ = ["build_cluster", "located"]
+__all__ = ["Layers", "build_cluster", "build_stack", "build_workload", "check", "located"]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A stack by name, and layers that replace its own; None leaves the choice to the scenario."""
+
+    stack: str | None = None
+    order: str | None = None
+    place: str | None = None
+    interleave: str | None = None
+    pace: str | None = None
 
 
 @contextmanager
@@ -24,9 +42,59 @@ def located(where: str) -> Iterator[None]:
         raise error if text.startswith(where) else type(error)(f"{where}: {text}") from None
 
 
+def build_stack(scenario: Scenario, layers: Layers) -> Stack:
+    """The stack: the one named in `layers`, or the scenario's, with single layers replaced."""
+    asked = (layers.order, layers.place, layers.interleave, layers.pace)
+    if layers.stack is not None:
+        return resolve(layers.stack, *asked)
+    section = scenario.stack
+    if section is None:
+        raise ScenarioError(f"{scenario.where}: stack is missing; add [stack] with a name, or give --stack")
+    own = (section.order, section.place, section.interleave, section.pace)
+    with located(f"{scenario.where}: stack"):
+        resolve(section.name, *own)  # so that what the file says wrong is not blamed on the options
+    return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))
+
+
+def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
+    """The jobs, the same for every stack at a seed, and notes about where they come from."""
+
+    @cache
+    def iteration_s(model: str, gpus: int) -> float:
+        return alone_iteration_s(zoo.profile(model, gpus, gpu=cluster.gpu), cluster, scenario.network.collective)
+
+    with located(scenario.where):
+        return generate(
+            scenario.workload,
+            cluster.n_gpus,
+            cluster.gpu,
+            lambda model, gpus: zoo.profile(model, gpus, gpu=cluster.gpu),
+            seed,
+            scenario.folder,
+            iteration_s,
+        )
+
+
+def check(scenario: Scenario, cluster: Cluster) -> None:
+    """Refuse, before anything is drawn, a size that the cluster cannot hold and a model that nobody knows."""
+    spec = scenario.workload
+    largest = max((n for n, weight in (spec.gpus or {}).items() if weight > 0), default=1)
+    if largest > cluster.n_gpus:
+        raise ScenarioError(
+            f"{scenario.where}: workload.gpus has jobs of {largest} GPUs, the cluster has {cluster.n_gpus}; "
+            "remove that size or enlarge the cluster"
+        )
+    with located(f"{scenario.where}: workload.models"):
+        for model in spec.models:
+            zoo.find(model)
+
+
 def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
     """The cluster; equal-cost routes are drawn from the run's seed."""
     section = scenario.cluster
+    seed = scenario.run.seed if seed is None else seed
+    if section.file is not None:
+        return _from_file(scenario, section.file, seed)
     given = section.model_dump(exclude_unset=True, exclude={"topology", "links", "routes", "uplink_gbps"})
     with located(scenario.where):
         return build_topology(
@@ -34,6 +102,18 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
             cables=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
-            seed=scenario.run.seed if seed is None else seed,
+            seed=seed,
             **given,
         )
+
+
+def _from_file(scenario: Scenario, file: str, seed: int) -> Cluster:
+    """The cluster of a topology.conf or a node/rack table, whose name is relative to the scenario's folder."""
+    machine = {f.name for f in fields(Machine)}
+    given = scenario.cluster.model_dump(exclude_unset=True, exclude={"topology", "file"})
+    network = {name: given.pop(name) for name in ("oversubscription", "spines") if name in given}
+    with located(scenario.where):
+        for name in given:
+            if name not in machine:
+                raise ScenarioError(f"cluster.{name} has no meaning beside a file; leave it out")
+        return read_topology(scenario.folder / file, Machine(**given), seed=seed, **network)

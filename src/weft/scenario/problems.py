@@ -45,7 +45,9 @@ def problem(text: str, field: str = "") -> PydanticCustomError:
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
     """The one line: the first problem (a misspelt key comes before what it made missing) and how many more."""
     details = sorted(error.errors(include_url=False), key=lambda d: d["type"] != "extra_forbidden")
-    more = len(details) - 1
+    first = _place(details[0])
+    # a value that fits no member of a union is reported once for each: one problem
+    more = sum(1 for d in details[1:] if not _within(first, _place(d)))
     tail = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
     return f"{where}: {_line(details[0], model)}{tail}"
 
@@ -80,8 +82,19 @@ def quoted(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _place(detail: ErrorDetails) -> tuple[int | str, ...]:
+    """Where the problem is, without pydantic's marks for members of a union and keys of a table: list[str], [key]."""
+    return tuple(part for part in detail["loc"] if isinstance(part, int) or "[" not in part)
+
+
+def _within(a: tuple[int | str, ...], b: tuple[int | str, ...]) -> bool:
+    n = min(len(a), len(b))
+    return a[:n] == b[:n]
+
+
 def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    kind, loc, value, ctx = detail["type"], detail["loc"], detail.get("input"), detail.get("ctx", {})
+    kind, value, ctx = detail["type"], detail.get("input"), detail.get("ctx", {})
+    loc = _place(detail)
     name = dotted(loc) or "the file"
     if kind == "weft":
         return f"{dotted((*loc, ctx['field'])) if ctx['field'] else name} {ctx['text']}"
@@ -102,7 +115,9 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "too_long":
         return f"{name} has {ctx['actual_length']} entries; give at most {ctx['max_length']}"
     if kind == "value_error":
-        return f"{name} {ctx['error']}"
+        here = _model_at(model, loc)
+        known = here is not None and str(ctx["error"]).split(" ")[0] in here.model_fields
+        return f"{name}{'.' if known else ': '}{ctx['error']}"
     return f"{name} is {quoted(value)}; {detail['msg']}"
 
 

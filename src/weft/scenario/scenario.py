@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from weft.errors import ScenarioError
 from weft.scenario.files import read_toml
 from weft.scenario.problems import explain
 from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
-from weft.scenario.workload import WorkloadSection
+from weft.workload.generators.spec import WorkloadSpec
 
 __all__ = ["CompareSection", "Scenario"]
 
@@ -27,7 +28,7 @@ class Scenario(Section):
     """A cluster, a workload, a stack, a network model and how to run them."""
 
     cluster: ClusterSection
-    workload: WorkloadSection
+    workload: WorkloadSpec
     stack: StackSection | None = None
     network: NetworkSection = Field(default_factory=NetworkSection)
     run: RunSection = Field(default_factory=RunSection)
@@ -52,6 +53,13 @@ class Scenario(Section):
     def name(self) -> str:
         """What results call it: the stem of its file."""
         return self._path.stem if self._path else "scenario"
+
+    @property
+    def text(self) -> str:
+        """The file as it was written; without one, the values that were given."""
+        if self._path is not None:
+            return self._path.read_text(encoding="utf-8-sig")
+        return json.dumps(self.model_dump(mode="json", exclude_unset=True), indent=2)
 
     @property
     def folder(self) -> Path:

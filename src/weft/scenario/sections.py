@@ -25,7 +25,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-TopologyName = Literal["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links"]
+TopologyName = Literal["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links", "file"]
 CollectiveName = Literal[
     "ring", "halving-doubling", "recursive-doubling", "tree", "parameter-server", "all-to-all", "point-to-point"
 ]
@@ -75,6 +75,7 @@ class ClusterSection(Section):
     intra_latency_us: NotNegative = 0.0
     links: list[LinkRow] | None = None
     routes: list[RouteRow] | None = None
+    file: str | None = None
 
     @field_validator("servers", mode="before")
     @classmethod
@@ -85,6 +86,14 @@ class ClusterSection(Section):
             raise problem(f"is {quoted(value)}; give a whole number of at least 1, or a list of names")
         return value
 
+    @model_validator(mode="after")
+    def _file(self) -> Self:
+        if self.topology == "file" and self.file is None:
+            raise problem("is missing; name a topology.conf of Slurm, or a .csv with the columns node, rack", "file")
+        if self.topology != "file" and self.file is not None:
+            raise problem(f'has no meaning with topology "{self.topology}"; remove it or use topology = "file"', "file")
+        return self
+
 
 class StackSection(Section):
     """[stack]: a named stack, or its layers one by one; a layer beside a name replaces that layer."""
@@ -92,16 +101,13 @@ class StackSection(Section):
     name: str | None = None
     order: str | None = None
     place: str | None = None
-    planner: str | None = None
     interleave: str | None = None
     pace: str | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.planner is not None and (self.order is not None or self.place is not None):
-            raise problem("answers order and place at once; remove order and place, or the planner", "planner")
-        if self.name is None and self.planner is None and self.order is None:
-            raise problem("is missing; give a name, or order and place (see: weft stacks)", "name")
+        if self.name is None and self.order is None:
+            raise problem("is missing; give a name, or an order (see: weft stacks)", "name")
         return self
 
 

@@ -1,0 +1,248 @@
+"""The Python API: what the command line does, for scripts and notebooks.
+
+    run = weft.simulate("scenario.toml", stack="srsf", seed=3)
+    run.jobs                                    # a polars frame
+    both = weft.compare("scenario.toml", stacks=["fifo", "srsf"], seeds=5)
+    both.to_dict()["stacks"]
+
+`compare` starts worker processes: a script that calls it needs `if __name__ == "__main__":` around the call.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import InputError, WeftError
+from weft.scenario import Scenario, load_job_file
+from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located
+from weft.stacks import describe
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from weft.results.run import RunResult
+
+__all__ = ["Comparison", "compare", "compile_kernels", "replay", "simulate"]
+
+Source = Scenario | str | Path | dict[str, Any]
+Say = Callable[[str], None]
+Progress = Callable[[int, int], None]  # runs done, runs in all
+
+
+def simulate(
+    scenario: Source,
+    *,
+    stack: str | None = None,
+    seed: int | None = None,
+    order: str | None = None,
+    place: str | None = None,
+    interleave: str | None = None,
+    pace: str | None = None,
+    record: bool = False,
+    on_compile: Say | None = None,
+) -> RunResult:
+    """One run of a scenario.
+
+    `stack` runs instead of the scenario's; a layer given beside it replaces that layer. `record` keeps link loads over
+    time and the first tasks, for reports and timelines. `on_compile` is told when kernels must be compiled first.
+    """
+    task = _Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
+    return _run(task, on_compile)
+
+
+def compare(
+    scenario: Source,
+    stacks: Sequence[str] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    *,
+    order: str | None = None,
+    place: str | None = None,
+    interleave: str | None = None,
+    pace: str | None = None,
+    workers: int | None = None,
+    record: bool = False,
+    on_progress: Progress | None = None,
+    on_compile: Say | None = None,
+) -> Comparison:
+    """Several stacks on the same workload and routes, seed by seed; the first is what ratios refer to.
+
+    `seeds` is a list, or how many to take from the scenario's on. `workers` is the number of processes (default: one
+    per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
+    """
+    given = Scenario.load(scenario)
+    names, numbers = _stacks(given, stacks), _seeds(given, seeds)
+    tasks = [
+        _Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
+        for seed in numbers
+        for name in names
+    ]
+    for task in tasks[: len(names)]:
+        _check(task)
+    compile_kernels(on_compile)
+    runs: dict[int, RunResult] = {}
+    for i, run in _run_all(tasks, workers):
+        runs[i] = run
+        if on_progress is not None:
+            on_progress(len(runs), len(tasks))
+    return Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(len(tasks))))
+
+
+def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
+    """The physics alone: given jobs over given links. With `skip` False every iteration is simulated."""
+    spec = load_job_file(jobs)
+    compile_kernels(on_compile)
+    from weft.sim.replay import run_replay
+
+    return run_replay(spec.model_dump(), skip)
+
+
+def compile_kernels(say: Say | None = None) -> None:
+    """Compile the engine's kernels unless this machine has done so before; `say` is told first, as it takes a while."""
+    from weft.sim.kernels import is_cached
+
+    if is_cached():
+        return
+    if say is not None:
+        say("compiling kernels, once for this version (about 20 s) ...")
+    replay_warm_up()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Stacks side by side: every run, and the paired statistics over seeds."""
+
+    scenario: str
+    seeds: tuple[int, ...]
+    runs: tuple[RunResult, ...]  # by seed, then by stack
+
+    @property
+    def jobs(self) -> pl.DataFrame:
+        """The jobs of all runs, with the stack and seed of each."""
+        import polars as pl
+
+        frames = [
+            r.jobs.select(pl.lit(r.stack).alias("stack"), pl.lit(r.seed).alias("seed"), pl.all()) for r in self.runs
+        ]
+        return pl.concat(frames)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `weft compare --json` prints."""
+        from weft.results.compare import compare as statistics
+        from weft.results.metrics import summary
+
+        by_stack: dict[str, list[dict[str, Any]]] = {}
+        for run in self.runs:
+            by_stack.setdefault(run.stack, []).append(summary(run))
+        return statistics(by_stack)
+
+    def write_report(self, path: str | Path, command: str = "") -> Path:
+        """Write the HTML report."""
+        from weft.results.report import write_report
+
+        return write_report(path, [replace(run, command=command) for run in self.runs], self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from weft.results.html import grid_table
+        from weft.results.tables import comparison_grid
+
+        return grid_table(comparison_grid(self.to_dict()))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One run to do, as it is sent to a worker."""
+
+    scenario: Scenario
+    layers: Layers
+    seed: int | None
+    record: bool
+
+
+def _check(task: _Task) -> None:
+    """Refuse what cannot run before any worker is started."""
+    build_stack(task.scenario, task.layers)
+    check(task.scenario, build_cluster(task.scenario, task.seed))
+
+
+def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:
+    names = list(given) if given else scenario.compare.stacks if scenario.compare else []
+    if not names:
+        raise InputError(f"{scenario.where}: compare.stacks is missing; add it, or name stacks with --stack")
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"compare: stack {name} is given twice; name each once")
+    if not given:
+        with located(f"{scenario.where}: compare.stacks"):
+            for name in names:
+                describe(name)
+    return names
+
+
+def _seeds(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
+    if given is None:
+        given = scenario.compare.seeds if scenario.compare else 5
+    numbers = [scenario.run.seed + i for i in range(given)] if isinstance(given, int) else list(given)
+    if not numbers:
+        raise InputError("compare: there are no seeds; give at least one")
+    return numbers
+
+
+def _run_all(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int, RunResult]]:
+    """Run all tasks, here or in worker processes; yields (index, run) as they end."""
+    workers = min(len(tasks), workers or len(os.sched_getaffinity(0)))
+    if workers <= 1:
+        for i, task in enumerate(tasks):
+            yield i, _run(task)
+        return
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _quiet_worker)
+    try:
+        futures = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+        pool.shutdown()
+    except BaseException as error:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise WeftError(
+                "compare: a worker process died (out of memory, or a script without if __name__ == '__main__'); "
+                "use fewer workers, or workers = 1 to run in this process"
+            ) from None
+        raise
+
+
+def _quiet_worker() -> None:
+    """An interrupted worker dies without a traceback of its own; the parent tells the user."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _run(task: _Task, on_compile: Say | None = None) -> RunResult:
+    """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
+    scenario, seed = task.scenario, task.scenario.run.seed if task.seed is None else task.seed
+    stack = build_stack(scenario, task.layers)
+    cluster = build_cluster(scenario, seed)
+    check(scenario, cluster)
+    workload = build_workload(scenario, cluster, seed)
+    compile_kernels(on_compile)
+    from weft import __version__
+    from weft.sim import simulate as run_engine
+
+    run = run_engine(cluster, workload.jobs, stack, scenario.network, scenario.run, seed=seed, record=task.record)
+    return replace(
+        run,
+        scenario=scenario.name,
+        seed=seed,
+        notes=(*workload.notes, *run.notes),
+        scenario_text=scenario.text,
+        version=__version__,
+    )

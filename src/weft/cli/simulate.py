@@ -1,0 +1,67 @@
+"""`weft simulate`: one run of a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import (
+    InterleaveOption,
+    JsonOption,
+    OrderOption,
+    PaceOption,
+    PlaceOption,
+    ScenarioArgument,
+    SeedOption,
+    StackOption,
+    command_line,
+    notice,
+    print_json,
+    progress,
+    stdout,
+)
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    scenario: ScenarioArgument,
+    stack: StackOption = None,
+    order: OrderOption = None,
+    place: PlaceOption = None,
+    interleave: InterleaveOption = None,
+    pace: PaceOption = None,
+    seed: SeedOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write frames, report and timeline there.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a scenario once and print what became of its jobs.
+
+    --out writes jobs, links and decisions as Parquet, report.html, and timeline.json for ui.perfetto.dev.
+
+    Example: weft simulate examples/demo.toml --stack srsf --place first-fit --seed 3
+    """
+    from weft import api
+
+    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    with progress("simulating"):
+        run = api.simulate(scenario, stack=stack, seed=seed, record=out is not None, on_compile=notice, **layers)
+    if out is not None:
+        from weft.results.files import write_outputs
+
+        write_outputs(replace(run, command=command_line()), out)
+        notice(f"wrote {out}/")
+    from weft.results.metrics import summary
+
+    numbers = summary(run)
+    if json:
+        print_json(numbers)
+        return
+    from weft.results.tables import run_table
+
+    stdout().print(run_table(numbers))

@@ -1,0 +1,57 @@
+"""`weft stacks`: which schedulers there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.cli.common import JsonOption, print_json, stdout
+
+__all__ = ["stacks"]
+
+_QUESTIONS = {
+    "order": "who goes next, who gives way?",
+    "place": "on which GPUs?",
+    "planners": "order and place at once",
+    "interleave": "when does each job's communication start?",
+    "pace": "which transfers run now, how fast?",
+}
+
+
+def stacks(json: JsonOption = False) -> None:
+    """List the named stacks and the policies that each layer can be replaced with.
+
+    Policies installed by other packages are listed too (entry points weft.order, weft.place, ...).
+
+    Example: weft stacks
+    """
+    from weft.registry import LAYERS
+    from weft.registry import names as policy_names
+    from weft.stacks import describe, names
+
+    known = {name: describe(name) for name in names()}
+    layers = {layer: policy_names(layer) for layer in LAYERS}
+    if json:
+        print_json({"stacks": known, "layers": layers})
+        return
+    from rich.table import Table
+
+    console = stdout()
+    console.print(_stack_table(Table(box=None, pad_edge=False, padding=(0, 3, 0, 0)), known))
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in ("layer", "question", "policies"):
+        table.add_column(name, header_style="bold")
+    for layer, policies in layers.items():
+        if policies:
+            table.add_row(layer.removesuffix("s"), _QUESTIONS[layer], ", ".join(policies))
+    console.print(table)
+    console.print("\nReplace a layer: weft simulate SCENARIO.toml --stack srsf --place first-fit", highlight=False)
+
+
+def _stack_table(table: Any, known: dict[str, dict[str, str]]) -> Any:
+    for name in ("stack", "order", "place", "interleave", "pace"):
+        table.add_column(name, header_style="bold")
+    for name, layers in known.items():
+        both = [layers["planner"], "(both)"] if "planner" in layers else [layers["order"], layers["place"]]
+        table.add_row(name, *both, layers["interleave"], layers["pace"])
+    return table
