@@ -1,0 +1,126 @@
+"""The command line itself: help, exit codes, and that a failure is one line whatever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import __version__
+from weft.cli import main as cli
+from weft.cli.common import print_json
+from weft.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+COMMANDS = ["simulate", "compare", "replay", "stacks", "topology", "bench", "init"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str, capsys: Capture) -> None:
+    assert run([command, "--help"]) == 0
+    assert f"Example: weft {command}" in capsys.readouterr().out
+
+
+def test_version(capsys: Capture) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"weft {__version__}\n"
+
+
+def test_without_arguments_it_shows_its_help(capsys: Capture) -> None:
+    assert run([]) == 2
+    assert "Usage: weft" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'?; see: weft --help"),
+        (["simulate"], "Missing argument 'SCENARIO.toml'; see: weft simulate --help"),
+        (["replay", "a.json", "b.json"], "Got unexpected extra argument"),
+        (["stacks", "--jsn"], "No such option: --jsn (Possible options: --json); see: weft stacks --help"),
+        (["bench", "nosuch"], "bench: there is no benchmark nosuch; choose one of "),
+    ],
+)
+def test_wrong_usage_is_one_line(args: list[str], line: str, capsys: Capture) -> None:
+    assert run(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {line}")
+    assert err.count("\n") == 1
+
+
+def test_an_unexpected_error_is_one_line_too(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr("weft.stacks.names", broken)
+    assert run(["stacks"]) == 1
+    line = "error: RuntimeError: two lines; this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report\n"
+    assert capsys.readouterr() == ("", line)
+    monkeypatch.setenv("WEFT_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        run(["stacks"])
+
+
+def test_an_interrupt_is_one_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("weft.stacks.names", interrupted)
+    assert run(["stacks"]) == 130
+    assert capsys.readouterr() == ("", "error: interrupted\n")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """weft ... | head: the pipe is closed before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", "from weft.cli.main import main; main()", "init", "-"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path: Path, capsys: Capture) -> None:
+    target = tmp_path / "no" / "such" / "folder.toml"
+    assert run(["init", str(target)]) == 2
+    line = f"error: {target}: No such file or directory; check the path and its permissions\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_json_has_null_for_what_is_undefined(capsys: Capture) -> None:
+    print_json({"a": float("nan"), "b": [float("inf"), 1.5], "c": {"d": None}})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": [None, 1.5], "c": {"d": None}}
+
+
+def test_init_writes_a_scenario_and_never_overwrites_one(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "my.toml"
+    assert run(["init", str(path)]) == 0
+    assert capsys.readouterr() == ("", f"wrote {path}; run it with: weft simulate {path}\n")
+    assert run(["topology", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gpus"] == 96
+    assert run(["init", str(path)]) == 2
+    assert capsys.readouterr().err == f"error: {path}: exists already; choose another name or add --force\n"
+    assert run(["init", str(path), "--force"]) == 0
+
+
+def test_stacks_lists_names_and_layers(capsys: Capture) -> None:
+    assert run(["stacks", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["stacks"]["fifo"]["order"] == "fifo"
+    assert "first-fit" in listed["layers"]["place"]
+    assert run(["stacks"]) == 0
+    assert "who goes next" in capsys.readouterr().out
+
+
+def test_the_script_calls_main(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "argv", ["weft", "--version"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("weft ")

@@ -1,0 +1,76 @@
+"""`weft topology`: what it draws and what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import run
+
+WORKLOAD = '[workload]\nsource = "batch"\njobs = 1\niterations = [1, 1]\n'
+Capture = pytest.CaptureFixture[str]
+
+
+def draw(tmp_path: Path, cluster: str, *options: str) -> int:
+    path = tmp_path / "c.toml"
+    path.write_text(f"[cluster]\n{cluster}\n{WORKLOAD}")
+    return run(["topology", str(path), *options])
+
+
+def test_leaf_spine_by_hand(tmp_path: Path, capsys: Capture) -> None:
+    """4 servers of 10 Gbit/s under a leaf with 20 Gbit/s upwards: 2:1."""
+    cluster = 'topology = "leaf-spine"\nracks = 2\nservers_per_rack = 4\ngpus_per_server = 2\noversubscription = 2.0'
+    assert draw(tmp_path, cluster) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "leaf-spine: 2 racks, 8 servers, 16 GPUs (V100, 16 GB)",
+        "",
+        "  spine0  spine1",
+        "    │ leaf: 4 cables of 10 Gbit/s, 40 Gbit/s upwards in all, oversubscription 2:1",
+        "  leaf0  leaf1",
+        "    │ nic: 8 cables of 10 Gbit/s, 80 Gbit/s upwards in all",
+        "  rack 0    rack 1",
+        "  s0 ■■     s4 ■■",
+        "  s1 ■■     s5 ■■",
+        "  s2 ■■     s6 ■■",
+        "  s3 ■■     s7 ■■",
+    ]
+
+
+def test_json(tmp_path: Path, capsys: Capture) -> None:
+    cluster = 'topology = "leaf-spine"\nracks = 3\nservers_per_rack = 2\noversubscription = 4.0'
+    assert draw(tmp_path, cluster, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["gpus"], shown["servers"], len(shown["racks"])) == (6, 6, 3)
+    assert [tier["oversubscription"] for tier in shown["tiers"]] == [None, 4.0]
+    assert shown["intra_server_gbps"] is None
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        'topology = "single-switch"\nservers = 20\ngpus_per_server = 16',
+        'topology = "three-tier"\nracks = 100\nservers_per_rack = 10\nracks_per_edge = 10\nuplink_gbps = [20, 40]',
+        'topology = "fat-tree"\nk = 8',
+        'topology = "cassini"',
+        'topology = "links"\nlinks = [{a = "[x]", b = "[/y]", gbps = 1}, {a = "z", b = "[/y]", gbps = 2}]',
+    ],
+)
+def test_every_kind_is_drawn(cluster: str, tmp_path: Path, capsys: Capture) -> None:
+    assert draw(tmp_path, cluster) == 0
+    out, err = capsys.readouterr()
+    assert "Gbit/s upwards in all" in out
+    assert max(len(line) for line in out.splitlines()) <= 120
+    assert err == ""
+
+
+def test_a_cluster_from_a_file(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "nodes.csv").write_text("node,rack\nn1,r1\nn2,r1\nn3,r2\nn4,r2\n")
+    cluster = 'topology = "file"\nfile = "nodes.csv"\ngpus_per_server = 8\noversubscription = 2.0'
+    assert draw(tmp_path, cluster, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["gpus"] == 32
+    assert [server["name"] for server in shown["racks"][1]["servers"]] == ["n3", "n4"]
+    assert draw(tmp_path, cluster + "\nracks = 2") == 2
+    assert "cluster.racks has no meaning beside a file; leave it out" in capsys.readouterr().err
