@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from weft.errors import InputError
 from weft.results import gantt, plots
 from weft.results.compare import compare
-from weft.results.display import count, duration, percent, time_unit
+from weft.results.display import amount, count, duration, percent, time_unit
 from weft.results.html import definition_list, grid_table, plain_table
 from weft.results.metrics import finished_jobs, summary
 from weft.results.run import RunResult
@@ -157,11 +157,14 @@ def _figure(figure: Figure, name: str) -> str:
 
 def _tiers(run: RunResult) -> str:
     tiers = run.links.group_by("tier", maintain_order=True).agg(
-        pl.len().alias("links"), pl.col("utilisation").mean().alias("mean"), pl.col("utilisation").max().alias("most")
+        pl.len().alias("links"),
+        pl.col("bytes").sum(),
+        pl.col("utilisation").mean().alias("mean"),
+        pl.col("utilisation").max().alias("most"),
     )
     words = [
-        f"{tier or 'links'}: {count(n)} links, {percent(mean)} used on average, {percent(most)} at most"
-        for tier, n, mean, most in tiers.iter_rows()
+        f"{tier or 'all'}: {count(n)} links, {amount(size)}, {percent(mean)} used on average, {percent(most)} at most"
+        for tier, n, size, mean, most in tiers.iter_rows()
     ]
     return f"<figcaption>{escape('; '.join(words))}</figcaption>" if words else ""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any, Literal
+from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -38,6 +39,7 @@ _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", SURFACE: "--surfac
 _RC: Any = {
     "svg.fonttype": "none",  # text stays text: searchable, and in the page's own font
     "svg.image_inline": True,
+    "text.parse_math": False,  # a dollar in a job's name is a dollar
     "font.family": "sans-serif",
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -84,8 +86,10 @@ def new_figure(
 def tidy_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
     """Title, axis labels and a quiet grid."""
     axes.set_title(title)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    if x:
+        axes.set_xlabel(x)
+    if y:
+        axes.set_ylabel(y)
     if grid:
         axes.grid(True, axis=grid)
     axes.tick_params(length=0)
@@ -112,7 +116,9 @@ def say(axes: Axes, words: str) -> None:
 def inline_svg(figure: Figure, name: str) -> str:
     """The figure as SVG to put into an HTML page; `name` keeps its ids apart from those of other figures."""
     buffer = StringIO()
-    with rc_context({**_RC, "svg.hashsalt": name}):
+    with rc_context({**_RC, "svg.hashsalt": name}), catch_warnings():
+        # A name in a script that matplotlib's own font lacks: only its width is guessed, the page has the letters.
+        filterwarnings("ignore", message="Glyph .* missing from font")
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})  # type: ignore[no-untyped-call]
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]

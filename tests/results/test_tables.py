@@ -1,0 +1,86 @@
+"""Tables in terminals of any width: nothing cut, everything there."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from weft.results.compare import compare
+from weft.results.metrics import summary
+from weft.results.run import RunResult
+from weft.results.tables import comparison_grid, comparison_table, run_table
+
+
+def printed(what: RenderableType, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(what)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def comparison(paired_runs: list[RunResult]) -> dict[str, Any]:
+    return compare({s: [summary(r) for r in paired_runs if r.stack == s] for s in ("fifo", "srsf")})
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 200])
+def test_comparison_fits_and_loses_nothing(comparison: dict[str, Any], width: int) -> None:
+    text = printed(comparison_table(comparison), width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert "…" not in text
+    for cell in (cell.text for row in comparison_grid(comparison).rows for cell in row):
+        assert cell in text
+
+
+def test_at_100_columns_every_stack_is_one_line_with_its_ratio(comparison: dict[str, Any]) -> None:
+    lines = printed(comparison_table(comparison), 100).splitlines()
+    (fifo,) = [line for line in lines if line.startswith("fifo")]
+    (srsf,) = [line for line in lines if line.startswith("srsf")]
+    assert fifo.split()[-1] == "1"
+    ratio = comparison["stacks"][1]["ratio_to_first"]["jct_mean_s"]
+    low, high = ratio["ci95"]
+    assert f"{ratio['mean']:.2f} [{low:.2f}, {high:.2f}]" in srsf
+
+
+def test_ratio_is_good_or_bad_only_when_its_interval_says_so(comparison: dict[str, Any]) -> None:
+    def tone(mean: float, low: float, high: float) -> str:
+        ratio = {"jct_mean_s": {"mean": mean, "ci95": [low, high]}}
+        first, second = comparison["stacks"]
+        grid = comparison_grid({**comparison, "stacks": [first, {**second, "ratio_to_first": ratio}]})
+        return grid.rows[1][-1].tone
+
+    assert tone(0.8, 0.7, 0.9) == "good"
+    assert tone(1.2, 1.1, 1.3) == "bad"
+    assert tone(0.95, 0.8, 1.1) == ""
+
+
+def test_one_seed_says_that_there_are_no_intervals(run: RunResult) -> None:
+    text = printed(comparison_table(compare({"fifo": [summary(run)], "other": [summary(run)]})), 100)
+    assert "one seed: no intervals" in text
+    assert "[" not in text.split("\n", 1)[1]
+
+
+@pytest.mark.parametrize("width", [30, 60, 100])
+def test_run_table_fits(run: RunResult, width: int) -> None:
+    text = printed(run_table(summary(run)), width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert "…" not in text
+    assert "60 of 60" in text
+
+
+def test_markup_in_names_is_shown_not_obeyed(run: RunResult) -> None:
+    numbers = {**summary(run), "stack": "order[red]x[/red]", "scenario": "[bold]"}
+    assert "order[red]x[/red] on [bold]" in printed(run_table(numbers), 100)
+    assert "order[red]x[/red]" in printed(comparison_table(compare({"order[red]x[/red]": [numbers]})), 100)
+
+
+def test_undefined_numbers_are_dashes(stuck_run: RunResult) -> None:
+    text = printed(run_table(summary(stuck_run)), 100)
+    assert "0 of 3" in text
+    assert "nan" not in text.lower()
+    assert "None" not in text
+    both = printed(comparison_table(compare({"a": [summary(stuck_run)], "b": [summary(stuck_run)]})), 100)
+    assert "None" not in both
