@@ -15,6 +15,7 @@ from weft.results.compare import compare
 from weft.results.gantt import cluster_timeline, neighbours
 from weft.results.metrics import summary
 from weft.results.run import RunResult
+from weft.results.series import extent_s
 from weft.results.style import inline_svg
 
 
@@ -64,9 +65,12 @@ def test_ratio_intervals_stand_where_the_numbers_are(paired_runs: list[RunResult
 def test_links_over_time_when_recorded_else_bars(run: RunResult) -> None:
     over_time = plots.link_utilisation(run)
     assert len(over_time.axes[0].images) == 1
+    begin, end = extent_s(run)
+    longer = plots.link_utilisation(run, end_s=begin + 2 * (end - begin))
+    assert longer.axes[0].get_xlim()[1] * 60 == pytest.approx(2 * (end - begin))
     bars = plots.link_utilisation(replace(run, link_series=run.link_series.clear())).axes[0]
     widths = [bar.get_width() for bar in bars.patches]  # type: ignore[attr-defined]
-    assert widths == run.links.sort("utilisation", descending=True)["utilisation"].head(20).to_list()
+    assert widths == run.links.sort("utilisation", descending=True)["utilisation"].head(24).to_list()
     labels = [label.get_text() for label in bars.get_yticklabels()]
     assert labels[0] == run.links.sort("utilisation", descending=True)["name"][0]
 

@@ -91,13 +91,17 @@ def load_over_time(runs: Sequence[RunResult]) -> Figure:
 
 
 @house_style()
-def link_utilisation(run: RunResult, title: str = "") -> Figure:
-    """The busiest links: over time where the run recorded it, otherwise their mean over the run."""
-    grid = link_grid(run, most=24, bins=300)
+def link_utilisation(run: RunResult, end_s: float | None = None, title: str = "", most: int = 24) -> Figure:
+    """The busiest links: over time where the run recorded it, otherwise their mean over the run.
+
+    `end_s` sets the end of the time axis, so that the pictures of several runs can share one.
+    """
+    grid = link_grid(run, most, bins=300)
     if grid is None:
-        return _link_bars(run, title or "Link utilisation: the busiest links, mean over the run")
+        return _link_bars(run, most, title or "Link utilisation: the busiest links, mean over the run")
     begin = grid.edges_s[0]
-    unit = time_unit([grid.edges_s[-1] - begin])
+    last = max(grid.edges_s[-1], end_s or 0.0)
+    unit = time_unit([last - begin])
     figure, (axes,) = new_figure(11.4, 1.0 + 0.2 * max(len(grid.names), 4))
     reach = (0.0, (grid.edges_s[-1] - begin) / unit.seconds, len(grid.names) - 0.5, -0.5)
     image = axes.imshow(
@@ -110,6 +114,7 @@ def link_utilisation(run: RunResult, title: str = "") -> Figure:
         vmax=1.0,
     )
     axes.set_yticks(range(len(grid.names)), grid.names, fontsize=8)
+    axes.set_xlim(0.0, (last - begin) / unit.seconds)
     tidy_axes(axes, title or "Link utilisation: the busiest links over time", x=f"time ({unit.name})", grid="")
     colour_bar(figure, axes, image)
     return figure
@@ -166,8 +171,8 @@ def _draw_cdfs(axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: s
     _legend(axes, len(lines))
 
 
-def _link_bars(run: RunResult, title: str) -> Figure:
-    busiest = run.links.sort(["utilisation", "link"], descending=[True, False]).head(20)
+def _link_bars(run: RunResult, most: int, title: str) -> Figure:
+    busiest = run.links.sort(["utilisation", "link"], descending=[True, False]).head(most)
     tiers = sorted(set(run.links["tier"].to_list()))
     colour = {tier: PALETTE[i % len(PALETTE)] for i, tier in enumerate(tiers)}
     figure, (axes,) = new_figure(11.4, 1.0 + 0.2 * max(busiest.height, 4))

@@ -144,7 +144,9 @@ def _pictures(everything: Sequence[RunResult], first: Sequence[RunResult]) -> st
         large.append(_figure(gantt.cluster_timeline(run, end_s, title), f"gantt{i}"))
     for i, run in enumerate(shown):
         title = f"Busiest links: {run.stack}" if several else ""
-        large.append(_figure(plots.link_utilisation(run, title), f"links{i}") + _tiers(run))
+        large.append(
+            _figure(plots.link_utilisation(run, end_s, title, 12 if several else 24), f"links{i}") + _tiers(run)
+        )
     cards = "".join(f'<section class="card">{part}</section>' for part in large)
     pair = "".join(f'<section class="card">{part}</section>' for part in small)
     return f'<h2>Distributions</h2><div class="pair">{pair}</div><h2>Over time</h2>{cards}'
