@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "unknown key, nothing like it": (
         "seed = 1", "zzz = 1",
         "run.zzz is not a known key; known: seed, exact, restart_s, jitter, stragglers, straggler_factor, "
-        "start_latency_s, failure_rate, checkpoint_every, until_s, record, record_bin_s",
+        "start_latency_s, failure_rate, checkpoint_every, until_s",
     ),
     "unknown section": ("[run]", "[runs]", "runs is not a known key; did you mean run?"),
     "no cluster": (
@@ -150,7 +150,7 @@ def test_the_scenario_they_were_made_from_is_good(tmp_path: Path, capsys: pytest
     path = tmp_path / "good.toml"
     path.write_text(GOOD)
     assert run(["topology", str(path)]) == 0
-    assert "16 GPUs" in capsys.readouterr().out
+    assert "16 V100 GPUs" in capsys.readouterr().out
 
 
 def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:

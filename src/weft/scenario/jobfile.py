@@ -18,15 +18,18 @@ __all__ = ["JobFile", "load_job_file"]
 class ReplayLink(Section):
     """One directed link."""
 
-    gbps: Positive
+    gbps: Positive = Field(description="Capacity in Gbit/s.")
 
 
 class ReplayAdmission(Section):
     """Rule by which a transfer that is ready may start: at once, at most k per link, or by ratio of bytes left."""
 
-    kind: Literal["all", "at-most", "ratio"]
-    k: Annotated[int, Field(ge=0)] = 0
-    ratios: list[NotNegative] = Field(default_factory=list)
+    kind: Literal["all", "at-most", "ratio"] = Field(description="all: at once; at-most, ratio: see k and ratios.")
+    k: Annotated[int, Field(ge=0)] = Field(0, description="At most so many transfers on a link.")
+    ratios: list[NotNegative] = Field(
+        default_factory=list,
+        description="ratio: beside m others only if each has more than ratios[m-1] times its bytes.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -44,16 +47,16 @@ class ReplayAdmission(Section):
 class ReplayNetwork(Sharing):
     """How transfers share links, and which may start."""
 
-    admission: ReplayAdmission | None = None
+    admission: ReplayAdmission | None = Field(None, description="Which transfers may start; by default all.")
 
 
 class ReplayPhase(Section):
     """Compute and transfer side by side; the phase ends when both are done."""
 
-    compute_s: NotNegative = 0.0
-    bytes: NotNegative = 0.0
-    flows: dict[str, Count] = Field(default_factory=dict)
-    demand_gbps: Positive | None = None
+    compute_s: NotNegative = Field(0.0, description="Seconds of computing.")
+    bytes: NotNegative = Field(0.0, description="Bytes that each flow carries.")
+    flows: dict[str, Count] = Field(default_factory=dict, description="How many of the flows cross each link.")
+    demand_gbps: Positive | None = Field(None, description="Cap of each flow; by default as fast as the links allow.")
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
@@ -65,20 +68,22 @@ class ReplayPhase(Section):
 class ReplayGate(Section):
     """The named task of each iteration waits for its slot: epoch, epoch + period, ...; period 0 is a one-off delay."""
 
-    epoch_s: NotNegative
-    period_s: NotNegative = 0.0
-    task: Annotated[int, Field(ge=0)] = 0
-    tolerance: Annotated[float, Field(ge=0, le=1)] = 0.05
+    epoch_s: NotNegative = Field(description="The first slot.")
+    period_s: NotNegative = Field(0.0, description="Time between slots; 0: a one-off delay until the first.")
+    task: Annotated[int, Field(ge=0)] = Field(0, description="Which task waits, counted through the phases.")
+    tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.05, description="Who is later than this part of a period waits for the next slot."
+    )
 
 
 class ReplayJob(Section):
     """A job: its phases, repeated `iterations` times from `start_s` on."""
 
-    id: Annotated[str, Field(min_length=1)]
-    start_s: NotNegative = 0.0
-    iterations: Count
-    gate: ReplayGate | None = None
-    phases: Annotated[list[ReplayPhase], Field(min_length=1)]
+    id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
+    start_s: NotNegative = Field(0.0, description="When it starts.")
+    iterations: Count = Field(description="How often the phases repeat.")
+    gate: ReplayGate | None = Field(None, description="Makes a task of each iteration wait for its slot.")
+    phases: Annotated[list[ReplayPhase], Field(min_length=1)] = Field(description="One iteration.")
 
     @model_validator(mode="after")
     def _runs(self) -> Self:
@@ -93,9 +98,11 @@ class ReplayJob(Section):
 class JobFile(Section):
     """The whole input of `weft replay`."""
 
-    links: dict[str, ReplayLink] = Field(default_factory=dict)
-    network: ReplayNetwork = Field(default_factory=ReplayNetwork)
-    jobs: Annotated[list[ReplayJob], Field(min_length=1)]
+    links: dict[str, ReplayLink] = Field(default_factory=dict, description="Links by name, each in one direction.")
+    network: ReplayNetwork = Field(
+        default_factory=ReplayNetwork, description='How they are shared; "ideal" is short for {"sharing": "ideal"}.'
+    )
+    jobs: Annotated[list[ReplayJob], Field(min_length=1)] = Field(description="The jobs.")
 
     @field_validator("network", mode="before")
     @classmethod

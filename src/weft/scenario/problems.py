@@ -149,7 +149,8 @@ def _choices(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     args = get_args(field.annotation)
     if args and all(isinstance(a, str) for a in args):
         return ": one of " + ", ".join(args)
-    return f" ({field.description})" if field.description else ""
+    words = (field.description or "").rstrip(".")
+    return f" ({words[0].lower()}{words[1:]})" if words else ""
 
 
 def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseModel] | None:

@@ -18,10 +18,10 @@ __all__ = ["CompareSection", "Scenario"]
 
 
 class CompareSection(Section):
-    """[compare]: what `weft compare` does when the command line does not say."""
+    """What `weft compare` does when the command line does not say."""
 
-    stacks: Annotated[list[str], Field(min_length=1)]
-    seeds: Count = 5
+    stacks: Annotated[list[str], Field(min_length=1)] = Field(description="Stacks to compare; ratios are to the first.")
+    seeds: Count = Field(5, description="How many seeds, from the run's on.")
 
 
 class Scenario(Section):

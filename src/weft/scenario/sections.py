@@ -38,44 +38,57 @@ class Section(BaseModel):
 
 
 class LinkRow(Section):
-    """One cable of `topology = "links"`: both directions between nodes a and b, `gbps` each."""
+    """One cable of `topology = "links"`."""
 
-    a: str
-    b: str
-    gbps: Positive
-    tier: str = ""
+    a: str = Field(description="One end: a server or a switch.")
+    b: str = Field(description="The other end.")
+    gbps: Positive = Field(description="Gbit/s in each direction.")
+    tier: str = Field("", description='What it is called in reports; by default "nic" at a server, else "fabric".')
 
 
 class RouteRow(Section):
-    """A route that shortest paths would not give: the nodes between two servers, in order."""
+    """A route that shortest paths would not give, for `topology = "links"`."""
 
-    src: str
-    dst: str
-    via: list[str]
+    src: str = Field(description="Server it starts from.")
+    dst: str = Field(description="Server it leads to.")
+    via: list[str] = Field(description="The nodes between them, in order.")
 
 
 class ClusterSection(Section):
-    """[cluster]: the machines and the network between them. Which fields a topology knows, its builder says."""
+    """The machines and the network between them. A field that the topology does not know is refused."""
 
-    topology: TopologyName
-    racks: Count | None = None
-    servers_per_rack: Count | None = None
-    servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = None
-    gpus_per_server: Count | None = None
-    gpu: str | None = None
-    gpu_memory_gb: Positive | None = None
-    nic_gbps: Positive | None = None
-    oversubscription: Positive | None = None
-    spines: Count | None = None
-    racks_per_edge: Count | None = None
-    uplink_gbps: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
-    k: Count | None = None
-    intra_server_gbps: Positive | None = None
-    latency_us: NotNegative = 0.0
-    intra_latency_us: NotNegative = 0.0
-    links: list[LinkRow] | None = None
-    routes: list[RouteRow] | None = None
-    file: str | None = None
+    topology: TopologyName = Field(
+        description="single-switch: nothing blocks but NICs; leaf-spine: racks under leaves, each joined to each spine; "
+        "three-tier: a tree; fat-tree: k-ary; cassini: the testbed of that paper; links: cable by cable; file: read it."
+    )
+    racks: Count | None = Field(None, description="Number of racks (leaf-spine, three-tier).")
+    servers_per_rack: Count | None = Field(None, description="Servers in each rack.")
+    servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
+        None, description="Number of servers (single-switch), or the nodes that are servers (links)."
+    )
+    gpus_per_server: Count | None = Field(None, description="GPUs in each server; by default 1.")
+    gpu: str | None = Field(None, description="GPU type, for compute times; by default V100.")
+    gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
+    nic_gbps: Positive | None = Field(None, description="Speed of each server's NIC; by default 10.")
+    oversubscription: Positive | None = Field(
+        None, description="What can arrive at a switch from below over what can leave upwards; by default 1."
+    )
+    spines: Count | None = Field(
+        None, description="Number of spines; by default as many as make uplinks as fast as NICs."
+    )
+    racks_per_edge: Count | None = Field(None, description="Racks under an edge switch (three-tier).")
+    uplink_gbps: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="Speeds of rack and edge uplinks (three-tier), instead of oversubscription."
+    )
+    k: Count | None = Field(None, description="Ports of a switch (fat-tree): k pods, k^3/4 servers.")
+    intra_server_gbps: Positive | None = Field(None, description="Between GPUs of one server; by default no limit.")
+    latency_us: NotNegative = Field(0.0, description="One message between servers, in microseconds.")
+    intra_latency_us: NotNegative = Field(0.0, description="One message inside a server, in microseconds.")
+    links: list[LinkRow] | None = Field(None, description="The cables (links): a, b, gbps and perhaps tier.")
+    routes: list[RouteRow] | None = Field(None, description="Routes that shortest paths would not give (links).")
+    file: str | None = Field(
+        None, description="Slurm's topology.conf, or a .csv with columns node, rack (file); relative to the scenario."
+    )
 
     @field_validator("servers", mode="before")
     @classmethod
@@ -96,13 +109,13 @@ class ClusterSection(Section):
 
 
 class StackSection(Section):
-    """[stack]: a named stack, or its layers one by one; a layer beside a name replaces that layer."""
+    """A named stack, or its layers one by one; a layer beside a name replaces that layer."""
 
-    name: str | None = None
-    order: str | None = None
-    place: str | None = None
-    interleave: str | None = None
-    pace: str | None = None
+    name: str | None = Field(None, description="A stack of `weft stacks`.")
+    order: str | None = Field(None, description="Who goes next, who gives way?")
+    place: str | None = Field(None, description="On which GPUs?")
+    interleave: str | None = Field(None, description="When does each job's communication start?")
+    pace: str | None = Field(None, description="Which transfers run now, how fast?")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -114,9 +127,9 @@ class StackSection(Section):
 class TierRow(Section):
     """Exposed communication of a model as a fraction of its compute time, by how far its workers are apart."""
 
-    machine: NotNegative = 0.0
-    rack: NotNegative
-    network: NotNegative
+    machine: NotNegative = Field(0.0, description="All on one server.")
+    rack: NotNegative = Field(description="In one rack.")
+    network: NotNegative = Field(description="Across racks.")
 
 
 class Sharing(Section):
@@ -126,10 +139,14 @@ class Sharing(Section):
     10 Gbit/s Ethernet in the Ada-SRSF authors' code.
     """
 
-    sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = "max-min"
-    a_s: NotNegative = 0.0
-    b_s_per_byte: Positive = 8.56e-10
-    eta_s_per_byte: NotNegative = 2.35e-10
+    sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = Field(
+        "max-min",
+        description="How transfers share links. ideal: as if alone; max-min: fairly per flow; k-way: by the number of "
+        "transfers on the busiest server; scheduled: not there yet.",
+    )
+    a_s: NotNegative = Field(0.0, description="k-way: seconds before the first byte.")
+    b_s_per_byte: Positive = Field(8.56e-10, description="k-way: seconds per byte alone.")
+    eta_s_per_byte: NotNegative = Field(2.35e-10, description="k-way: what each further transfer adds to it.")
 
     @model_validator(mode="after")
     def _constants(self) -> Self:
@@ -142,11 +159,16 @@ class Sharing(Section):
 
 
 class NetworkSection(Sharing):
-    """[network]: how transfers share links, and what they cost."""
+    """How transfers share links, and what they cost."""
 
-    cost: Literal["links", "tiers", "analytical", "astra-sim"] = "links"
-    collective: CollectiveName = "ring"
-    tiers: dict[str, TierRow] = Field(default_factory=dict)
+    cost: Literal["links", "tiers", "analytical", "astra-sim"] = Field(
+        "links",
+        description="links: bytes over links; tiers: a fixed part of compute time; the others are not there yet.",
+    )
+    collective: CollectiveName = Field("ring", description="For transfers whose profile does not say.")
+    tiers: dict[str, TierRow] = Field(
+        default_factory=dict, description="tiers: by model (or default): machine, rack, network."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -160,17 +182,15 @@ class NetworkSection(Sharing):
 
 
 class RunSection(Section):
-    """[run]: the seed, how exact to be, and what goes wrong on purpose."""
+    """The seed, how exact to be, and what goes wrong on purpose."""
 
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-    exact: bool = True
-    restart_s: NotNegative = 0.0
-    jitter: NotNegative = 0.0
-    stragglers: Share = 0.0
-    straggler_factor: Annotated[float, Field(ge=1)] = 2.0
-    start_latency_s: NotNegative = 0.0
-    failure_rate: Share = 0.0
-    checkpoint_every: Count = 1
-    until_s: Positive | None = None
-    record: bool = False
-    record_bin_s: Positive | None = None
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
+    exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
+    restart_s: NotNegative = Field(0.0, description="What a stopped job pays when it starts again.")
+    jitter: NotNegative = Field(0.0, description="Spread of compute times, relative.")
+    stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
+    straggler_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="How much longer those take.")
+    start_latency_s: NotNegative = Field(0.0, description="From the decision to the start of a job.")
+    failure_rate: Share = Field(0.0, description="Share of starts that fail.")
+    checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
+    until_s: Positive | None = Field(None, description="Stop the simulation there; by default when all jobs are done.")
