@@ -60,7 +60,7 @@ mutants: dev
 	$(BIN)/python -m tools.mutants $(ARGS)
 
 docs: dev
-	$(BIN)/python -m tools.commands docs/commands.md
+	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.examples
 
 clean:

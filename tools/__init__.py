@@ -1,0 +1,1 @@
+"""What maintainers run: generators of documentation, checks of the tests themselves."""
