@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the command line itself and docs/scenario.md from the schema: python -m tools.reference"""
+"""Writes docs/commands.md from the command line and docs/scenario.md from the schema: python -m tools.reference"""
 
 from __future__ import annotations
 
