@@ -34,10 +34,20 @@ def collect(E):
     for i in range(m.ints(E)[I_DIRTY]):
         k = m.dirty(E)[i]
         links[k].fill = 0
-        if links[k].stamp != stamp:
-            links[k].stamp = stamp
-            m.work_links(E)[n_links] = k
-            n_links += 1
+        if links[k].binding != 0:
+            if links[k].stamp != stamp:
+                links[k].stamp = stamp
+                m.work_links(E)[n_links] = k
+                n_links += 1
+            continue
+        f = links[k].head  # it has just ceased to be a possible bottleneck: its transfers may go faster
+        while f >= 0:
+            x = flows[f].node
+            if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
+                nodes[x].stamp = stamp
+                m.work_nodes(E)[n_nodes] = x
+                n_nodes += 1
+            f = flows[f].next
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0
     i_node = 0

@@ -104,6 +104,8 @@ class Engine:
         self._starts: dict[int, dict[str, int]] = {}
         self._free_comps: list[int] = []
         self._comp_end = 0
+        self._to_begin: list[int] = []
+        self._early: list[int] = []  # finished while a component was brought up to date
         self._kernel, self._skip = engine_kernel(), skip_kernel()
 
     def _use(self, arrays: Arrays) -> None:
@@ -146,7 +148,10 @@ class Engine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter)."""
+        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter).
+
+        All that is attached and detached between two runs happens at one instant.
+        """
         now = self.now
         slot, starts = self._lay_out(program)
         a = self.arrays
@@ -160,7 +165,7 @@ class Engine:
         self._programs[slot], self._starts[slot] = program, starts
         self._skip.enter(self._table, slot)
         self._join(slot)
-        self._kernel.begin(self._table, slot)
+        self._to_begin.append(slot)
         return slot
 
     def detach(self, slot: int) -> Usage:
@@ -188,26 +193,39 @@ class Engine:
 
     def run(self, until: float = math.inf) -> list[int]:
         """Advance to `until` or to the first instant at which jobs finish; returns their slots."""
-        while True:
-            why = self._kernel.run(self._table, until)
-            if why != S.RECORDS_FULL:
-                break
+        for slot in self._to_begin:
+            self._kernel.begin(self._table, slot)
+        self._to_begin.clear()
+        if self._early:
+            early, self._early = self._early, []
+            return early
+        return self._advance(until)
+
+    def _advance(self, until: float) -> list[int]:
+        while self._kernel.run(self._table, until) == S.RECORDS_FULL:
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
         n = int(self.arrays.ints[S.I_FINISHED])
         return sorted(int(j) for j in self.arrays.finished[:n])
 
+    def _bring_up_to_date(self, comps: list[int]) -> None:
+        """Un-park components and simulate what is left of their last period; they concern nobody else."""
+        now = self.now
+        parked = [c for c in comps if c >= 0 and self.arrays.comps[c]["parked"]]
+        for comp in parked:
+            self._skip.unpark(self._table, comp, now)
+        while parked:
+            finished = self._advance(now)
+            if not finished:
+                break
+            self._early += finished
+
     def catch_up(self, slot: int) -> None:
         """Bring the component of a job up to date with the clock."""
-        comp = int(self.arrays.jobs[slot]["comp"])
-        if comp >= 0 and self.arrays.comps[comp]["parked"]:
-            now = self.now
-            self._skip.unpark(self._table, comp, now)
-            self.run(now)
+        self._bring_up_to_date([int(self.arrays.jobs[slot]["comp"])])
 
     def catch_up_all(self) -> None:
         """Bring every component up to date with the clock."""
-        for slot in list(self._programs):
-            self.catch_up(slot)
+        self._bring_up_to_date(sorted({int(self.arrays.jobs[slot]["comp"]) for slot in self._programs}))
 
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
@@ -254,11 +272,7 @@ class Engine:
         out = np.empty(len(self.arrays.jobs), np.int32)
         n = int(self._skip.neighbours(self._table, slot, out))
         touched = [int(c) for c in out[:n]]
-        now = self.now
-        for comp in touched:
-            self._skip.unpark(self._table, comp, now)
-        if touched:
-            self.run(now)
+        self._bring_up_to_date(touched)
         for comp in touched:
             self._give_up(comp)
         self._form(slot)

@@ -488,9 +488,11 @@ def next_event_of(E, x, now):
             continue
         lead_rate = lead.rate if lead.state == ACTIVE else 0.0
         if node.rate > lead_rate:
-            lead_sent = lead.amount - remaining_bytes(E, m.leads(E)[g].node, now) if lead.state == ACTIVE else 0.0
-            gap = node.chunk + lead_sent - (node.amount - remaining_bytes(E, x, now))
-            catch = now + max(gap, 0.0) / (node.rate - lead_rate)
+            # both lines as they were last drawn, so that looking again later changes nothing
+            ahead = node.amount - node.remaining - node.rate * node.mark - node.chunk
+            if lead.state == ACTIVE:
+                ahead -= lead.amount - lead.remaining - lead.rate * lead.mark
+            catch = max(now, -ahead / (node.rate - lead_rate))
             if catch < when:
                 when = catch
                 node.event = g
@@ -584,13 +586,21 @@ def instant(E):
     now = m.floats(E)[F_NOW]
     ints = m.ints(E)
     while True:
-        while ints[I_DONE] > 0 or ints[I_READY] > 0:
-            if ints[I_DONE] > 0:
-                ints[I_DONE] -= 1
-                finish_node(E, m.finished_nodes(E)[ints[I_DONE]], now)
+        i_done = 0
+        i_ready = 0
+        while i_done < ints[I_DONE] or i_ready < ints[I_READY]:
+            if i_done < ints[I_DONE]:
+                i_done += 1
+                finish_node(E, m.finished_nodes(E)[i_done - 1], now)
             else:
-                ints[I_READY] -= 1
-                release(E, m.ready(E)[ints[I_READY]], now)
+                i_ready += 1
+                release(E, m.ready(E)[i_ready - 1], now)
+            if i_done == ints[I_DONE]:
+                i_done = 0
+                ints[I_DONE] = 0
+            if i_ready == ints[I_READY]:
+                i_ready = 0
+                ints[I_READY] = 0
         if ints[I_GPUS] > 0:
             hand_over_gpus(E, now)
             if ints[I_DONE] > 0:
