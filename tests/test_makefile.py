@@ -1,0 +1,61 @@
+"""What make says on a machine that lacks something, and that an installation up to date is left alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(folder: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Exit code, and the lines of stderr that are not make's own."""
+    done = subprocess.run(["make", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.startswith("make")]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def python_that(folder: Path, condition: str) -> str:
+    """A Python that fails when its code contains something."""
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\ncase "$2" in *{condition}*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    return f"PYTHON={script}"
+
+
+def test_missing_venv_gets_one_line(clone: Path) -> None:
+    code, lines = make(clone, python_that(clone, "ensurepip"), "demo")
+    assert code != 0
+    assert lines == [
+        "python3-venv is missing: install it (Debian, Ubuntu: apt-get install python3-venv) and run make again"
+    ]
+    assert not (clone / ".venv").exists()
+
+
+def test_old_python_gets_one_line(clone: Path) -> None:
+    python = python_that(clone, "version_info")
+    code, lines = make(clone, python, "test")
+    assert code != 0
+    assert len(lines) == 1
+    assert lines[0].startswith("weft needs Python 3.11 or newer")
+
+
+def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
+    (clone / ".venv" / "bin" / "python").chmod(0o755)
+    code, _ = make(clone, "install")
+    assert code != 0  # it tried to install
+    (clone / ".venv" / ".run-stamp").touch()
+    assert make(clone, "install") == (0, [])
