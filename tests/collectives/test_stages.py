@@ -115,6 +115,13 @@ def test_parameter_servers_end_with_all_contributions(n: int, n_ps: int) -> None
     assert push.bytes == pull.bytes == 100.0 / n_ps
 
 
+def test_parameter_servers_stand_beside_evenly_spread_workers() -> None:
+    assert host_ranks(8, 1) == (0,)
+    assert host_ranks(8, 2) == (0, 4)
+    assert host_ranks(5, 3) == (0, 1, 3)
+    assert host_ranks(2, 4) == (0, 0, 1, 1)
+
+
 @pytest.mark.parametrize("n", ANY_N)
 def test_all_to_all_joins_every_ordered_pair_once(n: int) -> None:
     (stage,) = stages("all-to-all", n, 1.0)

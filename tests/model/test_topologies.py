@@ -284,6 +284,17 @@ def test_servers_do_not_forward() -> None:
         from_cables(cables, servers=["a", "b", "c"])
 
 
+def test_no_route_leads_through_a_server_with_two_cables() -> None:
+    """m would be a short cut from x to y; the switches z1 and z2 are the way."""
+    cables = [Cable("a", "x", 10), Cable("b", "y", 10), Cable("m", "x", 10), Cable("m", "y", 10),
+              Cable("x", "z1", 10), Cable("z1", "z2", 10), Cable("z2", "y", 10)]  # fmt: skip
+    cluster = from_cables(cables, servers=["a", "b", "m"])
+    names = [cluster.topology.links[i].name for i in cluster.topology.route(0, 1)]
+    assert names == ["a->x", "x->z1", "z1->z2", "z2->y", "y->b"]
+    assert len(cluster.topology.route(2, 0)) == len(cluster.topology.route(2, 1)) == 2
+    assert cluster.servers[2].rack == cluster.servers[0].rack
+
+
 def test_route_to_nowhere_is_refused_when_asked() -> None:
     links = from_cables([Cable("a", "x", 1), Cable("b", "x", 1)]).topology.links
     router = EcmpRouter([link for link in links if link.dst != "b"], ["a", "b"])
