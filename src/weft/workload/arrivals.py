@@ -91,7 +91,9 @@ def dynamic(n: int, present: int, arrive_s: float, gap_s: float, stream: Stream)
     The late ones come `gap_s` apart on average, exponentially; 0 lets them come together.
     """
     late = n - present
-    offsets = [0.0] * late if gap_s <= 0 else [0.0, *_from_gaps(stream.exponential(late - 1, gap_s))][:late]
+    offsets = [0.0] * late
+    if late > 1 and gap_s > 0:
+        offsets[1:] = _from_gaps(stream.exponential(late - 1, gap_s))
     return [0.0] * present + [arrive_s + t for t in offsets]
 
 

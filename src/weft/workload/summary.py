@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -38,7 +39,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "damaged": trace.n_damaged,
         "left_out": trace.n_left_out,
         "left_out_because": dict(Counter(p.message for p in trace.problems if p.left_out).most_common(MOST)),
-        "first_damaged": [str(p) for p in trace.problems if not p.left_out][:MOST],
+        "first_damaged": _damaged(trace),
         "start": trace.start or None,
         "first_submit_s": first,
         "last_submit_s": last,
@@ -54,6 +55,12 @@ def summary(trace: Trace) -> dict[str, Any]:
         "status": _top(frame.filter(pl.col("status") != "")["status"]),
         "notes": list(trace.notes),
     }
+
+
+def _damaged(trace: Trace) -> list[str]:
+    """The first damaged rows; of a folder's with the name of their file."""
+    damaged = [p for p in trace.problems if not p.left_out][:MOST]
+    return [str(p._replace(file="" if p.file == trace.path else Path(p.file).name)) for p in damaged]
 
 
 def _gpu_hours(frame: pl.DataFrame) -> float | None:

@@ -267,7 +267,7 @@ def collect(
     frame = parse(rows)
     problems = sorted(broken + rows.problems)
     if options.on_error == "fail" and (bad := next((p for p in problems if not p.left_out), None)):
-        raise TraceError(f'{bad._replace(file=str(path))}; mend the row, or read with on_error = "skip"')
+        raise TraceError(f"{bad._replace(file=str(path))}; mend the row, or let damaged rows be skipped")
     parsed.frames.append(frame)
     parsed.problems += problems
     parsed.n_rows_in += len(rows) + len(broken)

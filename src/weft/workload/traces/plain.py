@@ -1,7 +1,8 @@
 """weft's own plain CSV: a header with the column names of the common schema, in any order.
 
-`submit_s` and `gpus` must be there, and `duration_s` or `iterations` (both is fine); `job_id`, `model`, `user`, `vc`,
-`status` and `batch` may be. Seconds count from any zero. A row with neither duration nor iterations is left out.
+`submit_s` and `gpus` must be there; `duration_s`, `iterations` (either or both), `job_id`, `model`, `user`, `vc`,
+`status` and `batch` may be. Seconds count from any zero. A job with neither duration nor iterations is kept: the
+workload must then say how long jobs are.
 """
 
 from __future__ import annotations
@@ -29,9 +30,6 @@ def parse(rows: Rows) -> pl.DataFrame:
         "vc": rows.name("vc"),
         "status": rows.name("status"),
     }
-    if rows.has("duration_s") or rows.has("iterations"):
-        unknown = columns["duration_s"].is_null() & columns["iterations"].is_null()
-        rows.leave_out(unknown, "duration_s", "neither duration nor iterations are known")
     return rows.finish(columns)
 
 
