@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Any
 
 from weft.model.view import JobView
@@ -51,6 +51,17 @@ class SortedJobs(Mapping[str, JobView]):
     def __iter__(self) -> Iterator[str]:
         return (entry[3].job.id for entry in self._entries)
 
+    def values(self) -> ValuesView[JobView]:
+        """The jobs, first to last."""
+        return _Values(self)
+
     def in_order(self) -> Iterator[JobView]:
         """The jobs, first to last."""
         return (entry[3] for entry in self._entries)
+
+
+class _Values(ValuesView[JobView]):
+    _mapping: SortedJobs
+
+    def __iter__(self) -> Iterator[JobView]:
+        return self._mapping.in_order()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from weft.core.alternatives import alternatives
 from weft.core.amended import Amended
 from weft.core.serve import Outcome, serve
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
-from weft.order.base import Order, Ranking
+from weft.order.base import Claim, Order, Ranking
 from weft.place.base import Place
 from weft.planners.base import Planner
 
@@ -40,11 +42,12 @@ class Layered(Planner):
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
         ranking = self.order.rank(view, state["order"])
+        if n > 1:
+            ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
         outcome = serve(view, ranking, self.place, state["place"])
         outcomes = [outcome]
         if n > 1 and outcome.placed:
-            again = replace(ranking, claims=outcome.claims)
-            outcomes += alternatives(view, again, self.place, state["place"], outcome, n - 1)
+            outcomes += alternatives(view, ranking, self.place, state["place"], outcome, n - 1)
         return [self._candidate(view, ranking, outcome) for outcome in outcomes]
 
     def turn(self, job: JobView) -> tuple[float, float]:
@@ -56,3 +59,20 @@ class Layered(Planner):
         state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
         plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving))
         return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)
+
+
+class _Tape(Iterable[Claim]):
+    """Claims that can be read several times, taken from the order only as far as someone reads."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self._rest = iter(claims)
+        self._read: list[Claim] = []
+
+    def __iter__(self) -> Iterator[Claim]:
+        for i in count():
+            if i == len(self._read):
+                claim = next(self._rest, None)
+                if claim is None:
+                    return
+                self._read.append(claim)
+            yield self._read[i]

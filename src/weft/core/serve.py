@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 from weft.core.occupancy import Draft
@@ -29,7 +30,6 @@ class Outcome:
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
     reasons: dict[str, str] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)  # as far as they were read
 
 
 def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None) -> Outcome:
@@ -38,16 +38,19 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     A waiting job is offered the free GPUs; under a preemptive order then also those that STOPPING jobs are leaving,
     then also those of running jobs that rank below it, the worst first, as many as it takes. A running job is stopped
     only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
+
+    Place is not asked about a job that wants more GPUs than there can be; of those only the first is declined in
+    words, the rest stand behind it.
     """
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
-    claims = service.recorded(ranking.claims)
+    claims = iter(ranking.claims)
     if ranking.preemptive:
         claims = service.rank_running(claims)
     for claim in claims:
-        if claim.job in view.running:
+        if ranking.preemptive and claim.job in view.running:
             service.keep(claim)
             continue
-        served = service.admit(claim)
+        served = service.could_fit(claim) and service.admit(claim)
         if (ranking.strict and not served) or service.full():
             break
     return service.outcome
@@ -65,18 +68,29 @@ class _Service:
         self.shared = shared
         self.ask = ask
         self.outcome = outcome
-        self.draft = Draft(view.cluster, view.offer)
         self.stopping: list[JobView] = []  # jobs that are leaving already
         self.below: deque[JobView] = deque()  # running jobs that rank below the claim being served, worst last
         self.spare_gpus = 0  # GPUs of those two
-        self.left = dict(view.demand)  # shapes of the waiting jobs not yet served
+        self._draft: Draft | None = None  # copied when first needed: most cycles place nothing
         self._full: bool | None = None  # None: to be found out
+        self._first_too_big = True
 
-    def recorded(self, claims: Iterable[Claim]) -> Iterator[Claim]:
-        """The claims, remembered as far as they are read."""
-        for claim in claims:
-            self.outcome.claims.append(claim)
-            yield claim
+    @property
+    def draft(self) -> Draft:
+        """The GPUs as they would be after all that was accepted so far."""
+        if self._draft is None:
+            self._draft = Draft(self.view.cluster, self.view.offer)
+        return self._draft
+
+    @cached_property
+    def left(self) -> dict[tuple[int, float], int]:
+        """Shapes of the waiting jobs that might still be served."""
+        return dict(self.view.demand)
+
+    @property
+    def n_free(self) -> int:
+        """Free GPUs in the draft."""
+        return self.view.offer.n_free if self._draft is None else self._draft.n_free
 
     def rank_running(self, claims: Iterator[Claim]) -> Iterator[Claim]:
         """Read claims until every running job is seen, so that the worst ones are known; then serve from the first.
@@ -98,6 +112,15 @@ class _Service:
         self.spare_gpus = sum(len(job.gpus) for job in chain(self.stopping, self.below))
         return chain(read, claims)
 
+    def could_fit(self, claim: Claim) -> bool:
+        """False if there are not that many GPUs, free or not: fewer and fewer are as claims are served."""
+        if self.shared or claim.gpus <= self.n_free + self.spare_gpus:
+            return True
+        if self._first_too_big:
+            self._first_too_big = False
+            self.outcome.declined.append(Declined(claim.job, self._no_room(claim.gpus, 0.0)))
+        return False
+
     def full(self) -> bool:
         """True if no waiting job could be served any more, by counting."""
         if self._full is None:
@@ -105,7 +128,7 @@ class _Service:
                 fits = (self.draft.room(memory, True) >= gpus for gpus, memory in self.left)
                 self._full = not (self.spare_gpus or any(fits))
             else:
-                free = self.draft.n_free + self.spare_gpus
+                free = self.n_free + self.spare_gpus
                 self._full = all(gpus > free for gpus, _ in self.left)
         return self._full
 
@@ -156,8 +179,6 @@ class _Service:
         They are added one by one until the GPUs suffice, then (for a place that is hard to please) in doubling steps.
         """
         others = [*self.stopping, *reversed(self.below)]
-        if not self.shared and self.draft.n_free + self.spare_gpus < claim.gpus:
-            return False
         trial = self.draft.copy()
         next_try = 0
         for count, other in enumerate(others, start=1):
@@ -191,7 +212,7 @@ class _Service:
         self.below = deque(job for job in self.below if job.id not in gone)
 
     def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float, draft: Draft) -> None:
-        self.draft = draft
+        self._draft = draft
         self._full = None
         if all(0 <= g < self.view.cluster.n_gpus for g in gpus):  # else the checker will say so
             draft.take(gpus, memory)

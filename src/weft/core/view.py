@@ -13,7 +13,7 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
-from weft.model.view import Estimate, Fact, JobStatus, JobView, Offer, Spread
+from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 
 __all__ = ["View", "stream"]
 
@@ -31,6 +31,7 @@ class View:
         self._table = table
         self._world = world
         self._seed = seed
+        self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
 
@@ -83,13 +84,13 @@ class View:
 
     def iterations_done(self, job_id: str) -> int:
         """Full iterations done up to now."""
-        if Fact.ITERATIONS_LEFT not in self._world.facts:
+        if not self._knows_progress:
             raise StackError(
                 f"a policy asked how far job {job_id} is, which the {self._world.name} world does not know; "
                 "policies say so in `needs`"
             )
         job = self._table.jobs[job_id]
-        if job.status in (JobStatus.RUNNING, JobStatus.STOPPING):
+        if job.started_s is not None:
             return self._world.iterations_done(job_id)
         return job.saved_iterations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from weft.errors import InputError
 
@@ -95,7 +96,7 @@ class Profile:
             before = tuple(ends)
         return Profile(name, tuple(tasks), workers, memory_bytes)
 
-    @property
+    @cached_property
     def compute_s(self) -> float:
         """Longest compute path of one iteration: the iteration time on an infinitely fast network."""
         ends = [0.0] * len(self.tasks)

@@ -68,5 +68,5 @@ def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:
 
 
 def _claims(entries: Iterator[tuple[float, int, JobView]]) -> Iterator[Claim]:
-    for service_s, _, job in entries:
-        yield Claim(job.id, job.job.gpus, f"shortest remaining service first: {service_s:.4g} GPU s left")
+    for service_s, waits, job in entries:
+        yield Claim(job.id, job.job.gpus, f"shortest remaining service first: {service_s:.4g} GPU s" if waits else "")

@@ -59,6 +59,11 @@ def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     alone = np.flatnonzero(free >= gpus)
     if len(alone):
         return [(int(alone[np.argmin(free[alone])]), gpus)]
+    some = np.flatnonzero(free)  # in a busy cluster most servers have none
+    return [(int(some[i]), count) for i, count in _over_several(free[some], racks[some], gpus)]
+
+
+def _over_several(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     biggest = np.sort(free)[::-1]
     servers = int(np.searchsorted(np.cumsum(biggest), gpus)) + 1  # the fewest that will do
     shares: list[Share] = []
