@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import types
 from collections.abc import Iterable, Mapping
 from typing import Any, Union, get_args, get_origin
@@ -62,14 +63,18 @@ def dotted(loc: Iterable[int | str]) -> str:
     """("cluster", "links", 2, "gbps") as cluster.links[2].gbps."""
     text = ""
     for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if part.isprintable() and part else json.dumps(part)
+            text += f".{name}" if text else name
     return text
 
 
 def quoted(value: Any) -> str:
     """A value as its author would recognise it, cut short."""
     if isinstance(value, str):
-        text = f'"{value}"'
+        text = json.dumps(value, ensure_ascii=False)
     elif isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, Mapping):
@@ -78,7 +83,6 @@ def quoted(value: Any) -> str:
         text = "a list" if value else "an empty list"
     else:
         text = repr(value)
-    text = " ".join(text.split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
