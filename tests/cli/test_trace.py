@@ -39,7 +39,8 @@ def test_inspect_says_what_it_is(trace: Path, capsys: pytest.CaptureFixture[str]
     assert run("inspect", trace) == 0
     text = capsys.readouterr().out
     for words in ("elasticflow-raw", "102 rows, 1 damaged, 1 left out, 100 jobs",
-                  "damaged: line 102: submission_time: 'x' is not a number", "left out: 1 x uses no GPU", "GPUs busy on average", "cluster03 100", "median 650 s"):  # fmt: skip
+                  "damaged: line 102: submission_time: 'x' is not a number",
+                  "left out: 1 x uses no GPU", "GPUs busy on average", "cluster03 100", "median 650 s"):  # fmt: skip
         assert words in text
 
 

@@ -79,3 +79,8 @@ def test_notes_count_what_the_schema_cannot_say(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(example.text.encode())
         assert any(note in text for text in read(path).notes)
+
+
+def test_every_format_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "traces.md").read_text()
+    assert [name for name in FORMATS if f"`{name}`" not in text] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -197,6 +197,9 @@ def _split(line: str, delimiter: str) -> Sequence[str] | None:
     return rows[0] if len(rows) == 1 else None
 
 
+RecordOf = Callable[[Mapping[str, object], Options], dict[str, str | None]]
+
+
 @dataclass(frozen=True)
 class JsonList:
     """A JSON list of objects, one per job, read element by element."""
@@ -204,7 +207,7 @@ class JsonList:
     name: str
     title: str
     columns: tuple[str, ...]
-    record: Callable[[Mapping[str, object], Options], dict[str, str | None]]  # an object as text, by column
+    record: RecordOf  # an object as text, by column
     parse: Callable[[Rows], pl.DataFrame]
     keys: tuple[str, ...]  # that tell the format
     wall_clock: bool = False
@@ -215,44 +218,48 @@ class JsonList:
         return begins and all(f'"{key}"'.encode() in head.raw for key in self.keys)
 
     def read(self, path: Path, options: Options) -> Parsed:
-        """Read a file batch by batch."""
-        parsed = Parsed()
-        for batch in _batches(elements(path)):
-            broken: list[Problem] = []
-            records: list[dict[str, str | None]] = []
-            numbers: list[int] = []
-            for line, element in batch:
-                if isinstance(element, str):
-                    broken.append(Problem(line, "", element))
-                elif not isinstance(element, dict):
-                    broken.append(Problem(line, "", f"is {type(element).__name__}, not an object with a job's fields"))
-                else:
-                    record = self.record(element, options)
-                    if any(value is not None and _unsound(value) for value in record.values()):
-                        broken.append(Problem(line, "", "is not UTF-8 text"))
-                    else:
-                        records.append(record)
-                        numbers.append(line)
-            text = {column: [r.get(column) for r in records] for column in self.columns}
-            rows = Rows(text, numbers, parsed.n_rows_in, stem_of(path))
-            collect(path, rows, self.parse, broken, parsed, options)
+        """Read a file batch by batch; an element becomes text at once, since as an object it is far larger."""
+        parsed, batch = Parsed(), _JsonBatch([], [], [])
+        for line, element in elements(path):
+            batch.add(line, element, self.record, options)
+            if len(batch.lines) + len(batch.broken) == BATCH:
+                self._flush(path, batch, parsed, options)
+                batch = _JsonBatch([], [], [])
+        self._flush(path, batch, parsed, options)
         return parsed
+
+    def _flush(self, path: Path, batch: _JsonBatch, parsed: Parsed, options: Options) -> None:
+        text = {column: [record.get(column) for record in batch.records] for column in self.columns}
+        rows = Rows(text, batch.lines, parsed.n_rows_in, stem_of(path))
+        collect(path, rows, self.parse, batch.broken, parsed, options)
+
+
+@dataclass
+class _JsonBatch:
+    """Elements of a list as they came: records with their lines, and what is none."""
+
+    records: list[dict[str, str | None]]
+    lines: list[int]
+    broken: list[Problem]
+
+    def add(self, line: int, element: object, record_of: RecordOf, options: Options) -> None:
+        """Take in one element."""
+        if isinstance(element, str):
+            self.broken.append(Problem(line, "", element))
+        elif not isinstance(element, dict):
+            self.broken.append(Problem(line, "", f"is {type(element).__name__}, not an object with a job's fields"))
+        else:
+            record = record_of(element, options)
+            if any(value is not None and _unsound(value) for value in record.values()):
+                self.broken.append(Problem(line, "", "is not UTF-8 text"))
+            else:
+                self.records.append(record)
+                self.lines.append(line)
 
 
 def _unsound(value: str) -> bool:
     """Whether text shows the mark of bytes that could not be decoded, or half of a surrogate pair."""
     return not value.isascii() and ("\ufffd" in value or any("\ud800" <= c <= "\udfff" for c in value))
-
-
-def _batches(items: Iterator[tuple[int, object]]) -> Iterator[list[tuple[int, object]]]:
-    batch: list[tuple[int, object]] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def collect(
