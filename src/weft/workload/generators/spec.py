@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -102,6 +102,15 @@ class WorkloadSpec(BaseModel):
     until_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted before then.")
     pick: Literal["first", "random"] = Field("first", description="Which of a trace's jobs, if jobs is fewer than all.")
     job: list[JobSpec] = Field(default_factory=list, description="The jobs themselves, for source = jobs.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, table: Any) -> Any:
+        """Refuse `jobs = true`, which would otherwise pass as the number 1."""
+        for name, value in table.items() if isinstance(table, dict) else ():
+            if isinstance(value, bool) and name != "trace_models":
+                raise ValueError(f"{name} is {str(value).lower()}; it takes no truth value")
+        return table
 
     @field_validator("models")
     @classmethod
