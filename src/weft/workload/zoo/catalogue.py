@@ -1,55 +1,142 @@
-"""The models of the zoo: one entry each, with the source of every number."""
+"""The models of the zoo: one entry each, with the source of its shape and of its batch range."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from weft.model.units import MB
-from weft.workload.zoo import inception, language, vision
-from weft.workload.zoo.entry import Model, Published, Timing
+from weft.workload.zoo import inception, language, mobilenet, published, recommend, vision
+from weft.workload.zoo.entry import Layer, Model
+from weft.workload.zoo.language import Transformer
 
-__all__ = ["MODELS"]
+__all__ = ["MODELS", "SHAPES"]
 
-_ADA = "Ada-SRSF (Wang et al.), Table III"
-
-
-def _ada(size_mb: float, memory_mb: float, batch: int, forward_ms: float, backward_ms: float) -> Published:
-    """One row of Table III of the Ada-SRSF paper: Tesla V100, PyTorch 1.2."""
-    timing = Timing("V100", batch, forward_ms / 1e3, backward_ms / 1e3, _ADA, memory_mb * MB)
-    return Published("ada-srsf", _ADA, timing, size_mb * MB)
+_CASSINI = "CASSINI Table 3"
+_ADA = "Ada-SRSF Table III and twice that"
+_DALLY = "Dally's layer files and below"
 
 
-_ADA_ROWS = {
-    "vgg16": _ada(526.4, 4527, 16, 35.8, 53.7),
-    "resnet50": _ada(99.2, 3213, 16, 25.0, 37.4),
-    "inception-v3": _ada(103.0, 3291, 16, 34.9, 52.4),
-    "lstm-ptb": _ada(251.8, 2751, 64, 31.5, 47.3),
+def _vision(
+    name: str,
+    title: str,
+    build: Callable[[], tuple[Layer, ...]],
+    source: str,
+    batch: int,
+    batch_range: tuple[int, int],
+    batch_source: str,
+    aliases: tuple[str, ...] = (),
+    sample: str = "image of 224 x 224",
+) -> Model:
+    found = published.timings(name), published.variants(name)
+    return Model(
+        name, title, "vision", build, source, batch, batch_range, batch_source, aliases, sample, "data", 4, *found
+    )
+
+
+# Encoders with a pooler (what Hugging Face calls the base model), and decoders with their output layer.
+SHAPES: dict[str, Transformer] = {
+    "bert-base": Transformer(30522, 512, 768, 12, 3072, 384, 2, embedding_norm=True, pooler=True),
+    "bert-large": Transformer(30522, 512, 1024, 24, 4096, 384, 2, embedding_norm=True, pooler=True),
+    "roberta": Transformer(50265, 514, 768, 12, 3072, 512, 1, embedding_norm=True, pooler=True),
+    "camembert": Transformer(32005, 514, 768, 12, 3072, 512, 1, embedding_norm=True, pooler=True),
+    "xlm": Transformer(250002, 514, 768, 12, 3072, 512, 1, embedding_norm=True, pooler=True),
+    "gpt1": Transformer(40478, 512, 768, 12, 3072, 512, head="tied"),
+    "gpt2": Transformer(50257, 1024, 768, 12, 3072, 1024, final_norm=True, head="tied"),
+    "gpt2-medium": Transformer(50257, 1024, 1024, 24, 4096, 1024, final_norm=True, head="tied"),
+    "gpt2-a": Transformer(50257, 1024, 1536, 24, 6144, 1024, final_norm=True, head="tied"),
+    "gpt2-b": Transformer(50257, 1024, 1184, 24, 4736, 1024, final_norm=True, head="tied"),
+    "gpt3": Transformer(50257, 2048, 12288, 96, 49152, 2048, final_norm=True, head="tied"),
+    "gpt3-cassini": Transformer(50257, 2048, 2048, 96, 8192, 2048, final_norm=True, head="tied"),
+    "llama-7b": Transformer(
+        32000, 0, 4096, 32, 11008, 2048, final_norm=True, head="own", bias=False, gated=True, rms_norm=True
+    ),
 }
 
 
-def _with_ada(name: str) -> tuple[tuple[Timing, ...], tuple[Published, ...]]:
-    row = _ADA_ROWS[name]
-    return (row.timing,), (row,)
+def _language(
+    name: str,
+    title: str,
+    source: str,
+    batch: int,
+    batch_range: tuple[int, int],
+    batch_source: str,
+    aliases: tuple[str, ...] = (),
+    parallel: str = "data",
+    gradient_dtype_bytes: int = 4,
+) -> Model:
+    shape = SHAPES[name]
+    sample = f"sequence of {shape.sequence} tokens"
+    return Model(
+        name, title, "language", shape.layers, source, batch, batch_range, batch_source, aliases, sample, parallel,
+        gradient_dtype_bytes, published.timings(name), published.variants(name),
+    )  # fmt: skip
 
 
-_CASSINI_BATCH = "CASSINI (Rajasekaran et al.), Table 3"
+_VGG = "Simonyan and Zisserman 2015; torchvision"
+_RESNET = "He et al. 2016; torchvision"
+_ROW = partial(_language, batch_range=(8, 32), batch_source=_CASSINI)
 
 MODELS: tuple[Model, ...] = (
-    Model(
-        "vgg16", "VGG-16", "vision", partial(vision.vgg, 16), "Simonyan and Zisserman 2015; torchvision vgg16",
-        16, (16, 1800), _CASSINI_BATCH, ("vgg-16",), *_with_ada("vgg16"),
+    _vision("vgg11", "VGG-11", partial(vision.vgg, 11), _VGG, 64, (16, 1800), _CASSINI, ("vgg",)),
+    _vision("vgg16", "VGG-16", partial(vision.vgg, 16), _VGG, 16, (16, 1800), _CASSINI),
+    _vision("vgg19", "VGG-19", partial(vision.vgg, 19), _VGG, 64, (16, 1800), _CASSINI),
+    _vision("resnet18", "ResNet-18", vision.resnet18, _RESNET, 64, (16, 512), _DALLY),
+    _vision("resnet50", "ResNet-50", vision.resnet50, _RESNET, 16, (16, 1800), _CASSINI),
+    _vision(
+        "wide-resnet101", "WideResNet-101-2", vision.wide_resnet101,
+        "Zagoruyko and Komodakis 2016; torchvision wide_resnet101_2", 32, (16, 1200), _CASSINI,
+        ("wrn101", "wide_resnet101_2"),
+    ),
+    _vision("alexnet", "AlexNet", vision.alexnet, "Krizhevsky 2014; torchvision", 256, (64, 512), _DALLY),
+    _vision(
+        "mobilenet-v3-small", "MobileNetV3-Small", partial(mobilenet.mobilenet_v3, mobilenet.SMALL, 576, 1024),
+        "Howard et al. 2019; torchvision; the size of Dally's MobileNetV3", 256, (64, 512), _DALLY, ("mobilenet-v3",),
+    ),
+    _vision(
+        "mobilenet-v3-large", "MobileNetV3-Large", partial(mobilenet.mobilenet_v3, mobilenet.LARGE, 960, 1280),
+        "Howard et al. 2019; torchvision", 256, (64, 512), _DALLY,
+    ),
+    _vision(
+        "inception-v3", "Inception-v3", inception.inception_v3,
+        "Szegedy et al. 2016; torchvision, auxiliary classifier included", 16, (16, 128), "Ada-SRSF and PipeDream",
+        ("inception3",), "image of 299 x 299",
     ),
     Model(
-        "resnet50", "ResNet-50", "vision", vision.resnet50, "He et al. 2016; torchvision resnet50",
-        16, (16, 1800), _CASSINI_BATCH, ("resnet-50",), *_with_ada("resnet50"),
+        "lstm-ptb", "LSTM-PTB", "language", language.lstm_ptb, "Zaremba et al. 2014, large", 64, (20, 128), _ADA,
+        ("lstm",), "sequence of 35 tokens", "data", 4, published.timings("lstm-ptb"), published.variants("lstm-ptb"),
+    ),
+    _ROW("bert-base", "BERT-base", "Devlin et al. 2019; uncased", 16, aliases=("bert",)),
+    _ROW("bert-large", "BERT-large", "Devlin et al. 2019; uncased", 16),
+    _ROW("roberta", "RoBERTa-base", "Liu et al. 2019", 16, aliases=("roberta-base",)),
+    _ROW("camembert", "CamemBERT-base", "Martin et al. 2020", 16, aliases=("camembert-base",)),
+    _language(
+        "xlm", "XLM-R base", "Conneau et al. 2020; its 1.11 GB are the size CASSINI gives for XLM", 16, (4, 32),
+        _CASSINI, ("xlm-roberta", "xlm-roberta-base", "xlm-r"),
+    ),
+    _language("gpt1", "GPT-1", "Radford et al. 2018", 32, (32, 80), _CASSINI, ("gpt", "openai-gpt")),
+    _language("gpt2", "GPT-2 (124M)", "Radford et al. 2019", 16, (4, 80), _CASSINI, ("gpt2-small",)),
+    _language("gpt2-medium", "GPT-2 medium (355M)", "Radford et al. 2019; 24 layers", 8, (4, 80), _CASSINI),
+    _language(
+        "gpt2-a", "GPT2-A of CASSINI", "CASSINI section 5.2: hidden size 1536; 24 layers as in section 2.1", 24,
+        (8, 80), _CASSINI, parallel="pipeline",
+    ),
+    _language(
+        "gpt2-b", "GPT2-B of CASSINI", "CASSINI section 5.2: hidden size 1184; 24 layers as in section 2.1", 70,
+        (8, 80), _CASSINI, parallel="pipeline",
+    ),
+    _language(
+        "gpt3", "GPT-3 (175B)", "Brown et al. 2020", 16, (16, 48), _CASSINI, ("gpt3-175b",), "hybrid", 2,
+    ),
+    _language(
+        "gpt3-cassini", "GPT-3 as CASSINI trains it",
+        "CASSINI section 2.1: 96 layers; hidden size inferred from 155 GB at 16 bytes per parameter and two replicas",
+        16, (16, 48), _CASSINI, (), "hybrid", 2,
     ),
     Model(
-        "inception-v3", "Inception-v3", "vision", inception.inception_v3,
-        "Szegedy et al. 2016; torchvision inception_v3",
-        16, (16, 256), _ADA, ("inception3", "inception_v3", "inceptionv3"), *_with_ada("inception-v3"),
+        "dlrm", "DLRM (Criteo Kaggle)", "recommendation", recommend.dlrm,
+        "Naumov et al. 2019; the Criteo Kaggle set-up of Meta's code", 1024, (16, 1024), _CASSINI, (),
+        "click with 26 categories", "embedding",
     ),
-    Model(
-        "lstm-ptb", "LSTM-PTB", "language", language.lstm_ptb, "Zaremba et al. 2014, large",
-        64, (20, 128), _ADA, ("lstm", "lstm_ptb"), *_with_ada("lstm-ptb"),
-    ),
+    _language("llama-7b", "LLaMA-7B", "Touvron et al. 2023", 1, (1, 8), "fits in 80 GB", ("llama", "llama7b"),
+              "hybrid", 2),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Layer, Timing, Sized and Model: what the zoo knows about one architecture, and where it knows it from."""
+"""Layer, Timing, Published and Model: what the zoo knows about one architecture, and where it knows it from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["FP32_BYTES", "Layer", "Model", "Published", "Timing"]
-
-FP32_BYTES = 4
+__all__ = ["Layer", "Model", "Published", "Timing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +15,17 @@ class Layer:
 
     `tensors` are element counts (weight, bias, scale, ...) in the order the architecture declares them. `flops` counts
     a multiply and an add as two; `activation` is the number of elements that the layer hands on per sample.
+    `summed`: split over tensor-parallel workers, its output is a sum over them (an all-reduce). `tied` elements of it
+    are shared with the output layer. `sharded`: embedding tables, each worker owns some of them.
     """
 
     name: str
     tensors: tuple[int, ...]
     flops: float = 0.0
     activation: int = 0
+    summed: bool = False
+    tied: int = 0
+    sharded: bool = False
 
     @property
     def params(self) -> int:
@@ -32,30 +35,42 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A measured forward and backward time of one iteration, per GPU, with its source."""
+    """Forward and backward time of one iteration on one GPU type, with its source.
+
+    `buckets` are (bytes, seconds after the start of the backward pass) of the gradients, where somebody measured them.
+    """
 
     gpu: str
     batch: int
     forward_s: float
     backward_s: float
     source: str
-    memory_bytes: float = 0.0  # of one worker, 0 if the source does not say
     dtype: str = "fp32"
+    memory_bytes: float = 0.0  # of one worker, 0 if the source does not say
+    optimiser_s: float = 0.0
+    buckets: tuple[tuple[float, float], ...] = ()
+    estimated: bool = False
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds of computing in one iteration."""
+        return self.forward_s + self.backward_s + self.optimiser_s
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """A paper's own numbers for a model where they differ from the architecture's: a *variant*, `model@variant`.
 
-    Kept apart so that a paper is reproduced with what it used: `gradient_bytes` replaces the sum over layers.
+    Kept apart so that a paper is reproduced with what it used. `gradient_bytes` replaces the sum over layers. A
+    variant with `up_s` is one that a paper shows as a circle: after the forward pass (Down) the wire is busy for
+    `up_s` at `up_gbps`, whatever the number of workers.
     """
 
     variant: str
-    source: str
     timing: Timing
-    gradient_bytes: float
-    transfer_s: float = 0.0  # > 0: the paper's Up phase, at `transfer_gbps`
-    transfer_gbps: float = 0.0
+    gradient_bytes: float = 0.0
+    up_s: float = 0.0
+    up_gbps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +84,11 @@ class Model:
     source: str  # of the architecture
     batch: int  # the usual one, per worker
     batch_range: tuple[int, int]
-    batch_source: str = ""
+    batch_source: str
     aliases: tuple[str, ...] = ()
+    sample: str = "image of 224 x 224"
+    parallel: str = "data"  # the usual scheme
+    gradient_dtype_bytes: int = 4
     timings: tuple[Timing, ...] = ()
     variants: tuple[Published, ...] = ()
 
@@ -86,8 +104,8 @@ class Model:
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of all gradients of one iteration, in single precision."""
-        return float(FP32_BYTES * self.params)
+        """Bytes of all gradients of one iteration."""
+        return float(self.gradient_dtype_bytes * self.params)
 
     @property
     def flops(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from weft.workload.zoo.entry import Layer
 
-__all__ = ["ImageNet", "alexnet", "resnet18", "resnet50", "vgg", "wide_resnet101"]
+__all__ = ["VGG_BLOCKS", "ImageNet", "alexnet", "resnet18", "resnet50", "vgg", "wide_resnet101"]
 
 
 @dataclass
@@ -60,7 +60,7 @@ class ImageNet:
         return tuple(self.layers)
 
 
-_VGG = {
+VGG_BLOCKS = {
     11: (1, 1, 2, 2, 2),
     16: (2, 2, 3, 3, 3),
     19: (2, 2, 4, 4, 4),
@@ -70,7 +70,7 @@ _VGG = {
 def vgg(depth: int) -> tuple[Layer, ...]:
     """VGG-11/16/19 without batch normalisation (Simonyan and Zisserman, 2015)."""
     net = ImageNet()
-    for block, (count, width) in enumerate(zip(_VGG[depth], (64, 128, 256, 512, 512), strict=True), 1):
+    for block, (count, width) in enumerate(zip(VGG_BLOCKS[depth], (64, 128, 256, 512, 512), strict=True), 1):
         for i in range(count):
             net.conv(f"conv{block}_{i + 1}", width, 3, padding=1, bias=True, norm=False)
         net.pool(2, 2)

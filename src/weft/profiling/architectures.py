@@ -1,0 +1,166 @@
+"""Zoo models as PyTorch modules with random weights, and batches to train them on.
+
+torchvision and transformers define them where they are installed; weft's own plain definitions do elsewhere. The number
+of parameters is the zoo's in either case (that is checked when a model is built).
+"""
+
+# mypy: disable-error-code="import-not-found"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.errors import InputError
+from weft.profiling.torch_bridge import load_torch, optional
+from weft.workload import zoo
+from weft.workload.zoo import mobilenet, recommend
+from weft.workload.zoo.catalogue import SHAPES
+from weft.workload.zoo.language import Transformer
+
+__all__ = ["LIBRARIES", "Trainable", "build"]
+
+LIBRARIES = ("auto", "torchvision", "transformers", "weft")
+
+_TORCHVISION = {
+    "vgg11": "vgg11",
+    "vgg16": "vgg16",
+    "vgg19": "vgg19",
+    "resnet18": "resnet18",
+    "resnet50": "resnet50",
+    "wide-resnet101": "wide_resnet101_2",
+    "alexnet": "alexnet",
+    "mobilenet-v3-small": "mobilenet_v3_small",
+    "mobilenet-v3-large": "mobilenet_v3_large",
+    "inception-v3": "inception_v3",
+}
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """A module, a batch to call it with, and its loss."""
+
+    module: Any
+    batch: Any
+    loss: Callable[[Any], Any]
+    library: str
+
+
+def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto", weights: str = "float32") -> Trainable:
+    """A zoo model on a device, with a random batch; `weights` may be bfloat16 for what does not fit otherwise."""
+    torch = load_torch()
+    if library not in LIBRARIES:
+        raise InputError(f"profile: library {library!r} is not known; use one of {', '.join(LIBRARIES)}")
+    entry, _ = zoo.find(model)
+    with torch.device(device):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(getattr(torch, weights))
+        try:
+            module, used = _module(torch, entry.name, library)
+        finally:
+            torch.set_default_dtype(before)
+        params = sum(p.numel() for p in module.parameters())
+        if params != entry.params:
+            raise InputError(f"model {entry.name}: {used} builds {params} parameters, the zoo counts {entry.params}")
+        data, loss = _data(torch, entry.name, batch, getattr(torch, weights))
+    return Trainable(module, data, loss, used)
+
+
+def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
+    if name in _TORCHVISION and library in ("auto", "torchvision"):
+        torchvision = optional("torchvision.models")
+        if torchvision is not None:
+            extra = {"init_weights": False, "aux_logits": True} if name == "inception-v3" else {}
+            return getattr(torchvision, _TORCHVISION[name])(weights=None, **extra), "torchvision"
+    if name in SHAPES and library in ("auto", "transformers"):
+        transformers = optional("transformers")
+        if transformers is not None:
+            return _hugging_face(transformers, name, SHAPES[name]), "transformers"
+    if library in ("auto", "weft"):
+        return _own(name), "weft"
+    raise InputError(f"model {name}: {library} does not define it or is not installed; use library auto or weft")
+
+
+def _own(name: str) -> Any:
+    from weft.profiling.inception_net import InceptionV3
+    from weft.profiling.language_nets import Dlrm, LstmPtb, TransformerNet
+    from weft.profiling.vision_nets import AlexNet, MobileNetV3, ResNet, Vgg
+
+    if name in SHAPES:
+        return TransformerNet(SHAPES[name])
+    makers: dict[str, Callable[[], Any]] = {
+        "vgg11": lambda: Vgg(11),
+        "vgg16": lambda: Vgg(16),
+        "vgg19": lambda: Vgg(19),
+        "resnet18": lambda: ResNet((2, 2, 2, 2), bottleneck=False),
+        "resnet50": lambda: ResNet((3, 4, 6, 3), bottleneck=True),
+        "wide-resnet101": lambda: ResNet((3, 4, 23, 3), bottleneck=True, widen=2),
+        "alexnet": AlexNet,
+        "mobilenet-v3-small": lambda: MobileNetV3(mobilenet.SMALL, 576, 1024),
+        "mobilenet-v3-large": lambda: MobileNetV3(mobilenet.LARGE, 960, 1280),
+        "inception-v3": InceptionV3,
+        "lstm-ptb": LstmPtb,
+        "dlrm": Dlrm,
+    }
+    return makers[name]()
+
+
+def _hugging_face(transformers: Any, name: str, shape: Transformer) -> Any:
+    """A Hugging Face model of the same shape, by its configuration alone: nothing is downloaded."""
+    size = {"vocab_size": shape.vocabulary, "hidden_size": shape.hidden, "intermediate_size": shape.inner}
+    size |= {"num_hidden_layers": shape.blocks, "max_position_embeddings": shape.positions}
+    size["num_attention_heads"] = shape.heads
+    if name.startswith("bert"):
+        return transformers.BertModel(transformers.BertConfig(**size, type_vocab_size=shape.token_types))
+    if name in ("roberta", "camembert", "xlm"):
+        kind = {"roberta": "Roberta", "camembert": "Camembert", "xlm": "XLMRoberta"}[name]
+        config = getattr(transformers, f"{kind}Config")(**size, type_vocab_size=shape.token_types)
+        return getattr(transformers, f"{kind}Model")(config)
+    if name == "llama-7b":
+        size["max_position_embeddings"] = shape.sequence
+        return transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**size, tie_word_embeddings=False, use_cache=False)
+        )
+    gpt = {"vocab_size": shape.vocabulary, "n_positions": shape.positions, "n_embd": shape.hidden}
+    gpt |= {"n_layer": shape.blocks, "n_head": shape.heads}
+    if name == "gpt1":
+        return transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**gpt))
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt, use_cache=False))
+
+
+def _data(torch: Any, name: str, batch: int, weights: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """A random batch and the loss that goes with it."""
+    functional = torch.nn.functional
+    if name in _TORCHVISION:
+        side = 299 if name == "inception-v3" else 224
+        labels = torch.randint(1000, (batch,))
+
+        def classify(output: Any) -> Any:
+            heads = output if isinstance(output, tuple) else (output,)
+            return sum(functional.cross_entropy(logits.float(), labels) for logits in heads)
+
+        return torch.randn(batch, 3, side, side, dtype=weights), classify
+    if name == "dlrm":
+        rows = torch.tensor(recommend.CRITEO_KAGGLE_ROWS)
+        categories = (torch.rand(batch, len(rows)) * rows).long()
+        clicks = torch.randint(2, (batch, 1)).float()
+        dense = torch.rand(batch, recommend.DLRM_BOTTOM[0])
+        return (dense, categories), lambda out: functional.binary_cross_entropy_with_logits(out.float(), clicks)
+    shape = SHAPES.get(name)
+    vocabulary, sequence = (shape.vocabulary, shape.sequence) if shape else (10_000, 35)
+    ids = torch.randint(vocabulary, (batch, sequence))
+    if shape and shape.head == "none":
+        return ids, lambda out: sum(t.float().mean() for t in _states(out))
+
+    def next_token(output: Any) -> Any:
+        logits = getattr(output, "logits", output)
+        return functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+
+    return ids, next_token
+
+
+def _states(output: Any) -> tuple[Any, ...]:
+    if isinstance(output, tuple):
+        return output
+    return output.last_hidden_state, output.pooler_output

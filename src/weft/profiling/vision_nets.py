@@ -1,0 +1,169 @@
+"""The zoo's image models in plain PyTorch, for machines without torchvision. Parameter for parameter the same."""
+
+# mypy: disable-error-code="import-not-found,misc"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from weft.workload.zoo.mobilenet import Row, round_channels
+from weft.workload.zoo.vision import VGG_BLOCKS
+
+__all__ = ["AlexNet", "MobileNetV3", "ResNet", "Vgg", "conv"]
+
+
+def conv(inputs: int, outputs: int, kernel: Any, stride: int = 1, padding: Any = 0, groups: int = 1) -> nn.Sequential:
+    """A convolution without bias, then batch normalisation."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False), nn.BatchNorm2d(outputs)
+    )
+
+
+def _classifier(inputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, 4096), nn.ReLU(inplace=True), nn.Dropout(),
+        nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(4096, 1000),
+    )  # fmt: skip
+
+
+class Vgg(nn.Module):
+    """VGG without batch normalisation."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for count, width in zip(VGG_BLOCKS[depth], (64, 128, 256, 512, 512), strict=True):
+            for _ in range(count):
+                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+                channels = width
+            layers.append(nn.MaxPool2d(2, 2))
+        self.features = nn.Sequential(*layers)
+        self.classifier = _classifier(512 * 7 * 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = functional.adaptive_avg_pool2d(self.features(x), 7)
+        return self.classifier(torch.flatten(x, 1))
+
+
+class AlexNet(nn.Module):
+    """AlexNet in its one-tower form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rows = ((3, 64, 11, 4, 2, True), (64, 192, 5, 1, 2, True), (192, 384, 3, 1, 1, False))
+        rows += ((384, 256, 3, 1, 1, False), (256, 256, 3, 1, 1, True))
+        layers: list[nn.Module] = []
+        for inputs, outputs, kernel, stride, padding, pool in rows:
+            layers += [nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU(inplace=True)]
+            layers += [nn.MaxPool2d(3, 2)] if pool else []
+        self.features = nn.Sequential(*layers)
+        self.classifier = _classifier(256 * 6 * 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = functional.adaptive_avg_pool2d(self.features(x), 6)
+        return self.classifier(torch.flatten(x, 1))
+
+
+class _Residual(nn.Module):
+    """A basic block (two 3x3 convolutions) or a bottleneck (1x1, 3x3, 1x1), with its shortcut."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
+        if bottleneck:
+            convs = [conv(inputs, width, 1), conv(width, width, 3, stride, 1), conv(width, outputs, 1)]
+        else:
+            convs = [conv(inputs, width, 3, stride, 1), conv(width, outputs, 3, 1, 1)]
+        self.convs = nn.ModuleList(convs)
+        self.downsample = conv(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of the block and its shortcut."""
+        out = x
+        for step in self.convs[:-1]:
+            out = functional.relu(step(out), inplace=True)
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return functional.relu(self.convs[-1](out) + shortcut, inplace=True)
+
+
+class ResNet(nn.Module):
+    """ResNet of basic blocks or bottlenecks; `widen` widens the inside of the bottlenecks."""
+
+    def __init__(self, blocks: tuple[int, ...], bottleneck: bool, widen: int = 1) -> None:
+        super().__init__()
+        self.stem = conv(3, 64, 7, 2, 3)
+        channels, layers = 64, []
+        for stage, (count, width) in enumerate(zip(blocks, (64, 128, 256, 512), strict=True)):
+            outputs = 4 * width if bottleneck else width
+            for block in range(count):
+                stride = 2 if stage and block == 0 else 1
+                layers.append(_Residual(channels, width * widen, outputs, stride, bottleneck))
+                channels = outputs
+        self.layers = nn.Sequential(*layers)
+        self.fc = nn.Linear(channels, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = functional.max_pool2d(functional.relu(self.stem(x), inplace=True), 3, 2, 1)
+        return self.fc(torch.flatten(functional.adaptive_avg_pool2d(self.layers(x), 1), 1))
+
+
+class _Excite(nn.Module):
+    """Squeeze and excitation: channels weighted by what they hold on average."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        inner = round_channels(channels / 4)
+        self.squeeze, self.excite = nn.Conv2d(channels, inner, 1), nn.Conv2d(inner, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input, weighted by channel."""
+        scale = functional.relu(self.squeeze(functional.adaptive_avg_pool2d(x, 1)))
+        return x * functional.hardsigmoid(self.excite(scale))
+
+
+class _Inverted(nn.Module):
+    """An inverted residual: expand, depthwise, squeeze and excite, project."""
+
+    def __init__(self, inputs: int, row: Row) -> None:
+        super().__init__()
+        kernel, expanded, outputs, squeeze, swish, stride = row
+        act = nn.Hardswish if swish else nn.ReLU
+        layers: list[nn.Module] = []
+        if expanded != inputs:
+            layers += [conv(inputs, expanded, 1), act(inplace=True)]
+        layers += [conv(expanded, expanded, kernel, stride, (kernel - 1) // 2, expanded), act(inplace=True)]
+        if squeeze:
+            layers.append(_Excite(expanded))
+        self.block = nn.Sequential(*layers, conv(expanded, outputs, 1))
+        self.shortcut = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block, plus its input where shapes agree."""
+        return self.block(x) + x if self.shortcut else self.block(x)
+
+
+class MobileNetV3(nn.Module):
+    """MobileNetV3 by its table of rows."""
+
+    def __init__(self, rows: tuple[Row, ...], last: int, classifier: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [conv(3, 16, 3, 2, 1), nn.Hardswish(inplace=True)]
+        channels = 16
+        for row in rows:
+            layers.append(_Inverted(channels, row))
+            channels = row[2]
+        self.features = nn.Sequential(*layers, conv(channels, last, 1), nn.Hardswish(inplace=True))
+        self.classifier = nn.Sequential(
+            nn.Linear(last, classifier), nn.Hardswish(inplace=True), nn.Dropout(0.2), nn.Linear(classifier, 1000)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return self.classifier(torch.flatten(functional.adaptive_avg_pool2d(self.features(x), 1), 1))
