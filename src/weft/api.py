@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError, WeftError
 from weft.scenario import Scenario, load_job_file
-from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located
+from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
 from weft.stacks import describe
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def compile_kernels(say: Say | None = None) -> None:
         return
     if say is not None:
         say("compiling kernels, once for this version (about 20 s) ...")
-    replay_warm_up()
+    from weft.sim.kernels import compile_all
+
+    compile_all()
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,8 @@ def _run(task: _Task, on_compile: Say | None = None) -> RunResult:
     from weft import __version__
     from weft.sim import simulate as run_engine
 
-    run = run_engine(cluster, workload.jobs, stack, scenario.network, scenario.run, seed=seed, record=task.record)
+    network, circumstances = physics(scenario, seed)
+    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=task.record)
     return replace(
         run,
         scenario=scenario.name,

@@ -10,7 +10,6 @@ transfers are listed does not matter, nor which other components are solved with
 from numba import njit
 
 from weft.network import memory_kernel as m
-
 from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP
 
 SCAN = 24  # up to so many entries a linear search beats a heap

@@ -11,10 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "ADMIT_ALL", "ADMIT_AT_MOST", "ADMIT_RATIO", "COMP", "COMPUTE", "F_NOW", "FLOW", "GPU", "IDEAL", "JOB", "KWAY",
-    "LEAD", "LINK", "MAXMIN", "NODE", "RECORD", "SEGMENT", "TRANSFER", "Arrays", "address_table", "allocate", "grown",
-]  # fmt: skip
+__all__ = ["Arrays", "address_table", "allocate", "grown"]  # and the layout: dtypes, states, indices
 
 # kinds of node
 COMPUTE, TRANSFER = 0, 1

@@ -14,11 +14,12 @@ from weft.model.topologies import build_cluster as build_topology
 from weft.model.topology_files import read_topology
 from weft.scenario.alone import alone_iteration_s
 from weft.scenario.scenario import Scenario
+from weft.sim.spec import NetworkSpec, RunSpec, Tier
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 
-__all__ = ["Layers", "build_cluster", "build_stack", "build_workload", "check", "located"]
+__all__ = ["Layers", "build_cluster", "build_stack", "build_workload", "check", "located", "physics"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,13 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
             scenario.folder,
             iteration_s,
         )
+
+
+def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
+    """How transfers share the network, and the circumstances of the run."""
+    network = scenario.network.model_dump(exclude={"tiers"})
+    tiers = {model: Tier(**row.model_dump()) for model, row in scenario.network.tiers.items()}
+    return NetworkSpec(**network, tiers=tiers), RunSpec(**{**scenario.run.model_dump(), "seed": seed})
 
 
 def check(scenario: Scenario, cluster: Cluster) -> None:

@@ -1,0 +1,56 @@
+"""The simulated world: many training jobs on one network, every byte conserved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.sim.spec import NetworkSpec, RunSpec, Tier
+
+if TYPE_CHECKING:
+    from weft.core.stack import Stack
+    from weft.results.run import RunResult
+
+__all__ = ["NetworkSpec", "RunSpec", "Tier", "simulate"]
+
+
+def simulate(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    stack: Stack,
+    network: NetworkSpec | None = None,
+    run: RunSpec | None = None,
+    *,
+    record: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RunResult:
+    """Run a stack on jobs and a cluster; `on_progress(finished, jobs)` is called now and then.
+
+    `record` keeps link loads over time and the first tasks, for reports and timelines.
+    """
+    from weft.core.cycle import Core
+    from weft.core.journal import MemoryJournal
+    from weft.core.loop import run as drive
+    from weft.sim.outcome import make_result
+    from weft.sim.world import SimWorld
+
+    network, run = network or NetworkSpec(), run or RunSpec()
+    shared = stack.planner.shares_gpus
+    world = SimWorld(cluster, jobs, network, run, shared_gpus=shared, record=record)
+    journal = MemoryJournal()
+    core = Core(stack, world, run.seed, journal)
+    seen = 0
+
+    def progress(now: float, core: Core) -> None:
+        nonlocal seen
+        seen += 1
+        if on_progress is not None and seen % 64 == 0:
+            on_progress(sum(1 for r in world.records.values() if r.finish_s is not None), len(jobs))
+
+    began = time.perf_counter()
+    drive(core, world, run.until_s, progress if on_progress is not None else None)
+    world.close()
+    return make_result(world, journal, stack.name, time.perf_counter() - began)

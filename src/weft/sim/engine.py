@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.plan import Gate
-from weft.network import state as S
+from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown
 from weft.sim.kernels import engine_kernel, skip_kernel
 from weft.sim.program import Program
 
 __all__ = ["Engine", "EngineSpec", "Usage"]
 
-_SHARING = {"ideal": S.IDEAL, "max-min": S.MAXMIN, "k-way": S.KWAY}
-_ADMIT = {"all": S.ADMIT_ALL, "at-most": S.ADMIT_AT_MOST, "ratio": S.ADMIT_RATIO}
+_SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
+_ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO}
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,19 @@ class Engine:
         a.links["capacity"][: len(spec.capacity)] = spec.capacity
         a.links["port"][: len(spec.capacity)] = spec.ports
         ints, floats = a.ints, a.floats
-        ints[S.I_SHARING], ints[S.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
-        ints[S.I_ADMIT_K], ints[S.I_SEED] = spec.admission_k, spec.seed
-        ints[S.I_SKIP], ints[S.I_EXACT] = int(spec.skip), int(spec.exact)
-        floats[S.F_B], floats[S.F_ETA], floats[S.F_JITTER] = spec.b_s_per_byte, spec.eta_s_per_byte, spec.jitter
-        floats[S.F_STRAGGLE_P], floats[S.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[S.F_WINDOW], floats[S.F_EST_TOL] = spec.window, spec.tolerance
+        ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
+        ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
+        ints[state.I_SKIP], ints[state.I_EXACT] = int(spec.skip), int(spec.exact)
+        floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
+            spec.b_s_per_byte,
+            spec.eta_s_per_byte,
+            spec.jitter,
+        )
+        floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
+        floats[state.F_WINDOW], floats[state.F_EST_TOL] = spec.window, spec.tolerance
         if spec.segments:
-            a = a._replace(segments=np.zeros(spec.segments, S.SEGMENT))
-            ints[S.I_SEGMENT_MAX] = spec.segments
+            a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
+            ints[state.I_SEGMENT_MAX] = spec.segments
         self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
         self._pools = {name: _Pool() for name in ("jobs", "nodes", "succ", "flows", "ranks", "leads", "follows")}
         self._programs: dict[int, Program] = {}
@@ -115,28 +119,28 @@ class Engine:
     @property
     def now(self) -> float:
         """Current simulated time."""
-        return float(self.arrays.floats[S.F_NOW])
+        return float(self.arrays.floats[state.F_NOW])
 
     @property
     def events(self) -> int:
         """Task completions simulated one by one (skipped ones not counted)."""
-        return int(self.arrays.ints[S.I_EVENTS])
+        return int(self.arrays.ints[state.I_EVENTS])
 
     @property
     def iterations(self) -> int:
         """Iterations completed, skipped ones included (parked components as of their last update)."""
-        return int(self.arrays.ints[S.I_ITERATIONS])
+        return int(self.arrays.ints[state.I_ITERATIONS])
 
     @property
     def exact(self) -> bool:
         """Whether nothing was extrapolated so far."""
-        return int(self.arrays.ints[S.I_ESTIMATES]) == 0
+        return int(self.arrays.ints[state.I_ESTIMATES]) == 0
 
     @property
     def estimate_error(self) -> float:
         """Relative disagreement of the measuring windows, averaged over the extrapolated iterations."""
-        weight = float(self.arrays.floats[S.F_EST_WEIGHT])
-        return float(self.arrays.floats[S.F_EST_ERR]) / weight if weight > 0 else 0.0
+        weight = float(self.arrays.floats[state.F_EST_WEIGHT])
+        return float(self.arrays.floats[state.F_EST_ERR]) / weight if weight > 0 else 0.0
 
     def attach(
         self,
@@ -155,9 +159,9 @@ class Engine:
         now = self.now
         slot, starts = self._lay_out(program)
         a = self.arrays
-        a.jobs[slot] = np.zeros((), S.JOB)
+        a.jobs[slot] = np.zeros((), state.JOB)
         job = a.jobs[slot]
-        job["state"], job["uid"], job["total"], job["base"] = S.RUNNING, uid, iterations, base
+        job["state"], job["uid"], job["total"], job["base"] = state.RUNNING, uid, iterations, base
         job["node0"], job["node1"] = starts["nodes"], starts["nodes"] + len(program.nodes)
         job["p0"], job["p1"], job["mark"], job["start"] = *turn, now, now
         job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
@@ -174,7 +178,7 @@ class Engine:
         self.catch_up(slot)
         a = self.arrays
         job = a.jobs[slot]
-        if job["state"] != S.FINISHED:
+        if job["state"] != state.FINISHED:
             self._kernel.abort(self._table, slot)
         usage = Usage(
             int(job["done"]), float(job["comm_s"]), float(job["gate_s"]), float(job["gpu_s"]), float(job["finish"]),
@@ -183,7 +187,7 @@ class Engine:
         comp = int(job["comp"])
         self._skip.leave(self._table, slot)
         self._split(comp, slot)
-        job["state"] = S.FREE
+        job["state"] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
         for name, pool in self._pools.items():
             size = 1 if name == "jobs" else len(getattr(program, name))
@@ -202,9 +206,9 @@ class Engine:
         return self._advance(until)
 
     def _advance(self, until: float) -> list[int]:
-        while self._kernel.run(self._table, until) == S.RECORDS_FULL:
+        while self._kernel.run(self._table, until) == state.RECORDS_FULL:
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
-        n = int(self.arrays.ints[S.I_FINISHED])
+        n = int(self.arrays.ints[state.I_FINISHED])
         return sorted(int(j) for j in self.arrays.finished[:n])
 
     def _bring_up_to_date(self, comps: list[int]) -> None:
@@ -232,10 +236,10 @@ class Engine:
         job = self.arrays.jobs[slot]
         done = int(job["done"])
         comp = int(job["comp"])
-        if job["state"] != S.PARKED:
+        if job["state"] != state.PARKED:
             return done
         c = self.arrays.comps[comp]
-        if c["parked"] == S.PARK_EXACT:
+        if c["parked"] == state.PARK_EXACT:
             return done + int((self.now - float(job["iter_start"])) * float(job["per"]) / float(c["period"]))
         return done + int((self.now - float(c["park_time"])) * float(job["per"]) + float(job["carry"]))
 
@@ -247,11 +251,11 @@ class Engine:
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""
-        return self.arrays.records[: int(self.arrays.ints[S.I_RECORDS])]
+        return self.arrays.records[: int(self.arrays.ints[state.I_RECORDS])]
 
     def segments(self) -> npt.NDArray[Any]:
         """The first tasks, as far as they were recorded."""
-        return self.arrays.segments[: int(self.arrays.ints[S.I_SEGMENTS])]
+        return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
 
     def links(self) -> npt.NDArray[Any]:
         """Bytes carried and busy time of each link, up to now."""
@@ -308,7 +312,13 @@ class Engine:
         rows = slice(starts["nodes"], starts["nodes"] + sizes["nodes"])
         nodes = program.nodes.copy()
         nodes["job"] = slot
-        for name, prefix in (("succ", "succ"), ("flows", "flow"), ("ranks", "rank"), ("leads", "lead"), ("follows", "fol")):
+        for name, prefix in (
+            ("succ", "succ"),
+            ("flows", "flow"),
+            ("ranks", "rank"),
+            ("leads", "lead"),
+            ("follows", "fol"),
+        ):
             nodes[f"{prefix}0"] += starts[name]
             nodes[f"{prefix}1"] += starts[name]
         a.nodes[rows] = nodes
@@ -346,4 +356,4 @@ class Engine:
             changes["finished"] = grown(a.finished, n_jobs)
             changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
         if changes:
-            self._use(a._replace(**changes))  # type: ignore[arg-type]
+            self._use(a._replace(**changes))

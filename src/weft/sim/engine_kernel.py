@@ -5,7 +5,6 @@ import math
 from numba import njit
 
 from weft.network import memory_kernel as m
-
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
@@ -25,7 +24,16 @@ from weft.network.state import (
     REACHED,
     RECORDS_FULL,
 )
-from weft.sim.events_kernel import NOT_FLOWING, account, begin_iteration, fire, flush_record, instant, remaining_bytes, unlink
+from weft.sim.events_kernel import (
+    NOT_FLOWING,
+    account,
+    begin_iteration,
+    fire,
+    flush_record,
+    instant,
+    remaining_bytes,
+    unlink,
+)
 from weft.sim.heap_kernel import heap_drop
 from weft.sim.skip_kernel import tick, unpark
 

@@ -9,7 +9,6 @@ import math
 from numba import njit
 
 from weft.network import memory_kernel as m
-
 from weft.network.maxmin_kernel import collect, collect_near, fill_kway, fill_maxmin
 from weft.network.state import (
     ACTIVE,
@@ -44,7 +43,6 @@ from weft.network.state import (
     I_SEGMENTS,
     I_SHARING,
     I_TICKED,
-    IDEAL,
     KWAY,
     LATENCY,
     MAXMIN,

@@ -3,7 +3,6 @@
 from numba import njit
 
 from weft.network import memory_kernel as m
-
 from weft.network.state import I_HEAP
 
 

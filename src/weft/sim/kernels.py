@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["cache_dir", "engine_kernel", "is_cached", "skip_kernel"]
+__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "skip_kernel"]
 
 
 @cache
@@ -38,6 +38,25 @@ def _load(name: str) -> ModuleType:
     numba_config = importlib.import_module("numba.core.config")
     numba_config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
     return importlib.import_module(name)
+
+
+def compile_all() -> None:
+    """Compile every kernel that a run needs, by running a small case of each kind."""
+    import numpy as np
+
+    from weft.model.plan import Gate
+    from weft.sim.engine import Engine, EngineSpec
+    from weft.sim.program import compute_node, make_program, transfer_node
+
+    spec = EngineSpec(np.ones(1), np.ones(1, np.bool_), n_gpus=1)
+    engine = Engine(spec)
+    program = make_program([compute_node(0, 1.0), transfer_node(1, 1.0, [(0, 1)], (0,))], spec.capacity)
+    slots = [engine.attach(i, program, 9) for i in range(2)]
+    engine.run(3.0)
+    engine.set_gate(slots[0], Gate(0.0))
+    engine.catch_up_all()
+    engine.detach(slots[0])
+    engine.run()
 
 
 def engine_kernel() -> ModuleType:

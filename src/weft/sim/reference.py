@@ -219,7 +219,7 @@ class ReferenceEngine:
         job.iter_start = self.now
         for node in job.nodes:
             node.state, node.left = "pending", len(node.spec.after)
-            node.level = {lead: node.spec.chunk <= 0.0 for lead in node.spec.leads}
+            node.level = dict.fromkeys(node.spec.leads, node.spec.chunk <= 0.0)
         self._ready += [node for node in job.nodes if node.left == 0]
 
     def _release(self, node: _Node) -> None:

@@ -13,7 +13,6 @@ import math
 from numba import njit
 
 from weft.network import memory_kernel as m
-
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,

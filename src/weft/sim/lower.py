@@ -1,0 +1,139 @@
+"""Lowering: a job on given GPUs becomes a program.
+
+Without GPU sharing all workers of a job move together, so a compute task is one node whatever the number of workers
+(the iteration is a barrier and jitter is per worker and iteration, so the slowest worker sets the pace of all tasks).
+With GPU sharing each worker is a lane of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.collectives import route_collective
+from weft.model.cluster import Cluster
+from weft.model.plan import Placement
+from weft.model.profile import Compute, Profile, Transfer
+from weft.sim.program import NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.sim.spec import NetworkSpec, Tier
+
+if TYPE_CHECKING:
+    from weft.collectives.lowering import RoutedCollective
+
+__all__ = ["Lowering"]
+
+
+class Lowering:
+    """Turns (profile, placement) into programs for one cluster and network; routes of a placement are kept."""
+
+    def __init__(self, cluster: Cluster, network: NetworkSpec, shared_gpus: bool = False) -> None:
+        self.cluster = cluster
+        self.network = network
+        self.shared_gpus = shared_gpus
+        self.kway_b = network.b_s_per_byte if network.sharing == "k-way" else None
+        self.capacity: npt.NDArray[np.float64]
+        if self.kway_b is None:
+            self.capacity = cluster.topology.capacity
+            self.ports = np.array([link.tier == "nic" for link in cluster.topology.links], dtype=np.bool_)
+        else:  # k-way sharing knows servers, not links
+            self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
+            self.ports = np.ones(len(cluster.servers), np.bool_)
+        self._no_tier = Tier(0.0, 0.0, 0.0)
+
+    def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
+        """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
+        nodes: list[NodeSpec] = []
+        if self.network.cost == "tiers":
+            self._add_tasks(nodes, profile, gpus, flow_key, transfers=False)
+            self._add_tier_delay(nodes, profile, gpus, model)
+        else:
+            self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
+        return make_program(nodes, self.capacity, kway_b=self.kway_b)
+
+    def _add_tasks(
+        self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, flow_key: int, transfers: bool
+    ) -> None:
+        ends: list[dict[int, int] | tuple[int, ...]] = []  # per task: the node of each rank, or its last nodes
+        routes: dict[object, RoutedCollective] = {}
+        for t, task in enumerate(profile.tasks):
+            if isinstance(task, Compute):
+                ends.append(self._add_compute(nodes, profile, t, task, gpus, ends))
+                continue
+            before = tuple(sorted({n for p in task.after for n in _nodes(ends[p])}))
+            if transfers:
+                before = self._add_transfer(nodes, profile, t, task, gpus, before, routes, flow_key)
+            ends.append(before)
+
+    def _add_compute(
+        self,
+        nodes: list[NodeSpec],
+        profile: Profile,
+        index: int,
+        task: Compute,
+        gpus: Placement,
+        ends: list[dict[int, int] | tuple[int, ...]],
+    ) -> dict[int, int] | tuple[int, ...]:
+        ranks = tuple(profile.ranks(task))
+        if not self.shared_gpus:
+            before = tuple(sorted({n for p in task.after for n in _nodes(ends[p])}))
+            nodes.append(compute_node(index, task.seconds, before, weight=len(ranks), ranks=ranks))
+            return (len(nodes) - 1,)
+        mine: dict[int, int] = {}
+        for rank in ranks:
+            after: set[int] = set()
+            for p in task.after:
+                lanes = ends[p]
+                after |= {lanes[rank]} if isinstance(lanes, dict) and rank in lanes else set(_nodes(lanes))
+            nodes.append(compute_node(index, task.seconds, tuple(sorted(after)), gpu=gpus[rank], ranks=(rank,)))
+            mine[rank] = len(nodes) - 1
+        return mine
+
+    def _add_transfer(
+        self,
+        nodes: list[NodeSpec],
+        profile: Profile,
+        index: int,
+        task: Transfer,
+        gpus: Placement,
+        before: tuple[int, ...],
+        routes: dict[object, RoutedCollective],
+        flow_key: int,
+    ) -> tuple[int, ...]:
+        """Append the chain of a collective; returns what ends it (what came before, if nothing is sent)."""
+        collective = task.collective or self.network.collective
+        key = (collective, task.workers, task.servers)
+        if key not in routes:
+            where = [gpus[r] for r in profile.ranks(task)]
+            routes[key] = route_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
+        groups = routes[key].groups(task.bytes, task.demand_bytes_per_s)
+        ports = sorted({port for group in groups for port in group.ports})
+        if self.kway_b is not None and ports:
+            links = [(port, 1) for port in ports]
+            cap = float("inf") if task.demand_bytes_per_s is None else task.demand_bytes_per_s
+            nodes.append(transfer_node(index, task.bytes, links, before, demand=cap, latency=self.network.a_s))
+            return (len(nodes) - 1,)
+        for g in groups:
+            cap = g.demand_bytes_per_s
+            nodes.append(transfer_node(index, g.bytes, g.links, before, demand=cap, latency=g.latency_s))
+            before = (len(nodes) - 1,)
+        return before
+
+    def _add_tier_delay(self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, model: str) -> None:
+        """Cost model `tiers`: all exposed communication as one fixed delay after the last task."""
+        tiers = self.network.tiers
+        tier = tiers.get(model) or tiers.get("default", self._no_tier)
+        servers = {int(self.cluster.server_of_gpu[g]) for g in gpus}
+        racks = {int(self.cluster.rack_of_server[s]) for s in servers}
+        part = tier.machine if len(servers) == 1 else tier.rack if len(racks) == 1 else tier.network
+        if part <= 0 or len(gpus) == 1:
+            return
+        waited_for = {p for spec in nodes for p in spec.after}
+        last = tuple(i for i in range(len(nodes)) if i not in waited_for)
+        nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=part * profile.compute_s))
+
+
+def _nodes(ends: dict[int, int] | tuple[int, ...]) -> Iterable[int]:
+    return ends.values() if isinstance(ends, dict) else ends

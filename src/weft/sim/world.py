@@ -1,0 +1,330 @@
+"""SimWorld: the simulated world. It carries out decisions in the engine and reports what happens, in virtual time.
+
+It can be told to be slow (start latency, restart cost) and to fail (starts that do not come up).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.core.capabilities import Capabilities
+from weft.errors import EngineError
+from weft.model.cluster import Cluster
+from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
+from weft.model.job import Job
+from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.view import Estimate, Fact, Spread
+from weft.pace.base import Pace
+from weft.sim.engine import Engine, EngineSpec, Usage
+from weft.sim.estimate import Estimator
+from weft.sim.lower import Lowering
+from weft.sim.spec import NetworkSpec, RunSpec
+
+__all__ = ["JobRecord", "SimWorld", "Span"]
+
+_SAMPLES = 400  # link loads are kept at no more moments than this
+
+
+@dataclass(slots=True)
+class Span:
+    """One assignment of a job to GPUs."""
+
+    job: str
+    start_s: float
+    gpus: Placement
+    end_s: float = math.nan
+    end: str = ""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What became of a job, for the results."""
+
+    job: Job
+    uid: int
+    saved: int = 0  # iterations at the last checkpoint
+    slot: int = -1  # in the engine, -1 if not attached
+    span: Span | None = None
+    gate: Gate | None = None
+    turn: tuple[float, float] = (0.0, 0.0)
+    start_s: float | None = None
+    finish_s: float | None = None
+    comm_s: float = 0.0
+    gate_s: float = 0.0
+    gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    run_s: float = 0.0
+    iterations: int = 0
+    stops: int = 0
+    adjusted: int = 0
+    starts: int = 0
+    last_gpus: Placement = ()
+    ticket: int = 0  # tells a pending start from one that was cancelled
+
+
+@dataclass
+class _Clockwork:
+    """What the world itself has to do later: (time, number, action, job, ticket)."""
+
+    queue: list[tuple[float, int, str, str, int]] = field(default_factory=list)
+    number: int = 0
+
+    def add(self, when: float, action: str, job: str, ticket: int) -> None:
+        heapq.heappush(self.queue, (when, self.number, action, job, ticket))
+        self.number += 1
+
+
+class SimWorld:
+    """See the module."""
+
+    name = "simulated"
+    capabilities = Capabilities(
+        gpu_indices=True, gpu_sharing=True, resizing=True, uneven=True, shifts=True, pacing=True
+    )
+    facts = frozenset(Fact)
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        network: NetworkSpec,
+        run: RunSpec,
+        *,
+        shared_gpus: bool = False,
+        record: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.network, self.spec = network, run
+        self.lowering = Lowering(cluster, network, shared_gpus)
+        self.estimator = Estimator(cluster, network)
+        self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
+        self.spans: list[Span] = []
+        self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
+        self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
+        self._next = 0
+        self._clockwork = _Clockwork()
+        self._by_slot: dict[int, JobRecord] = {}
+        self._record = record
+        self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
+        self._next_sample = 0.0 if record else math.inf
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The physics; made when the pace is known."""
+        if self._engine is None:
+            raise EngineError("the simulated world was asked to run before its pace was set")
+        return self._engine
+
+    def now(self) -> float:
+        """Virtual time."""
+        return self._engine.now if self._engine else 0.0
+
+    def set_pace(self, pace: Pace) -> None:
+        """Build the engine with the pace's admission rule."""
+        k_way = self.network.sharing == "k-way"
+        b = self.network.b_s_per_byte
+        rule = pace.admission(b, self.network.eta_s_per_byte if k_way else 0.0)
+        run = self.spec
+        self._engine = Engine(
+            EngineSpec(
+                self.lowering.capacity,
+                self.lowering.ports,
+                n_gpus=self.cluster.n_gpus,
+                sharing=self.network.sharing,
+                b_s_per_byte=b,
+                eta_s_per_byte=self.network.eta_s_per_byte if k_way else 0.0,
+                admission=rule.kind,
+                admission_k=rule.k,
+                admission_ratios=rule.ratios,
+                seed=run.seed,
+                jitter=run.jitter,
+                straggle_p=run.stragglers,
+                straggle_x=run.straggler_factor,
+                skip=run.skip,
+                exact=run.exact,
+                segments=20_000 if self._record else 0,
+            )
+        )
+
+    def iterations_done(self, job_id: str) -> int:
+        """Full iterations up to now, those of earlier assignments included."""
+        record = self.records[job_id]
+        return record.saved + (self.engine.iterations_done(record.slot) if record.slot >= 0 else 0)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Speed of a job alone on the network."""
+        return self.estimator.estimate(job.profiles[workers], job.model, spread)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Carry out decisions; what takes no time is confirmed at once."""
+        events: list[Event] = []
+        for decision in decisions:
+            record = self.records[decision.job]
+            if isinstance(decision, Start):
+                events += self._start(record, decision)
+            elif isinstance(decision, Stop):
+                events.append(self._stop(record, decision.reason))
+            elif isinstance(decision, SetGate):
+                record.gate = decision.gate
+                if record.slot >= 0:
+                    self.engine.set_gate(record.slot, decision.gate)
+        return events
+
+    def next_events(self, until_s: float | None) -> list[Event]:
+        """Advance to the next instant at which something is reported."""
+        engine = self.engine
+        limit = math.inf if until_s is None else until_s
+        while True:
+            arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
+            own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
+            target = min(limit, arrival, own)
+            sample = self._next_sample if self._by_slot else math.inf
+            finished = engine.run(min(target, sample))
+            if finished:
+                return [self._finish(self._by_slot[slot]) for slot in finished]
+            if sample < target:
+                self._take_sample()
+                continue
+            if target == math.inf:
+                return []
+            events = [*self._due(engine.now), *self._arrived(engine.now)]
+            if events or engine.now >= limit:
+                return events
+
+    def _arrived(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        while self._next < len(self._arrivals) and self._arrivals[self._next].submit_s <= now:
+            events.append(Submitted(now, self._arrivals[self._next]))
+            self._next += 1
+        return events
+
+    def _due(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        queue = self._clockwork.queue
+        while queue and queue[0][0] <= now:
+            _, _, action, job_id, ticket = heapq.heappop(queue)
+            record = self.records[job_id]
+            if ticket != record.ticket:
+                continue
+            if action == "come up":
+                events.append(self._come_up(record))
+            else:
+                self._attach(record)
+        return events
+
+    def _start(self, record: JobRecord, decision: Start) -> list[Event]:
+        record.ticket += 1
+        record.starts += 1
+        record.gate, record.turn = decision.gate, decision.turn
+        record.span = Span(record.job.id, self.now(), decision.gpus)
+        if self.spec.start_latency_s > 0:
+            when = self.now() + self.spec.start_latency_s
+            self._clockwork.add(when, "come up", record.job.id, record.ticket)
+            return []
+        return [self._come_up(record)]
+
+    def _come_up(self, record: JobRecord) -> Event:
+        now = self.now()
+        if self.spec.failure_rate > 0 and self._fails(record):
+            record.ticket += 1
+            record.span = None
+            return Failed(now, record.job.id, "the start failed (failure_rate)")
+        restart = self.spec.restart_s if record.start_s is not None else 0.0
+        if record.start_s is None:
+            record.start_s = now
+        if restart > 0:
+            self._clockwork.add(now + restart, "attach", record.job.id, record.ticket)
+        else:
+            self._attach(record)
+        return Started(now, record.job.id)
+
+    def _fails(self, record: JobRecord) -> bool:
+        draw = np.random.Generator(np.random.Philox(key=[self.spec.seed, record.uid], counter=record.starts))
+        return bool(draw.random() < self.spec.failure_rate)
+
+    def _attach(self, record: JobRecord) -> None:
+        job, span = record.job, record.span
+        if span is None:
+            raise EngineError(f"job {job.id} is to run nowhere")
+        program = self.lowering.program(job.profiles[len(span.gpus)], span.gpus, job.model, record.uid)
+        left = job.iterations - record.saved
+        record.slot = self.engine.attach(
+            record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
+        )
+        self._by_slot[record.slot] = record
+
+    def _stop(self, record: JobRecord, reason: str) -> Event:
+        record.ticket += 1
+        record.stops += 1
+        if record.slot >= 0:
+            per_iteration = record.gpu_s
+            usage = self._detach(record)
+            spent = record.gpu_s - per_iteration
+            every = max(record.job.checkpoint_every, self.spec.checkpoint_every)
+            done = record.saved + usage.iterations
+            kept = max(record.saved, done - done % every)
+            record.lost_gpu_s += spent * (1.0 - self._kept_part(record, usage, kept))
+            record.iterations += usage.iterations
+            record.saved = kept
+        self._close(record, reason or "stopped")
+        return Stopped(self.now(), record.job.id, record.saved, reason)
+
+    def _kept_part(self, record: JobRecord, usage: Usage, kept: int) -> float:
+        """Share of the GPU seconds of an assignment that went into iterations that are kept."""
+        whole = record.job.profile.gpu_s
+        if usage.gpu_s <= 0 or whole <= 0:
+            return 1.0
+        return min(1.0, (kept - record.saved) * whole / usage.gpu_s)
+
+    def _finish(self, record: JobRecord) -> Event:
+        usage = self._detach(record)
+        record.iterations += usage.iterations
+        record.saved += usage.iterations
+        record.finish_s = usage.finish_s
+        self._close(record, "finished")
+        return Finished(usage.finish_s, record.job.id)
+
+    def _detach(self, record: JobRecord) -> Usage:
+        usage = self.engine.detach(record.slot)
+        del self._by_slot[record.slot]
+        record.slot = -1
+        record.comm_s += usage.comm_s
+        record.gate_s += usage.gate_s
+        record.gpu_s += usage.gpu_s
+        record.adjusted += usage.adjusted
+        return usage
+
+    def _close(self, record: JobRecord, end: str) -> None:
+        span = record.span
+        if span is not None:
+            span.end_s, span.end = self.now(), end
+            record.run_s += span.end_s - span.start_s
+            record.last_gpus = span.gpus
+            self.spans.append(span)
+            record.span = None
+
+    def _take_sample(self) -> None:
+        """Note what every link has carried; keep at most _SAMPLES moments, evenly spaced."""
+        self.engine.catch_up_all()
+        self.samples.append((self.engine.now, self.engine.links()["bytes"].copy()))
+        if len(self.samples) >= _SAMPLES:
+            self.samples = self.samples[::2]
+            self._sample_every *= 2
+        self._next_sample = self.engine.now + self._sample_every
+
+    def close(self) -> None:
+        """Book what still runs when the simulation is cut short."""
+        self.engine.catch_up_all()
+        if self._record:
+            self.samples.append((self.engine.now, self.engine.links()["bytes"].copy()))
+        for record in list(self._by_slot.values()):
+            record.iterations += self._detach(record).iterations
+        for record in self.records.values():
+            self._close(record, "running")
