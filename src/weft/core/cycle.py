@@ -39,7 +39,7 @@ class Core:
         self.wake_s: float | None = None  # when the policies want to be asked again at the latest
         self.planner_state: State = stack.planner.initial_state()
         self.interleave_state: State = stack.interleave.initial_state()
-        self._capabilities = world.capabilities
+        self.capabilities = world.capabilities
 
     def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
         """One cycle: what has happened, hence what to do."""
@@ -64,7 +64,7 @@ class Core:
         decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
 
         # 6. Check them. Up to here nothing is committed: a refusal leaves the core as it was.
-        check(decisions, table, self._capabilities, stack.planner.shares_gpus)
+        check(decisions, table, self.capabilities, stack.planner.shares_gpus)
 
         # 7. Write the journal, before anything is carried out.
         if decisions:

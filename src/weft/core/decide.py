@@ -27,8 +27,9 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     decisions: list[Decision] = [Stop(job, reason) for job, reason in stops.items()]
     decisions += _gates(table, pick, leaving)
     held: dict[str, Hold] = {}
+    given: dict[int, float] = {}  # memory that starts of this cycle take, by GPU
     for job_id, gpus in starts.items():
-        if _must_wait(table, job_id, gpus, shared, leaving):
+        if _must_wait(table, job_id, gpus, shared, leaving, given):
             held[job_id] = Hold(job_id, "its GPUs are being freed")
         else:
             reason = candidate.reasons.get(job_id, "")
@@ -84,14 +85,17 @@ def _gates(table: Table, pick: Pick, leaving: set[str]) -> Iterator[Decision]:
             yield SetGate(job_id, gate, pick.reasons.get(job_id, "" if gate else "no longer shifted"))
 
 
-def _must_wait(table: Table, job_id: str, gpus: Placement, shared: bool, leaving: set[str]) -> bool:
-    if job_id not in table.jobs:
-        return False  # the checker has a word for it
+def _must_wait(
+    table: Table, job_id: str, gpus: Placement, shared: bool, leaving: set[str], given: dict[int, float]
+) -> bool:
+    """True if jobs that are leaving stand in the way; what else may be in the way is for the checker to say."""
+    if job_id not in table.jobs or not all(0 <= gpu < table.cluster.n_gpus for gpu in gpus):
+        return False
     memory = memory_of(table.jobs[job_id].job, len(gpus))
     for gpu in gpus:
-        if not 0 <= gpu < table.cluster.n_gpus:
-            return False
         soon = any(n in leaving or table.jobs[n].status is JobStatus.STOPPING for n in table.gpus.names(gpu))
-        if soon and not (shared and table.gpus.memory_left(gpu) >= memory):
+        if soon and not (shared and table.gpus.memory_left(gpu) - given.get(gpu, 0.0) >= memory):
             return True
+    for gpu in gpus:
+        given[gpu] = given.get(gpu, 0.0) + memory
     return False

@@ -148,7 +148,7 @@ class _Service:
             answer = self.ask(job, claim.gpus, trial, self.outcome.state)
             self.outcome.state = answer.state
             if answer.gpus is not None and (len(answer.gpus), set(answer.gpus)) != (len(job.gpus), set(job.gpus)):
-                self._accept(claim, answer.gpus, answer.reason, memory, trial)
+                self._accept(claim, answer.gpus, f"placed anew, {answer.reason}", memory, trial)
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False if there is no place for it."""

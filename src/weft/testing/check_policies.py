@@ -1,0 +1,114 @@
+"""Conformance suites for policies: `check_order(MyOrder)` passes, or raises AssertionError saying what is wrong.
+
+Each suite runs the policy through the real core in ToyWorld, over random workloads with slow and failing starts,
+lost servers and withdrawn jobs, and looks at every answer (weft.testing.watch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from weft.core.cycle import Core
+from weft.core.layered import Layered
+from weft.core.loop import run
+from weft.core.stack import Stack
+from weft.errors import DecisionError
+from weft.interleave.base import Interleave, Pick
+from weft.interleave.none import NoInterleave
+from weft.model.plan import Candidate, State
+from weft.model.view import ClusterView, Fact
+from weft.order.base import Order
+from weft.order.fifo import Fifo
+from weft.pace.base import Pace
+from weft.place.base import Place
+from weft.place.best_fit import BestFit
+from weft.planners.base import Planner
+from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
+from weft.testing.workloads import workload
+
+__all__ = ["check_interleave", "check_order", "check_pace", "check_place", "check_planner"]
+
+WORKLOADS = range(6)
+_MAX_CYCLES = 20_000
+_ADMISSIONS = ("all", "at-most", "ratio")
+
+
+class _OneOfThree(NoInterleave):
+    """Asks for several candidates, so that those are looked at too."""
+
+    candidates = 3
+
+    def pick(self, view: ClusterView, candidates: list[Candidate], state: State) -> Pick:  # type: ignore[override]
+        """The last one: the planner must be able to go on from any."""
+        return Pick(candidates[-1], state)
+
+
+def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS) -> None:
+    """An order: known jobs claimed once each, at sizes they run on, with reasons; pure; every job has its turn."""
+    for number in workloads:
+        watched = WatchedOrder(make)
+        _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
+
+
+def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS) -> None:
+    """A place: as many free (or, if it shares, big enough) GPUs as asked for, with reasons; pure; everybody fits."""
+    for number in workloads:
+        watched = WatchedPlace(make)
+        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), _OneOfThree()), [watched])
+
+
+def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLOADS) -> None:
+    """A planner: one to n different plans that can be carried out, with reasons; pure; every job has its turn."""
+    for number in workloads:
+        for interleave in (NoInterleave(), _OneOfThree()):
+            watched = WatchedPlanner(make)
+            _try(number, Stack(watched.name, watched, interleave), [watched])
+
+
+def check_interleave(make: Callable[[], Interleave], workloads: Iterable[int] = WORKLOADS) -> None:
+    """An interleave: one of the plans proposed, with gates only on tasks of placed jobs; pure; jobs still finish."""
+    for number in workloads:
+        watched = WatchedInterleave(make)
+        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), BestFit()), watched), [watched])
+
+
+def check_pace(make: Callable[[], Pace]) -> None:
+    """A pace: an admission rule that the engine knows, the same whenever it is asked for."""
+    pace = make()
+    what = type(pace).__name__
+    require(bool(pace.name), f"{what} has no name")
+    for eta in (0.0, 2.35e-10):
+        rule = pace.admission(8.53e-10, eta)
+        same = rule == pace.admission(8.53e-10, eta) == make().admission(8.53e-10, eta)
+        require(same, f"{what}.admission answers the same question differently")
+        require(rule.kind in _ADMISSIONS, f"{what}.admission: kind {rule.kind!r} is none of {', '.join(_ADMISSIONS)}")
+        if rule.kind == "all":
+            continue
+        require(pace.holds_back, f"{what} holds transfers back ({rule.kind}) and does not say so: holds_back = True")
+        require(rule.k >= 1, f"{what}.admission: k is {rule.k}; at least one transfer must be let through")
+        if rule.kind == "ratio":
+            fine = len(rule.ratios) == rule.k - 1 and all(0 <= ratio < float("inf") for ratio in rule.ratios)
+            require(fine, f"{what}.admission: ratios {rule.ratios} are not {rule.k - 1} numbers for k = {rule.k}")
+
+
+_Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave
+
+
+def _try(number: int, stack: Stack, watched: list[_Watched]) -> None:
+    """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
+    needs: frozenset[Fact] = stack.planner.needs | stack.interleave.needs
+    work = workload(number)
+    world = work.world(needs, uneven=stack.planner.uneven)
+    core = Core(stack, world, seed=number)
+    for watch in watched:
+        watch.core = core
+
+    def limit(now: float, core: Core) -> None:
+        require(core.cycle < _MAX_CYCLES, f"{stack.name}: workload {number} does not end; it is {now} s")
+
+    try:
+        run(core, world, on_progress=limit)
+    except DecisionError as error:
+        raise AssertionError(f"{stack.name}, workload {number}: {error}") from error
+    stuck = sorted(core.table.jobs)
+    require(not stuck, f"{stack.name}: {len(stuck)} jobs of workload {number} never finish, {stuck[:3]} among them")
