@@ -5,10 +5,11 @@ Passing every array to every function made calls dearer than the work they do (a
 """
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from weft.network import plain_memory
 from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEGMENT
 
 I4, I8, F8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
@@ -22,6 +23,10 @@ def _pointer(typingctx, address):
         return builder.inttoptr(args[0], cgutils.voidptr_t)
 
     return types.voidptr(address), codegen
+
+
+if config.DISABLE_JIT:  # intrinsics exist in compiled code only
+    carray, _pointer = plain_memory.carray, int  # type: ignore[assignment]
 
 
 @njit(cache=True)
