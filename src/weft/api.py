@@ -20,9 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft import __version__
 from weft.errors import InputError, WeftError
 from weft.scenario import Scenario, load_job_file
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
+from weft.sim import simulate as run_engine
 from weft.stacks import describe
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ __all__ = ["Comparison", "compare", "compile_kernels", "replay", "simulate"]
 
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
-Progress = Callable[[int, int], None]  # runs done, runs in all
+Progress = Callable[[int, int], None]  # jobs or runs done, and in all
 
 
 def simulate(
@@ -47,15 +49,17 @@ def simulate(
     interleave: str | None = None,
     pace: str | None = None,
     record: bool = False,
+    on_progress: Progress | None = None,
     on_compile: Say | None = None,
 ) -> RunResult:
     """One run of a scenario.
 
     `stack` runs instead of the scenario's; a layer given beside it replaces that layer. `record` keeps link loads over
-    time and the first tasks, for reports and timelines. `on_compile` is told when kernels must be compiled first.
+    time and the first tasks, for reports and timelines. `on_progress` is told now and then how many jobs have finished,
+    `on_compile` when kernels must be compiled first.
     """
     task = _Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
-    return _run(task, on_compile)
+    return _run(task, on_compile, on_progress)
 
 
 def compare(
@@ -106,14 +110,12 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 
 def compile_kernels(say: Say | None = None) -> None:
     """Compile the engine's kernels unless this machine has done so before; `say` is told first, as it takes a while."""
-    from weft.sim.kernels import is_cached
+    from weft.sim.kernels import compile_all, is_cached
 
     if is_cached():
         return
     if say is not None:
         say("compiling kernels, once for this version (about 20 s) ...")
-    from weft.sim.kernels import compile_all
-
     compile_all()
 
 
@@ -228,23 +230,19 @@ def _quiet_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _run(task: _Task, on_compile: Say | None = None) -> RunResult:
+def _run(task: _Task, on_compile: Say | None = None, on_progress: Progress | None = None) -> RunResult:
     """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
     scenario, seed = task.scenario, task.scenario.run.seed if task.seed is None else task.seed
     stack = build_stack(scenario, task.layers)
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
-    workload = build_workload(scenario, cluster, seed)
     compile_kernels(on_compile)
-    from weft import __version__
-    from weft.sim import simulate as run_engine
-
+    workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
-    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=task.record)
+    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=task.record, on_progress=on_progress)
     return replace(
         run,
         scenario=scenario.name,
-        seed=seed,
         notes=(*workload.notes, *run.notes),
         scenario_text=scenario.text,
         version=__version__,

@@ -49,8 +49,16 @@ def simulate(
     from weft import api
 
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
-    with progress("simulating"):
-        run = api.simulate(scenario, stack=stack, seed=seed, record=out is not None, on_compile=notice, **layers)
+    with progress("simulating, jobs finished") as on_progress:
+        run = api.simulate(
+            scenario,
+            stack=stack,
+            seed=seed,
+            record=out is not None,
+            on_progress=on_progress,
+            on_compile=notice,
+            **layers,
+        )
     if out is not None:
         from weft.results.files import write_outputs
 

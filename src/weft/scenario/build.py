@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
+from math import ceil
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
+from weft.model.profile import Profile
 from weft.model.topologies import Cable, Machine, Via
 from weft.model.topologies import build_cluster as build_topology
 from weft.model.topology_files import read_topology
-from weft.scenario.alone import alone_iteration_s
+from weft.model.view import Spread
 from weft.scenario.scenario import Scenario
+from weft.sim.estimate import Estimator
 from weft.sim.spec import NetworkSpec, RunSpec, Tier
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
@@ -58,28 +61,29 @@ def build_stack(scenario: Scenario, layers: Layers) -> Stack:
 
 
 def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
-    """The jobs, the same for every stack at a seed, and notes about where they come from."""
+    """The jobs, the same for every stack at a seed, and notes about where they come from.
+
+    Arrivals by load and iterations from durations need to know how long an iteration takes: alone on the network, on
+    as few servers as can hold it.
+    """
+    estimator = Estimator(cluster, physics(scenario, seed)[0])
+    roomiest = int(cluster.gpus_per_server.max())
 
     @cache
+    def profile_of(model: str, gpus: int) -> Profile:
+        return zoo.profile(model, gpus, gpu=cluster.gpu)
+
     def iteration_s(model: str, gpus: int) -> float:
-        return alone_iteration_s(zoo.profile(model, gpus, gpu=cluster.gpu), cluster, scenario.network.collective)
+        return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
-        return generate(
-            scenario.workload,
-            cluster.n_gpus,
-            cluster.gpu,
-            lambda model, gpus: zoo.profile(model, gpus, gpu=cluster.gpu),
-            seed,
-            scenario.folder,
-            iteration_s,
-        )
+        return generate(scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s)
 
 
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
-    """How transfers share the network, and the circumstances of the run."""
-    network = scenario.network.model_dump(exclude={"tiers"})
-    tiers = {model: Tier(**row.model_dump()) for model, row in scenario.network.tiers.items()}
+    """The physics and the circumstances, as the simulator takes them."""
+    network = scenario.network.model_dump()
+    tiers = {name: Tier(**row) for name, row in network.pop("tiers").items()}
     return NetworkSpec(**network, tiers=tiers), RunSpec(**{**scenario.run.model_dump(), "seed": seed})
 
 

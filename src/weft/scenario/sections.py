@@ -58,7 +58,7 @@ class ClusterSection(Section):
     """The machines and the network between them. A field that the topology does not know is refused."""
 
     topology: TopologyName = Field(
-        description="single-switch: nothing blocks but NICs; leaf-spine: racks under leaves, each joined to each spine; "
+        description="single-switch: nothing blocks but NICs; leaf-spine: racks under leaves, all joined to all spines; "
         "three-tier: a tree; fat-tree: k-ary; cassini: the testbed of that paper; links: cable by cable; file: read it."
     )
     racks: Count | None = Field(None, description="Number of racks (leaf-spine, three-tier).")
