@@ -76,7 +76,7 @@ SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8
 COMP = np.dtype(
     [
         ("head", "i4"), ("size", "i4"), ("parked", "i4"), ("ref", "i4"), ("ordered", "i4"), ("opened", "i4"),
-        ("used", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
+        ("pad", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"),
     ]
@@ -86,8 +86,8 @@ NOT_PARKED, PARK_EXACT, PARK_ESTIMATE = 0, 1, 2
 # indices into the arrays of scalars
 (
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
-    I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_ASKED, I_PARKS,
-    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_JOBS, I_TICKED,
+    I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
+    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED,
 ) = range(30)  # fmt: skip
 N_INTS = 32
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW = range(10)
@@ -117,7 +117,7 @@ class Arrays(NamedTuple):
     held: npt.NDArray[np.int32]  # transfers that wait for admission, in order of their job's turn
     dirty_gpus: npt.NDArray[np.int32]
     batch: npt.NDArray[np.int32]
-    ticked: npt.NDArray[np.int32]  # components whose reference job ended an iteration at this instant
+    ticked: npt.NDArray[np.int32]  # jobs that ended an iteration at this instant and may let us skip
     work_nodes: npt.NDArray[np.int32]
     work_links: npt.NDArray[np.int32]
     work_stack: npt.NDArray[np.int32]

@@ -106,8 +106,6 @@ class Engine:
         self._pools = {name: _Pool() for name in ("jobs", "nodes", "succ", "flows", "ranks", "leads", "follows")}
         self._programs: dict[int, Program] = {}
         self._starts: dict[int, dict[str, int]] = {}
-        self._free_comps: list[int] = []
-        self._comp_end = 0
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
         self._kernel, self._skip = engine_kernel(), skip_kernel()
@@ -167,8 +165,8 @@ class Engine:
         job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
         self._set_gate(slot, gate)
         self._programs[slot], self._starts[slot] = program, starts
-        self._skip.enter(self._table, slot)
-        self._join(slot)
+        if self._skip.join(self._table, slot):
+            self._catch_up()
         self._to_begin.append(slot)
         return slot
 
@@ -184,9 +182,6 @@ class Engine:
             int(job["done"]), float(job["comm_s"]), float(job["gate_s"]), float(job["gpu_s"]), float(job["finish"]),
             int(job["adjusted"]),
         )  # fmt: skip
-        comp = int(job["comp"])
-        self._skip.leave(self._table, slot)
-        self._split(comp, slot)
         job["state"] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
         for name, pool in self._pools.items():
@@ -195,8 +190,12 @@ class Engine:
                 pool.give(starts[name], size)
         return usage
 
-    def run(self, until: float = math.inf) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their slots."""
+    def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
+        """Advance to `until` or to the first instant at which jobs finish; returns their slots.
+
+        With `go_on` it advances to `until` whatever finishes on the way. Slots are to be detached by the caller.
+        """
+        self.arrays.ints[state.I_GO_ON] = int(go_on)
         for slot in self._to_begin:
             self._kernel.begin(self._table, slot)
         self._to_begin.clear()
@@ -211,25 +210,22 @@ class Engine:
         n = int(self.arrays.ints[state.I_FINISHED])
         return sorted(int(j) for j in self.arrays.finished[:n])
 
-    def _bring_up_to_date(self, comps: list[int]) -> None:
-        """Un-park components and simulate what is left of their last period; they concern nobody else."""
+    def _catch_up(self) -> None:
+        """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""
         now = self.now
-        parked = [c for c in comps if c >= 0 and self.arrays.comps[c]["parked"]]
-        for comp in parked:
-            self._skip.unpark(self._table, comp, now)
-        while parked:
-            finished = self._advance(now)
-            if not finished:
-                break
+        while finished := self._advance(now):
             self._early += finished
 
     def catch_up(self, slot: int) -> None:
         """Bring the component of a job up to date with the clock."""
-        self._bring_up_to_date([int(self.arrays.jobs[slot]["comp"])])
+        while (comp := int(self.arrays.jobs[slot]["comp"])) >= 0 and self.arrays.comps[comp]["parked"]:
+            self._skip.unpark(self._table, comp, self.now)
+            self._catch_up()
 
     def catch_up_all(self) -> None:
         """Bring every component up to date with the clock."""
-        self._bring_up_to_date(sorted({int(self.arrays.jobs[slot]["comp"]) for slot in self._programs}))
+        for slot in self._programs:
+            self.catch_up(slot)
 
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
@@ -247,7 +243,8 @@ class Engine:
         """Change the gate of an attached job; it counts from the next time the task is released."""
         self.catch_up(slot)
         self._set_gate(slot, gate)
-        self._skip.reset(self._table, int(self.arrays.jobs[slot]["comp"]))
+        if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
+            self._skip.reset(self._table, comp)
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""
@@ -270,37 +267,6 @@ class Engine:
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:
             job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance
-
-    def _join(self, slot: int) -> None:
-        """Put a new job into the component of those it can influence; these may merge through it."""
-        out = np.empty(len(self.arrays.jobs), np.int32)
-        n = int(self._skip.neighbours(self._table, slot, out))
-        touched = [int(c) for c in out[:n]]
-        self._bring_up_to_date(touched)
-        for comp in touched:
-            self._give_up(comp)
-        self._form(slot)
-
-    def _split(self, comp: int, gone: int) -> None:
-        """Form the components of those that are left when a job goes."""
-        members = self._give_up(comp)
-        for slot in members:
-            if slot != gone and self.arrays.jobs[slot]["comp"] < 0:
-                self._form(slot)
-
-    def _give_up(self, comp: int) -> list[int]:
-        out = np.empty(len(self.arrays.jobs), np.int32)
-        n = int(self._skip.leave_component(self._table, comp, out))
-        self._free_comps.append(comp)
-        return sorted(int(j) for j in out[:n])
-
-    def _form(self, slot: int) -> None:
-        comp = self._free_comps.pop() if self._free_comps else self._comp_end
-        self._comp_end = max(self._comp_end, comp + 1)
-        if comp >= len(self.arrays.comps):
-            self._use(self.arrays._replace(comps=grown(self.arrays.comps, 2 * len(self.arrays.comps))))
-        queue = np.empty(len(self.arrays.jobs), np.int32)
-        self._skip.new_component(self._table, comp, slot, queue)
 
     def _lay_out(self, program: Program) -> tuple[int, dict[str, int]]:
         """Copy a program into the arenas."""

@@ -12,6 +12,7 @@ from weft.network.state import (
     F_NOW,
     FREE,
     I_FINISHED,
+    I_GO_ON,
     I_GPUS,
     I_HEAP,
     I_HELD,
@@ -35,16 +36,23 @@ from weft.sim.events_kernel import (
     unlink,
 )
 from weft.sim.heap_kernel import heap_drop
-from weft.sim.skip_kernel import tick, unpark
+from weft.sim.skip_kernel import part, tick, unpark
 
 
 @njit(cache=True)
 def run(E, until):
-    """Advance to `until`, or to the end of the first instant at which a job finishes."""
+    """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
     ints, floats = m.ints(E), m.floats(E)
     ints[I_FINISHED] = 0
     instant(E)
-    while ints[I_FINISHED] == 0:
+    retired = 0
+    while True:
+        while retired < ints[I_FINISHED]:
+            part(E, m.finished(E)[retired])
+            retired += 1
+        if retired > 0 and ints[I_GO_ON] == 0:
+            ints[I_TICKED] = 0
+            return JOB_FINISHED
         if ints[I_RECORDS] + 2 * len(m.jobs(E)) + 8 > len(m.records(E)):
             return RECORDS_FULL
         for i in range(ints[I_TICKED]):
@@ -74,8 +82,6 @@ def run(E, until):
             else:
                 fire(E, ident, now)
         instant(E)
-    ints[I_TICKED] = 0
-    return JOB_FINISHED
 
 
 @njit(cache=True)
@@ -126,6 +132,7 @@ def abort(E, j):
         node.state = DONE  # nobody may find it active any more
         heap_drop(E, 2 * j + 1)
     flush_record(E, j)
+    part(E, j)
     job.state = FREE
 
 

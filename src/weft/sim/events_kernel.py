@@ -42,6 +42,7 @@ from weft.network.state import (
     I_SEGMENT_MAX,
     I_SEGMENTS,
     I_SHARING,
+    I_SKIP,
     I_TICKED,
     KWAY,
     LATENCY,
@@ -157,8 +158,8 @@ def end_iteration(E, j, now):
         m.finished(E)[m.ints(E)[I_FINISHED]] = j
         m.ints(E)[I_FINISHED] += 1
         return
-    if job.comp >= 0 and m.comps(E)[job.comp].ref == j:
-        m.ticked(E)[m.ints(E)[I_TICKED]] = job.comp
+    if m.ints(E)[I_SKIP] != 0 and (job.comp < 0 or m.comps(E)[job.comp].ref == j):
+        m.ticked(E)[m.ints(E)[I_TICKED]] = j
         m.ints(E)[I_TICKED] += 1
     begin_iteration(E, j, now)
 

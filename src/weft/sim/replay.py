@@ -85,11 +85,8 @@ def _drive(engine: Engine, jobs: list[dict[str, Any]], programs: list[Program]) 
     slots: dict[int, int] = {}
     starts = sorted((job["start_s"], i) for i, job in enumerate(jobs))
     while starts or slots:
-        done = engine.run(starts[0][0] if starts else math.inf)
-        for slot in done:
+        for slot in engine.run(starts[0][0] if starts else math.inf, go_on=True):
             finish[slots.pop(slot)] = engine.detach(slot).finish_s
-        if done:
-            continue
         if not starts:
             break
         while starts and starts[0][0] <= engine.now:

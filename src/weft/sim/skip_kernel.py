@@ -21,17 +21,19 @@ from weft.network.state import (
     F_EST_TOL,
     F_EST_WEIGHT,
     F_JITTER,
+    F_NOW,
     F_STRAGGLE_P,
     F_WINDOW,
     GATED,
     I_ADMIT,
+    I_COMP_END,
+    I_COMP_FREE,
     I_ESTIMATES,
     I_EXACT,
     I_ITERATIONS,
     I_PARKS,
     I_RECORDS,
     I_SHARING,
-    I_SKIP,
     KWAY,
     LATENCY,
     MAXMIN,
@@ -141,15 +143,21 @@ def _add(E, c, j):
 
 
 @njit(cache=True)
-def new_component(E, c, j, queue):
-    """Gather into component c every job that j can influence, directly or through others."""
+def form(E, j):
+    """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
+    ints, jobs, nodes, flows, links, queue = m.ints(E), m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
+    c = ints[I_COMP_FREE] - 1
+    if c >= 0:
+        ints[I_COMP_FREE] = m.comps(E)[c].ref + 1
+    else:
+        c = ints[I_COMP_END]
+        ints[I_COMP_END] = c + 1
     comp = m.comps(E)[c]
     comp.head = -1
     comp.size = 0
     comp.parked = NOT_PARKED
-    comp.used = 1
     comp.ref = j
-    comp.ordered = 1 if m.ints(E)[I_ADMIT] != ADMIT_ALL else 0
+    comp.ordered = 1 if ints[I_ADMIT] != ADMIT_ALL else 0
     comp.opened = 0
     reset(E, c)
     queue[0] = j
@@ -157,44 +165,70 @@ def new_component(E, c, j, queue):
     _add(E, c, j)
     i = 0
     while i < n:
-        job = m.jobs(E)[queue[i]]
+        job = jobs[queue[i]]
         i += 1
-        if job.uid < m.jobs(E)[comp.ref].uid:
-            comp.ref = queue[i - 1]
         for x in range(job.node0, job.node1):
-            node = m.nodes(E)[x]
+            node = nodes[x]
             if node.lead0 < node.lead1:
                 comp.opened = 1
             for f in range(node.flow0, node.flow1):
-                link = m.links(E)[m.flows(E)[f].link]
+                link = links[flows[f].link]
                 link.comp = c
                 if link.binding == 0:
                     continue
                 g = link.shead
                 while g >= 0:
-                    y = m.nodes(E)[m.flows(E)[g].node].job
-                    if m.jobs(E)[y].comp != c:
+                    y = nodes[flows[g].node].job
+                    if jobs[y].comp != c:
                         _add(E, c, y)
                         queue[n] = y
                         n += 1
-                    g = m.flows(E)[g].snext
+                    g = flows[g].snext
             if node.gpu >= 0:
                 y = m.gpus(E)[node.gpu].shead
                 while y >= 0:
-                    other = m.nodes(E)[y].job
-                    if m.jobs(E)[other].comp != c:
+                    other = nodes[y].job
+                    if jobs[other].comp != c:
                         comp.ordered = 1
                         _add(E, c, other)
                         queue[n] = other
                         n += 1
-                    y = m.nodes(E)[y].gnext
-    return n
+                    y = nodes[y].gnext
 
 
 @njit(cache=True)
-def neighbours(E, j, out):
-    """Components other than its own that a job touches; for each, one of its jobs."""
-    n = 0
+def dissolve(E, c):
+    """Give a component up; its jobs form new ones when they next end an iteration."""
+    j = m.comps(E)[c].head
+    while j >= 0:
+        m.jobs(E)[j].comp = -1
+        j = m.jobs(E)[j].next
+    m.comps(E)[c].ref = m.ints(E)[I_COMP_FREE] - 1
+    m.comps(E)[c].head = -1
+    m.ints(E)[I_COMP_FREE] = c + 1
+
+
+@njit(cache=True)
+def _disturb(E, j, now):
+    """Un-park and give up the component of a job; True if it was parked."""
+    c = m.jobs(E)[j].comp
+    if c < 0:
+        return False
+    parked = m.comps(E)[c].parked != NOT_PARKED
+    unpark(E, c, now)
+    dissolve(E, c)
+    return parked
+
+
+@njit(cache=True)
+def join(E, j):
+    """Let a new job into the lists of its links and GPUs; those it can influence lose their components.
+
+    True if some of them were parked: then they have events before this moment, to be simulated first.
+    """
+    enter(E, j)
+    now = m.floats(E)[F_NOW]
+    behind = False
     job = m.jobs(E)[j]
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
@@ -204,27 +238,24 @@ def neighbours(E, j, out):
                 continue
             g = link.shead
             while g >= 0:
-                y = m.nodes(E)[m.flows(E)[g].node].job
-                if y != j:
-                    n = _note(E, y, out, n)
+                if _disturb(E, m.nodes(E)[m.flows(E)[g].node].job, now):
+                    behind = True
                 g = m.flows(E)[g].snext
         if node.gpu >= 0:
-            z = m.gpus(E)[node.gpu].shead
-            while z >= 0:
-                if m.nodes(E)[z].job != j:
-                    n = _note(E, m.nodes(E)[z].job, out, n)
-                z = m.nodes(E)[z].gnext
-    return n
+            y = m.gpus(E)[node.gpu].shead
+            while y >= 0:
+                if _disturb(E, m.nodes(E)[y].job, now):
+                    behind = True
+                y = m.nodes(E)[y].gnext
+    return behind
 
 
 @njit(cache=True)
-def _note(E, j, out, n):
-    c = m.jobs(E)[j].comp
-    for i in range(n):
-        if out[i] == c:
-            return n
-    out[n] = c
-    return n + 1
+def part(E, j):
+    """Take a job out of the lists of its links and GPUs; its component is given up."""
+    if m.jobs(E)[j].comp >= 0:
+        dissolve(E, m.jobs(E)[j].comp)
+    leave(E, j)
 
 
 @njit(cache=True)
@@ -445,10 +476,15 @@ def _try_estimate(E, c, now):
 
 
 @njit(cache=True)
-def tick(E, c, now):
-    """The reference job of a component has ended an iteration and the instant is settled: can we skip?"""
+def tick(E, j, now):
+    """A job has ended an iteration and the instant is settled: can its component skip?"""
+    if m.jobs(E)[j].state != RUNNING:
+        return
+    if m.jobs(E)[j].comp < 0:
+        form(E, j)
+    c = m.jobs(E)[j].comp
     comp = m.comps(E)[c]
-    if m.ints(E)[I_SKIP] == 0 or comp.parked != NOT_PARKED or comp.used == 0:
+    if comp.ref != j or comp.parked != NOT_PARKED:
         return
     comp.ticks += 1
     if comp.opened == 0 and m.floats(E)[F_JITTER] <= 0.0 and m.floats(E)[F_STRAGGLE_P] <= 0.0:
@@ -559,18 +595,3 @@ def _shift_links(E, c, exact, passed, periods, shift):
             for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
                 m.links(E)[m.flows(E)[f].link].stamp = 0
         j = job.next
-
-
-@njit(cache=True)
-def leave_component(E, c, out):
-    """Jobs of a component, into out; the component is given up."""
-    n = 0
-    j = m.comps(E)[c].head
-    while j >= 0:
-        out[n] = j
-        n += 1
-        m.jobs(E)[j].comp = -1
-        j = m.jobs(E)[j].next
-    m.comps(E)[c].used = 0
-    m.comps(E)[c].head = -1
-    return n
