@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from weft.profiling.architectures import build
+from weft.profiling.architectures import Trainable, build
 from weft.profiling.measure import profile
 from weft.profiling.torch_bridge import load_torch
 from weft.workload import zoo
@@ -87,6 +87,7 @@ def main() -> None:
 def _measure(model: str, batch: int, dtype: str, device: str, max_s: float) -> str:
     torch = load_torch()
     label, began = f"{model} {dtype} batch {batch}", time.perf_counter()
+    made: Trainable | None = None
     try:
         weights = "bfloat16" if dtype == "bf16-weights" else "float32"
         made = build(model, batch, device, weights=weights)
@@ -107,7 +108,7 @@ def _measure(model: str, batch: int, dtype: str, device: str, max_s: float) -> s
         print(f"{label}: {type(error).__name__}: {error}", flush=True)
         return ""
     finally:
-        made = None
+        del made
         gc.collect()
         if device.startswith("cuda"):
             torch.cuda.empty_cache()

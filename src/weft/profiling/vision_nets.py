@@ -56,8 +56,8 @@ class AlexNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        rows = ((3, 64, 11, 4, 2, True), (64, 192, 5, 1, 2, True), (192, 384, 3, 1, 1, False))
-        rows += ((384, 256, 3, 1, 1, False), (256, 256, 3, 1, 1, True))
+        rows = [(3, 64, 11, 4, 2, True), (64, 192, 5, 1, 2, True), (192, 384, 3, 1, 1, False)]
+        rows += [(384, 256, 3, 1, 1, False), (256, 256, 3, 1, 1, True)]
         layers: list[nn.Module] = []
         for inputs, outputs, kernel, stride, padding, pool in rows:
             layers += [nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU(inplace=True)]

@@ -12,6 +12,7 @@ from weft.workload.zoo.language import Transformer
 __all__ = ["MODELS", "SHAPES"]
 
 _CASSINI = "CASSINI Table 3"
+_CASSINI_BELOW = "CASSINI Table 3 and below"
 _ADA = "Ada-SRSF Table III and twice that"
 _DALLY = "Dally's layer files and below"
 
@@ -29,7 +30,7 @@ def _vision(
 ) -> Model:
     found = published.timings(name), published.variants(name)
     return Model(
-        name, title, "vision", build, source, batch, batch_range, batch_source, aliases, sample, "data", 4, *found
+        name, title, "vision", build, source, batch, batch_range, batch_source, aliases, sample, "data", 4, 0.0, *found
     )
 
 
@@ -63,12 +64,13 @@ def _language(
     aliases: tuple[str, ...] = (),
     parallel: str = "data",
     gradient_dtype_bytes: int = 4,
+    memory_bytes: float = 0.0,
 ) -> Model:
     shape = SHAPES[name]
     sample = f"sequence of {shape.sequence} tokens"
     return Model(
         name, title, "language", shape.layers, source, batch, batch_range, batch_source, aliases, sample, parallel,
-        gradient_dtype_bytes, published.timings(name), published.variants(name),
+        gradient_dtype_bytes, memory_bytes, published.timings(name), published.variants(name),
     )  # fmt: skip
 
 
@@ -103,7 +105,8 @@ MODELS: tuple[Model, ...] = (
     ),
     Model(
         "lstm-ptb", "LSTM-PTB", "language", language.lstm_ptb, "Zaremba et al. 2014, large", 64, (20, 128), _ADA,
-        ("lstm",), "sequence of 35 tokens", "data", 4, published.timings("lstm-ptb"), published.variants("lstm-ptb"),
+        ("lstm",), "sequence of 35 tokens", timings=published.timings("lstm-ptb"),
+        variants=published.variants("lstm-ptb"),
     ),
     _ROW("bert-base", "BERT-base", "Devlin et al. 2019; uncased", 16, aliases=("bert",)),
     _ROW("bert-large", "BERT-large", "Devlin et al. 2019; uncased", 16),
@@ -113,16 +116,16 @@ MODELS: tuple[Model, ...] = (
         "xlm", "XLM-R base", "Conneau et al. 2020; its 1.11 GB are the size CASSINI gives for XLM", 16, (4, 32),
         _CASSINI, ("xlm-roberta", "xlm-roberta-base", "xlm-r"),
     ),
-    _language("gpt1", "GPT-1", "Radford et al. 2018", 32, (32, 80), _CASSINI, ("gpt", "openai-gpt")),
-    _language("gpt2", "GPT-2 (124M)", "Radford et al. 2019", 16, (4, 80), _CASSINI, ("gpt2-small",)),
-    _language("gpt2-medium", "GPT-2 medium (355M)", "Radford et al. 2019; 24 layers", 8, (4, 80), _CASSINI),
+    _language("gpt1", "GPT-1", "Radford et al. 2018", 8, (8, 80), _CASSINI_BELOW, ("gpt", "openai-gpt")),
+    _language("gpt2", "GPT-2 (124M)", "Radford et al. 2019", 4, (4, 80), _CASSINI_BELOW, ("gpt2-small",)),
+    _language("gpt2-medium", "GPT-2 medium (355M)", "Radford et al. 2019; 24 layers", 4, (4, 80), _CASSINI_BELOW),
     _language(
         "gpt2-a", "GPT2-A of CASSINI", "CASSINI section 5.2: hidden size 1536; 24 layers as in section 2.1", 24,
-        (8, 80), _CASSINI, parallel="pipeline",
+        (8, 80), _CASSINI_BELOW, parallel="pipeline", memory_bytes=27e9,
     ),
     _language(
         "gpt2-b", "GPT2-B of CASSINI", "CASSINI section 5.2: hidden size 1184; 24 layers as in section 2.1", 70,
-        (8, 80), _CASSINI, parallel="pipeline",
+        (8, 80), _CASSINI_BELOW, parallel="pipeline", memory_bytes=27e9,
     ),
     _language(
         "gpt3", "GPT-3 (175B)", "Brown et al. 2020", 16, (16, 48), _CASSINI, ("gpt3-175b",), "hybrid", 2,
@@ -130,7 +133,7 @@ MODELS: tuple[Model, ...] = (
     _language(
         "gpt3-cassini", "GPT-3 as CASSINI trains it",
         "CASSINI section 2.1: 96 layers; hidden size inferred from 155 GB at 16 bytes per parameter and two replicas",
-        16, (16, 48), _CASSINI, (), "hybrid", 2,
+        16, (16, 48), _CASSINI, (), "hybrid", 2, 155e9 / 2,
     ),
     Model(
         "dlrm", "DLRM (Criteo Kaggle)", "recommendation", recommend.dlrm,

@@ -89,6 +89,7 @@ class Model:
     sample: str = "image of 224 x 224"
     parallel: str = "data"  # the usual scheme
     gradient_dtype_bytes: int = 4
+    memory_bytes: float = 0.0  # of one replica, where a paper states it; 0: measured or by rule
     timings: tuple[Timing, ...] = ()
     variants: tuple[Published, ...] = ()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from weft.errors import InputError
 
-__all__ = ["GPUS", "Gpu", "find_gpu"]
+__all__ = ["GPUS", "Gpu", "find_gpu", "same_gpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,12 @@ def find_gpu(name: str) -> Gpu:
     near = difflib.get_close_matches(key, [_key(g.name) for g in GPUS], n=1)
     hint = f"did you mean {near[0].upper()}?" if near else f"use one of {', '.join(g.name for g in GPUS)}"
     raise InputError(f"gpu {name!r} is not known to the zoo; {hint}")
+
+
+def same_gpu(one: str, other: str) -> bool:
+    """Whether two names mean one GPU type ("NVIDIA H200" and "H200")."""
+    a, b = _key(one).removeprefix("nvidia"), _key(other).removeprefix("nvidia")
+    return a == b
 
 
 def _key(name: str) -> str:

@@ -1,0 +1,98 @@
+"""Data parallelism: every worker has the whole model and its own samples; gradients are summed over workers."""
+
+from __future__ import annotations
+
+from weft.errors import InputError
+from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.workload.graphs.work import Work
+from weft.workload.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, bucket_groups
+
+__all__ = ["data_parallel", "gradient_buckets", "parameter_server"]
+
+
+def data_parallel(
+    work: Work,
+    workers: int,
+    *,
+    overlap: bool = False,
+    bucket_bytes: float = DDP_BUCKET_BYTES,
+    first_bucket_bytes: float = DDP_FIRST_BUCKET_BYTES,
+    collective: str | None = None,
+    servers: int = 1,
+) -> Profile:
+    """Forward, backward, all-reduce of the gradients, optimiser.
+
+    With `overlap`, gradients go in buckets as PyTorch's DistributedDataParallel sends them: each as soon as the
+    backward pass has filled it, one after another. One worker sends nothing.
+    """
+    _check(work, workers, bucket_bytes, first_bucket_bytes)
+    tasks: list[Task] = [Compute("forward", work.forward_s)]
+    if workers == 1 or not overlap:
+        tasks.append(Compute("backward", work.backward_s, (0,)))
+        if workers > 1:
+            name = "push-pull" if collective == "parameter-server" else "all-reduce"
+            tasks.append(Transfer(name, work.gradient_bytes, (1,), None, collective, None, servers))
+    else:
+        at, sent = 0.0, None
+        computed = 0
+        for i, (size, ready) in enumerate(gradient_buckets(work, bucket_bytes, first_bucket_bytes)):
+            tasks.append(Compute(f"backward{i}", max(0.0, ready - at), (computed,)))
+            at, computed = max(at, ready), len(tasks) - 1
+            after = (computed,) if sent is None else (computed, sent)
+            tasks.append(Transfer(f"bucket{i}", size, after, None, collective, None, servers))
+            sent = len(tasks) - 1
+        if at < work.backward_s:
+            tasks.append(Compute("backward-end", work.backward_s - at, (computed,)))
+    if work.optimiser_s > 0:
+        tasks.append(Compute("optimiser", work.optimiser_s, _ends(tasks)))
+    return work.profile(tasks, workers)
+
+
+def parameter_server(work: Work, workers: int, *, servers: int = 1, overlap: bool = False) -> Profile:
+    """Data parallelism in which workers push their gradients to `servers` parameter servers and pull the sum."""
+    if servers < 1:
+        raise InputError(f"model {work.name!r}: servers is {servers}; it must be at least 1")
+    return data_parallel(work, workers, overlap=overlap, collective="parameter-server", servers=servers)
+
+
+def gradient_buckets(
+    work: Work,
+    bucket_bytes: float = DDP_BUCKET_BYTES,
+    first_bucket_bytes: float = DDP_FIRST_BUCKET_BYTES,
+) -> tuple[tuple[float, float], ...]:
+    """(bytes, ready after the start of the backward pass) of each bucket, in the order they are sent.
+
+    Measured buckets are used as they are when the sizes asked for are PyTorch's own; otherwise gradients become ready
+    layer by layer, last layer first, at the end of the layer's share of the backward pass.
+    """
+    default = (bucket_bytes, first_bucket_bytes) == (DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES)
+    if work.buckets and default and _complete(work):
+        return work.buckets
+    sizes: list[float] = []
+    ready: list[float] = []
+    now = 0.0
+    for layer in reversed(work.layers):
+        now += layer.backward_s
+        for size in reversed(layer.gradients):
+            sizes.append(size)
+            ready.append(now)
+    groups = bucket_groups(sizes, bucket_bytes, first_bucket_bytes)
+    return tuple((sum(sizes[i] for i in group), ready[group[-1]]) for group in groups)
+
+
+def _complete(work: Work) -> bool:
+    """Whether the measured buckets carry all gradients (sparse ones of embedding tables are not among them)."""
+    return abs(sum(size for size, _ in work.buckets) - work.gradient_bytes) <= 1e-6 * work.gradient_bytes
+
+
+def _ends(tasks: list[Task]) -> tuple[int, ...]:
+    """Tasks that nothing comes after."""
+    before = {p for task in tasks for p in task.after}
+    return tuple(i for i in range(len(tasks)) if i not in before)
+
+
+def _check(work: Work, workers: int, bucket_bytes: float, first_bucket_bytes: float) -> None:
+    if workers < 1:
+        raise InputError(f"model {work.name!r}: workers is {workers}; it must be at least 1")
+    if not (bucket_bytes > 0 and first_bucket_bytes > 0):
+        raise InputError(f"model {work.name!r}: a bucket of {bucket_bytes} bytes; give more than 0")

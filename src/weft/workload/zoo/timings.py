@@ -1,0 +1,151 @@
+"""Compute times of a model on any GPU type at any batch: measured where somebody measured, estimated by rule elsewhere.
+
+In this order:
+1. a time for this GPU type, precision and batch, as measured or published;
+2. the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
+   batch beyond them;
+3. another precision on the same GPU type (unless one was asked for), as in 1 and 2;
+4. another GPU type in the same precision, times the ratio of the two peak rates (`weft.workload.zoo.gpus`);
+5. floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of the
+   peak rate, a little below what LLaMA-7B reached when it was measured.
+
+Everything but 1 is labelled "estimated" in the source.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from weft.workload.zoo.entry import Model, Timing
+from weft.workload.zoo.gpus import GPUS, Gpu, find_gpu
+
+__all__ = ["UTILISATION", "at_batch", "known", "memory_bytes", "timing"]
+
+UTILISATION = 0.45
+
+
+@cache
+def known(model: Model) -> tuple[Timing, ...]:
+    """All times that somebody measured: published ones first, then weft's own (package data)."""
+    return model.timings + _measured(model.name)
+
+
+def timing(model: Model, gpu: str, batch: int, dtype: str | None = None) -> Timing:
+    """The time of one iteration, by the first rule above that applies; `estimated` says whether it was measured."""
+    target = find_gpu(gpu)
+    here = [t for t in known(model) if t.gpu == target.name]
+    wanted = dtype or ("bf16" if model.gradient_dtype_bytes == 2 else target.dtype)
+    same = [t for t in here if _alike(t.dtype, wanted)] or ([] if dtype else here)
+    if same:
+        return _with_memory(model, at_batch(same, batch))
+    found = _elsewhere(model, target, batch, wanted)
+    return _with_memory(model, found) if found else _by_flops(model, target, batch, wanted)
+
+
+def memory_bytes(model: Model, batch: int) -> float:
+    """GPU memory of one worker: published, or measured on any GPU (on the line between batches), else by rule.
+
+    The rule: weights and gradients, Adam's two moments and a single-precision copy (16 bytes per parameter), and four
+    bytes for every activation of the batch.
+    """
+    if model.memory_bytes:
+        return model.memory_bytes
+    seen = sorted({t.batch: t.memory_bytes for t in reversed(known(model)) if t.memory_bytes}.items())
+    if len(seen) >= 2:
+        (b0, m0), (b1, m1) = seen[0], seen[-1]
+        return max(m0 + (m1 - m0) * (batch - b0) / (b1 - b0), 0.5 * m0)
+    if seen:
+        fixed = min(2.0 * model.gradient_bytes, seen[0][1])
+        return fixed + (seen[0][1] - fixed) * batch / seen[0][0]
+    return 16.0 * model.params + 4.0 * batch * sum(layer.activation for layer in model.layers)
+
+
+@cache
+def _measured(name: str) -> tuple[Timing, ...]:
+    path = files("weft.workload.zoo") / "measured" / f"{name}.json"
+    if not path.is_file():
+        return ()
+    found = []
+    for m in json.loads(path.read_text(encoding="utf-8"))["measurements"]:
+        source = f"measured by weft on {m['gpu']}, {m['dtype']}, {m['software']}, {m['library']}, {m['date']}"
+        buckets = tuple((b["bytes"], b["ready_s"]) for b in m["buckets"])
+        found.append(
+            Timing(
+                find_gpu(m["gpu"]).name, m["batch"], m["forward_s"], m["backward_s"], source, m["dtype"],
+                m["memory_bytes"], m["optimiser_s"], buckets,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _alike(dtype: str, wanted: str) -> bool:
+    return dtype == wanted or (wanted == "bf16" and dtype == "bf16-weights")
+
+
+def at_batch(same: list[Timing], batch: int) -> Timing:
+    """Rules 1 and 2. Of several sources for one batch the first counts."""
+    by_batch = {t.batch: t for t in reversed(same)}
+    if batch in by_batch:
+        return by_batch[batch]
+    batches = sorted(by_batch)
+    above = [b for b in batches if b > batch]
+    below = [b for b in batches if b < batch]
+    if above and below:
+        low, high = by_batch[below[-1]], by_batch[above[0]]
+        w = (batch - low.batch) / (high.batch - low.batch)
+        return replace(
+            low, batch=batch, estimated=True,
+            forward_s=low.forward_s + w * (high.forward_s - low.forward_s),
+            backward_s=low.backward_s + w * (high.backward_s - low.backward_s),
+            memory_bytes=low.memory_bytes + w * (high.memory_bytes - low.memory_bytes) if low.memory_bytes else 0.0,
+            buckets=_stretch(high, low.backward_s + w * (high.backward_s - low.backward_s)),
+            source=f"estimated between batches {low.batch} and {high.batch}: {low.source}",
+        )  # fmt: skip
+    near = by_batch[above[0] if above else below[-1]]
+    return _scaled(near, batch / near.batch, f"in proportion from batch {near.batch}", batch, near.gpu)
+
+
+def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | None:
+    """Rule 4: the newest GPU type that has this precision (or any, where none has)."""
+    times = known(model)
+    for alike in ([t for t in times if _alike(t.dtype, dtype)], list(times)):
+        for gpu in reversed(GPUS):
+            there = [t for t in alike if t.gpu == gpu.name]
+            if there:
+                reference = at_batch(there, batch)
+                ratio = gpu.tflops(reference.dtype) / target.tflops(reference.dtype)
+                why = f"from {gpu.name} by the ratio of peak rates ({reference.dtype}) {ratio:.3g}"
+                return _scaled(reference, ratio, why, batch, target.name)
+    return None
+
+
+def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
+    """Rule 5."""
+    forward_s = model.flops * batch / (UTILISATION * 1e12 * target.tflops(dtype))
+    source = f"estimated from {model.flops:.3g} operations per sample at {UTILISATION:.0%} of the {dtype} peak"
+    return Timing(
+        target.name, batch, forward_s, 2 * forward_s, source, dtype, memory_bytes(model, batch), estimated=True
+    )
+
+
+def _scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:
+    source = base.source.removeprefix("estimated ")
+    return replace(
+        base, gpu=gpu, batch=batch, estimated=True, forward_s=base.forward_s * ratio,
+        backward_s=base.backward_s * ratio, buckets=_stretch(base, base.backward_s * ratio),
+        memory_bytes=base.memory_bytes if batch == base.batch else 0.0, source=f"estimated {why}: {source}",
+    )  # fmt: skip
+
+
+def _stretch(base: Timing, backward_s: float) -> tuple[tuple[float, float], ...]:
+    ratio = backward_s / base.backward_s if base.backward_s else 0.0
+    return tuple((size, ready * ratio) for size, ready in base.buckets)
+
+
+def _with_memory(model: Model, found: Timing) -> Timing:
+    if found.memory_bytes and not model.memory_bytes:
+        return found
+    return replace(found, memory_bytes=memory_bytes(model, found.batch))
