@@ -1,8 +1,10 @@
 """Other plans of equal merit: the same jobs start and give way, spread as wide, on other servers.
 
 An interleaver chooses among them (CASSINI, section 4.2, step 1: candidates with the same fairness and other worker
-placements). Claims are served again; each time place is asked, some servers with room are hidden from it, and random
-policies draw from another stream. That permutes who gets which servers without knowing how place decides.
+placements). Claims are served again, in turn in two ways. With other random streams: what a place then does
+differently it holds to be as good. And with servers hidden each time place is asked, by lot: half of those that have
+room, or all but just enough. That permutes who gets which servers without knowing how place decides; there every job
+must be spread as before.
 """
 
 from __future__ import annotations
@@ -22,37 +24,46 @@ from weft.place.base import Answer, Place
 
 __all__ = ["alternatives"]
 
-_TRIES = 4  # servings per alternative asked for: many end in a plan already known or a worse one
+_PATIENCE = 16  # servings in a row that bring nothing new before the search is given up
 
 
 def alternatives(
     view: ClusterView, ranking: Ranking, place: Place, state: State, first: Outcome, n: int
 ) -> list[Outcome]:
     """Up to n outcomes that differ from the first and from each other in the servers used."""
-    merit = _merit(view.cluster, first)
-    known = {_servers(view.cluster, first.placed)}
+    cluster = view.cluster
+    known = {_servers(cluster, first.placed)}
     found: list[Outcome] = []
-    for number in range(1, _TRIES * n + 1):
-        outcome = serve(view, ranking, place, state, _with_a_twist(view, place, number))
-        servers = _servers(view.cluster, outcome.placed)
-        if servers not in known and _merit(view.cluster, outcome) == merit:
+    in_vain = 0
+    number = 0
+    while len(found) < n and in_vain < _PATIENCE:
+        number += 1
+        hiding = number % 4 != 1  # mostly: without it only random places answer differently
+        outcome = serve(view, ranking, place, state, _with_a_twist(view, place, number, hiding))
+        servers = _servers(cluster, outcome.placed)
+        same_jobs = (outcome.placed.keys(), outcome.leaving) == (first.placed.keys(), first.leaving)
+        as_good = not hiding or _spreads(cluster, outcome) == _spreads(cluster, first)
+        if servers not in known and same_jobs and as_good:
             known.add(servers)
             found.append(outcome)
-            if len(found) == n:
-                break
+            in_vain = 0
+        else:
+            in_vain += 1
     return found
 
 
-def _with_a_twist(view: ClusterView, place: Place, number: int) -> Ask:
-    """Ask place with other random numbers and half of the servers that have room hidden; if it declines, with all."""
+def _with_a_twist(view: ClusterView, place: Place, number: int, hiding: bool) -> Ask:
+    """Ask place with other random numbers and maybe some servers hidden; if it then declines, with all."""
     varied = cast(ClusterView, _Varied(view, number))
 
     def ask(job: JobView, gpus: int, draft: Draft, state: State) -> Answer:
-        rng = varied.rng(f"alternatives:{job.id}")
-        servers = np.flatnonzero(draft.offer.free_per_server if not place.shares_gpus else view.cluster.gpus_per_server)
-        hidden = draft.copy()
-        hidden.set_usable(servers[rng.random(len(servers)) < 0.5].tolist(), False)
-        if hidden.room(0.0, place.shares_gpus) >= gpus:
+        if hiding:
+            room = view.cluster.gpus_per_server if place.shares_gpus else draft.offer.free_per_server
+            servers = varied.rng(f"alternatives:{job.id}").permutation(np.flatnonzero(room))
+            enough = int(np.searchsorted(np.cumsum(room[servers]), gpus)) + 1
+            shown = enough if number % 4 == 0 else max(enough, len(servers) // 2)
+            hidden = draft.copy()
+            hidden.set_usable(servers[shown:].tolist(), False)
             answer = place.place(varied, job, gpus, hidden.offer, state)
             if answer.gpus is not None:
                 return answer
@@ -76,9 +87,8 @@ class _Varied:
         return self._view.rng(f"{policy}#{self._number}")
 
 
-def _merit(cluster: Cluster, outcome: Outcome) -> tuple[frozenset[str], dict[str, Spread]]:
-    spreads = {job: Spread.of(cluster, gpus) for job, gpus in outcome.placed.items()}
-    return frozenset(outcome.leaving), spreads
+def _spreads(cluster: Cluster, outcome: Outcome) -> dict[str, Spread]:
+    return {job: Spread.of(cluster, gpus) for job, gpus in outcome.placed.items()}
 
 
 def _servers(cluster: Cluster, placed: Mapping[str, Placement]) -> frozenset[tuple[str, tuple[int, ...]]]:

@@ -46,7 +46,7 @@ def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
             core.confirm(events)
             return acted
     raise DecisionError(
-        f"stack {core.stack.name} is still changing its mind after {_MAX_ROUNDS} cycles at {world.now()} s"
+        f"stack {core.stack.name} does not settle at {world.now()} s: {_MAX_ROUNDS} cycles of stops and failed starts"
     )
 
 

@@ -50,8 +50,11 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
         if ranking.preemptive and claim.job in view.running:
             service.keep(claim)
             continue
+        if service.full():
+            service.turn_away(claim)
+            break
         served = service.could_fit(claim) and service.admit(claim)
-        if (ranking.strict and not served) or service.full():
+        if ranking.strict and not served:
             break
     return service.outcome
 
@@ -116,10 +119,14 @@ class _Service:
         """False if there are not that many GPUs, free or not: fewer and fewer are as claims are served."""
         if self.shared or claim.gpus <= self.n_free + self.spare_gpus:
             return True
+        self.turn_away(claim)
+        return False
+
+    def turn_away(self, claim: Claim) -> None:
+        """Decline the first claim that is not worth asking place about; those behind it need no words."""
         if self._first_too_big:
             self._first_too_big = False
             self.outcome.declined.append(Declined(claim.job, self._no_room(claim.gpus, 0.0)))
-        return False
 
     def full(self) -> bool:
         """True if no waiting job could be served any more, by counting."""
@@ -229,5 +236,5 @@ class _Service:
     def _no_room(self, gpus: int, memory: float) -> str:
         if memory > self.view.cluster.gpu_memory_bytes:
             return f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has"
-        what = f" with {memory / 1e9:.1f} GB left" if self.shared else ""
-        return f"wants {gpus} GPUs{what}; fewer are free"
+        what = "have the memory" if self.shared else "are free"
+        return f"wants {gpus} GPUs; fewer {what}"

@@ -1,0 +1,106 @@
+"""The loop: drives a world to its end, to a time, or to an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.core import loop
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.core.stack import Stack
+from weft.errors import DecisionError
+from weft.model import Candidate, NodeDown, NodeUp, Plan, Start, State
+from weft.model.view import ClusterView
+from weft.pace.base import Admission
+from weft.planners.base import Planner
+from weft.stacks import resolve
+from weft.testing import ToyWorld, toy_cluster, toy_job
+from weft.testing.probes import Waking
+
+
+def test_runs_to_the_end() -> None:
+    """Two jobs of 16 GPUs and 10 s one after the other: 20 s."""
+    world = ToyWorld(toy_cluster(), [toy_job("a", 16), toy_job("b", 16)])
+    core = Core(resolve("fifo"), world)
+    run(core, world)
+    assert world.now() == 20.0
+    assert set(core.table.ended) == {"a", "b"}
+    assert world.admission == Admission("all")
+
+
+def test_runs_until_a_time_and_goes_on_from_there() -> None:
+    jobs = [toy_job(f"j{i}", 8, submit_s=float(i)) for i in range(6)]
+    worlds = [ToyWorld(toy_cluster(), jobs), ToyWorld(toy_cluster(), jobs)]
+    cores = [Core(resolve("fifo"), world) for world in worlds]
+    run(cores[0], worlds[0])
+    for until in (0.0, 2.5, 3.0, 17.0, None):
+        run(cores[1], worlds[1], until=until)
+        assert until is None or worlds[1].now() == until
+    assert cores[0].journal.entries == cores[1].journal.entries  # type: ignore[attr-defined]
+
+
+def test_stop_and_start_at_one_instant() -> None:
+    """A world that stops in no time: the short job starts at the very moment it arrives."""
+    jobs = [toy_job("long", 16, iterations=100), toy_job("short", 16, iterations=5, submit_s=10.0)]
+    world = ToyWorld(toy_cluster(), jobs)
+    core = Core(resolve("srsf-preemptive"), world)
+    run(core, world)
+    starts = [(time, d.job) for _, time, d in core.journal.entries if isinstance(d, Start)]  # type: ignore[attr-defined]
+    assert starts == [(0.0, "long"), (10.0, "short"), (15.0, "long")]
+    assert world.now() == 105.0  # nothing was lost: a checkpoint after every iteration
+
+
+def test_waits_for_a_server_to_come_back() -> None:
+    script = [NodeDown(0.0, 0), NodeDown(3.0, 1), NodeUp(50.0, 0), NodeUp(60.0, 1)]
+    world = ToyWorld(toy_cluster(), [toy_job("a", 16, submit_s=1.0)], script=script)
+    core = Core(resolve("fifo"), world)
+    run(core, world)
+    assert world.now() == 70.0
+
+
+def test_job_too_big_is_left_waiting() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a", 17), toy_job("b", 16)])
+    core = Core(resolve("fifo-backfill"), world)
+    run(core, world)
+    assert list(core.view.waiting) == ["a"]
+    assert set(core.table.ended) == {"b"}
+
+
+def test_progress_is_reported_every_cycle() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a", 16), toy_job("b", 16)])
+    core = Core(resolve("fifo"), world)
+    seen: list[tuple[float, int]] = []
+    run(core, world, on_progress=lambda now, core: seen.append((now, len(core.table.ended))))
+    assert seen == [(0.0, 0), (10.0, 1), (20.0, 2)]
+
+
+def test_wakes_when_asked_to() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a", iterations=5)])
+    core = Core(Stack("x", Waking(resolve("fifo").planner, 2.0)), world)
+    seen: list[float] = []
+    run(core, world, on_progress=lambda now, core: seen.append(now))
+    assert seen == [0.0, 2.0, 4.0, 5.0]
+
+
+def test_starts_that_fail_at_once_and_for_ever_are_caught() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a")], failure_rate=1.0)
+    core = Core(resolve("fifo"), world)
+    with pytest.raises(DecisionError, match=r"does not settle at 0\.0 s: 1000 cycles of stops and failed starts"):
+        run(core, world)
+    assert core.table.jobs["a"].failures == 999
+
+
+def test_a_planner_that_wakes_for_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_MAX_IDLE_WAKES", 100)
+
+    class Idle(Planner):
+        name = "idle"
+
+        def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+            return [replace(Candidate(Plan({}), state), wake_s=view.now + 1.0)]
+
+    world = ToyWorld(toy_cluster(), [toy_job("a")])
+    with pytest.raises(DecisionError, match="stack idle woke 101 times in a row"):
+        run(Core(Stack("idle", Idle()), world), world)

@@ -1,0 +1,95 @@
+"""A core saved in the middle and restored decides as the one that went on."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.core.snapshot import load_table, save_table
+from weft.core.table import Table
+from weft.errors import InputError, StackError
+from weft.model import Compute, Gate, Job, Profile, Start, Started, Submitted, Transfer
+from weft.stacks import STACKS, resolve
+from weft.testing import ToyWorld, toy_cluster, toy_job
+from weft.testing.workloads import workload
+
+
+def saved(core: Core) -> dict[str, Any]:
+    """Through JSON and back, as a file would."""
+    value: dict[str, Any] = json.loads(json.dumps(core.snapshot(), allow_nan=False))
+    return value
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(sorted(STACKS)), st.integers(0, 50), st.floats(0.0, 120.0))
+def test_same_decisions_afterwards(name: str, number: int, at_s: float) -> None:
+    world = workload(number).world()
+    core = Core(resolve(name), world, seed=number)
+    run(core, world, until=at_s)
+    other_world = copy.deepcopy(world)
+    other = Core.restore(saved(core), resolve(name), other_world)
+    assert saved(other) == saved(core)
+    before = len(core.journal.entries)  # type: ignore[attr-defined]
+    run(core, world)
+    run(other, other_world)
+    assert other.journal.entries == core.journal.entries[before:]  # type: ignore[attr-defined]
+    assert saved(other) == saved(core)
+
+
+def test_every_field_of_a_job_survives() -> None:
+    tasks = (Compute("forward", 0.1), Transfer("sync", 1e6, (0,), (0, 1), "ring", 1e9, 2), Compute("step", 0.2, (0,)))
+    profile = Profile("odd", tasks, 3, 5e9, 32, "V100", "measured")
+    job = Job("a", 1.5, 3, 7, {3: profile}, "vgg16", 3, 3, 32, "me", "vc1", 5)
+    table = Table(toy_cluster())
+    for event in (Submitted(1.5, job), Submitted(1.5, toy_job("b", 2, sizes=(1,)))):
+        table.take(event)
+    table.starting("a", (0, 4, 8), Gate(0.5, 0.25, 1, 0.1))
+    table.take(Started(2.0, "a"))
+    table.gpus.server_down(3)
+    table.held["b"] = "why not"
+    copied = Table(toy_cluster())
+    load_table(json.loads(json.dumps(save_table(table))), copied)
+    assert copied.jobs == table.jobs
+    assert copied.jobs["a"].job == job
+    assert (copied.gates, copied.held, copied.demand) == (table.gates, table.held, table.demand)
+    assert copied.gpus.offer.n_free == table.gpus.offer.n_free == 9
+    assert copied.gpus.names(4) == ("a",)
+
+
+def test_profiles_are_saved_once() -> None:
+    world = ToyWorld(toy_cluster(), [])
+    core = Core(resolve("fifo"), world)
+    shared = toy_job("x").profiles
+    for i in range(100):
+        job = toy_job(f"j{i}")
+        core.confirm([Submitted(0.0, Job(job.id, 0.0, 1, 1, shared))])
+    assert len(saved(core)["table"]["profiles"]) == 1
+
+
+def test_another_version_stack_or_cluster_is_refused() -> None:
+    world = ToyWorld(toy_cluster(), [])
+    snapshot = Core(resolve("fifo"), world).snapshot()
+    with pytest.raises(InputError, match="snapshot has version 0"):
+        Core.restore({**snapshot, "version": 0}, resolve("fifo"), world)
+    with pytest.raises(StackError, match="taken with stack fifo, not srsf; resume with that stack"):
+        Core.restore(snapshot, resolve("srsf"), world)
+    with pytest.raises(InputError, match="cluster of 16 GPUs, this one has 8"):
+        Core.restore(snapshot, resolve("fifo"), ToyWorld(toy_cluster(1), []))
+
+
+def test_random_streams_go_on_where_they_were() -> None:
+    """The decision number is part of the snapshot: a random placement after it is the same."""
+    worlds = [ToyWorld(toy_cluster(), []) for _ in range(2)]
+    core = Core(resolve("srsf-random"), worlds[0], seed=3)
+    core.step(0.0, [])
+    other = Core.restore(saved(core), resolve("srsf-random"), worlds[1])
+    (first,), (second,) = (c.step(1.0, [Submitted(1.0, toy_job("a", 5))]) for c in (core, other))
+    assert first == second
+    assert isinstance(first, Start)

@@ -1,0 +1,53 @@
+"""The view: random streams, progress and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.core.cycle import Core
+from weft.core.view import stream
+from weft.errors import StackError
+from weft.model.view import Fact, Spread
+from weft.stacks import resolve
+from weft.testing import ToyWorld, toy_cluster, toy_job
+
+
+def test_streams_are_keyed_by_seed_policy_and_decision() -> None:
+    def draw(seed: int, policy: str, decision: int) -> list[int]:
+        return stream(seed, policy, decision).integers(0, 2**60, 4).tolist()
+
+    assert draw(1, "random", 7) == draw(1, "random", 7)
+    others = [draw(2, "random", 7), draw(1, "lwf", 7), draw(1, "random", 8)]
+    assert all(draw(1, "random", 7) != other for other in others)
+
+
+def test_streams_are_the_same_on_every_machine() -> None:
+    """Philox keyed by BLAKE2: neither depends on the platform, so these numbers must never change."""
+    assert stream(1, "random", 7).bit_generator.random_raw(2).tolist() == [18355517205512947556, 571146411734730792]
+
+
+def test_progress_of_waiting_and_running_jobs() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a", iterations=10), toy_job("b", 16, submit_s=1.0)])
+    core = Core(resolve("fifo"), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(None))))
+    core.step(1.0, world.next_events(None))
+    world.next_events(3.5)
+    assert core.view.iterations_done("a") == 3
+    assert core.view.iterations_left("a") == 7
+    assert core.view.iterations_left("b") == 10
+    assert core.view.residents(core.view.placements["a"][0]) == ("a",)
+
+
+def test_asking_for_what_the_world_does_not_know_is_refused() -> None:
+    world = ToyWorld(toy_cluster(), [toy_job("a")], facts=frozenset({Fact.MODEL}))
+    core = Core(resolve("fifo"), world)
+    core.step(0.0, world.next_events(None))
+    with pytest.raises(StackError, match="policies say so in `needs`"):
+        core.view.iterations_left("a")
+
+
+def test_spread_of_a_placement() -> None:
+    cluster = toy_cluster()
+    assert Spread.of(cluster, (0, 1)) == Spread(1, 1)
+    assert Spread.of(cluster, (0, 4)) == Spread(2, 1)
+    assert Spread.of(cluster, (0, 4, 8, 9)) == Spread(3, 2)
