@@ -62,6 +62,7 @@ mutants: dev
 docs: dev
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.examples
+	$(BIN)/python -m tools.pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html

@@ -13,6 +13,14 @@ settings.register_profile("weft", deadline=None, max_examples=60, print_blob=Tru
 settings.load_profile("weft")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the kernels once, before worker processes start to do so side by side."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        from weft.api import compile_kernels
+
+        compile_kernels(print)
+
+
 @pytest.fixture(scope="session")
 def simgrid_python() -> str:
     """An interpreter that can import SimGrid (Debian's python3-simgrid serves the system's own)."""

@@ -152,3 +152,14 @@ def test_replay_takes_a_dict_and_a_file(tmp_path: Path, capsys: Capture) -> None
     assert shown["links"]["l"]["utilisation"] == pytest.approx(2 / 3)
     assert cli(["replay", str(path)]) == 0
     assert "utilisation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("file", ["two-jobs.json", "two-jobs-shifted.json"])
+def test_iteration_times_add_up(file: str, skip: bool) -> None:
+    """Iterations of a job follow each other without a gap: mean x number = finish - start."""
+    path = Path(__file__).parent.parent / "examples" / file
+    jobs = {job["id"]: job for job in json.loads(path.read_text())["jobs"]}
+    for name, job in weft.replay(path, skip=skip)["jobs"].items():
+        total_s = job["iteration_s"]["mean"] * jobs[name]["iterations"]
+        assert total_s == pytest.approx(job["finish_s"] - job["start_s"], rel=1e-9)

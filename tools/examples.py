@@ -1,7 +1,8 @@
-"""Expected output of the examples: python -m tools.examples runs their commands again and writes what they print.
+"""Expected output of examples and documentation: python -m tools.examples runs their commands and writes it.
 
 A page is a text file beside the example: lines that start with "$ " are commands, run in the page's folder, and what
-follows each is its stdout. Wall-clock times are masked.
+follows each is its stdout. In Markdown pages, fenced blocks that start with "$ " are the same, run in the repository's
+root. Wall-clock times are masked.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
 
+BLOCK = re.compile(r"^```text\n(\$ .*?)^```\n", re.MULTILINE | re.DOTALL)
 MASKS = (
     (re.compile(r'("wall_s": )[-+.\de]+'), r"\g<1>0.0"),
     (re.compile(r"(took +)\S+ \S+"), r"\g<1>some time"),
@@ -23,16 +26,25 @@ MASKS = (
 
 
 def pages() -> list[Path]:
-    """All pages."""
-    return sorted(EXAMPLES.rglob("*.txt"))
+    """All pages with commands in them."""
+    markdown = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [*sorted(EXAMPLES.rglob("*.txt")), *(page for page in markdown if BLOCK.search(page.read_text("utf-8")))]
 
 
 def rendered(page: Path) -> str:
     """The page with the output of its commands as it is now."""
-    commands = [line[2:] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("$ ")]
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        return BLOCK.sub(lambda match: f"```text\n{transcript(match[1], ROOT)}```\n", text)
+    return transcript(text, page.parent)
+
+
+def transcript(text: str, folder: Path) -> str:
+    """The commands in a text, each followed by what it prints."""
+    commands = [line[2:] for line in text.splitlines() if line.startswith("$ ")]
     if not commands:
-        raise SystemExit(f"{page}: it has no command; write one as: $ weft ...")
-    return "\n".join(f"$ {command}\n{output(command, page.parent)}" for command in commands)
+        raise SystemExit(f"{folder}: a page has no command; write one as: $ weft ...")
+    return "\n".join(f"$ {command}\n{output(command, folder)}" for command in commands)
 
 
 def output(command: str, folder: Path) -> str:
@@ -55,7 +67,7 @@ def main() -> None:
     """Write every page anew."""
     for page in pages():
         page.write_text(rendered(page), encoding="utf-8")
-        print(f"wrote {page.relative_to(EXAMPLES.parent)}", file=sys.stderr)
+        print(f"wrote {page.relative_to(ROOT)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

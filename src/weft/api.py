@@ -109,12 +109,13 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 
 
 def compile_kernels(say: Say | None = None) -> None:
-    """Compile the engine's kernels unless this machine has done so before; `say` is told first, as it takes a while."""
+    """Compile the engine's kernels, or load them where this machine has done so before; `say` is told if it takes long.
+
+    Done before a run, so that the run's wall time is its own.
+    """
     from weft.sim.kernels import compile_all, is_cached
 
-    if is_cached():
-        return
-    if say is not None:
+    if say is not None and not is_cached():
         say("compiling kernels, once for this version (about 20 s) ...")
     compile_all()
 

@@ -1,4 +1,4 @@
-"""Every example prints what the page beside it says."""
+"""Every example prints what the page beside it says, and so do the commands in the documentation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tools.examples import EXAMPLES, pages, rendered
+from tools.examples import EXAMPLES, ROOT, pages, rendered
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(EXAMPLES)))
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_output_is_as_written(page: Path) -> None:
     assert rendered(page) == page.read_text(encoding="utf-8"), "run: make docs"
 
