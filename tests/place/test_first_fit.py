@@ -1,0 +1,39 @@
+"""first-fit: the lowest numbers that will do."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.core.cycle import Core
+from weft.errors import StackError
+from weft.model import NodeDown, Start, Submitted
+from weft.place.first_fit import FirstFit
+from weft.stacks import resolve
+from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+
+
+@pytest.mark.parametrize("text", [None, "shared"])
+def test_conforms(text: str | None) -> None:
+    check_place(lambda: FirstFit.from_text(text))
+
+
+def placed(place: str, *jobs: tuple[str, int, float]) -> dict[str, tuple[int, ...]]:
+    core = Core(resolve("fifo-backfill", place=place), ToyWorld(toy_cluster(), []))
+    events = [Submitted(0.0, toy_job(name, gpus, memory_bytes=memory)) for name, gpus, memory in jobs]
+    decisions = core.step(0.0, [NodeDown(0.0, 0), *events])
+    return {d.job: d.gpus for d in decisions if isinstance(d, Start)}
+
+
+def test_next_to_each_other_and_not_on_a_lost_server() -> None:
+    assert placed("first-fit", ("a", 3, 1e9), ("b", 2, 1e9)) == {"a": (4, 5, 6), "b": (7, 8)}
+
+
+def test_shared_while_memory_lasts() -> None:
+    """16 GB each: 10 and 6 GB share, the next 6 GB go one further."""
+    jobs = (("a", 2, 10e9), ("b", 1, 6e9), ("c", 2, 6e9))
+    assert placed("first-fit:shared", *jobs) == {"a": (4, 5), "b": (4,), "c": (5, 6)}
+
+
+def test_parameter() -> None:
+    with pytest.raises(StackError, match="write first-fit or first-fit:shared"):
+        FirstFit.from_text("x")
