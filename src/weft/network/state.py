@@ -39,7 +39,8 @@ JOB = np.dtype(
         # at the last snapshot of its component, and at the start of its measuring window
         ("snap_done", "i8"), ("snap_comm", "f8"), ("snap_gate", "f8"), ("snap_gpu", "f8"),
         ("win_done", "i8"), ("win_comm", "f8"), ("win_gate", "f8"), ("win_gpu", "f8"), ("win_rate", "f8"),
-        ("per", "f8"), ("carry", "f8"), ("adjusted", "i8"), ("pot", "f8"),
+        ("per", "f8"), ("carry", "f8"), ("adjusted", "i8"), ("snap_adjusted", "i8"), ("win_adjusted", "i8"),
+        ("snap_age", "f8"),
     ]
 )  # fmt: skip
 

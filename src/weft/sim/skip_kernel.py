@@ -43,7 +43,7 @@ from weft.network.state import (
     PARKED,
     RUNNING,
 )
-from weft.sim.events_kernel import flush_record, remaining_bytes, turn
+from weft.sim.events_kernel import account, flush_record, remaining_bytes, turn
 from weft.sim.heap_kernel import heap_drop, heap_set
 
 MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this much less than it has
@@ -300,7 +300,7 @@ def _matches(E, c, now):
             node = m.nodes(E)[x]
             if node.state != node.snap_state or abs(_clock(E, x, now) - node.snap) > tolerance:
                 return False
-        if job.done == job.snap_done:
+        if job.done == job.snap_done or abs(now - job.iter_start - job.snap_age) > tolerance:
             return False
         if job.gate_task >= 0:
             if job.gate_period <= 0.0:
@@ -321,6 +321,13 @@ def _busy(E, k, now):
 
 
 @njit(cache=True)
+def _book(E, j, now):
+    """Write down what a job did up to now, so that what it did between two such moments can be multiplied."""
+    account(E, j, now, 0, 0, 0)
+    flush_record(E, j)
+
+
+@njit(cache=True)
 def _snapshot(E, c, now):
     comp = m.comps(E)[c]
     comp.has_snap = 1
@@ -328,8 +335,10 @@ def _snapshot(E, c, now):
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        flush_record(E, j)
+        _book(E, j, now)
         job.snap_done = job.done
+        job.snap_age = now - job.iter_start
+        job.snap_adjusted = job.adjusted
         job.snap_comm = job.comm_s
         job.snap_gate = job.gate_s
         job.snap_gpu = job.gpu_s
@@ -351,8 +360,9 @@ def _open_window(E, c, now):
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        flush_record(E, j)
+        _book(E, j, now)
         job.win_done = job.done
+        job.win_adjusted = job.adjusted
         job.win_comm = job.comm_s
         job.win_gate = job.gate_s
         job.win_gpu = job.gpu_s
@@ -425,7 +435,7 @@ def _try_exact(E, c, now):
         return False
     j = comp.head
     while j >= 0:
-        flush_record(E, j)
+        _book(E, j, now)
         j = m.jobs(E)[j].next
     comp.record0 = comp.snap_record
     comp.period = now - comp.snap_time
@@ -464,7 +474,7 @@ def _try_estimate(E, c, now):
         return
     j = comp.head
     while j >= 0:
-        flush_record(E, j)
+        _book(E, j, now)
         m.jobs(E)[j].per = m.jobs(E)[j].win_rate
         j = m.jobs(E)[j].next
     comp.record0 = comp.win_record
@@ -544,6 +554,7 @@ def unpark(E, c, now):
         job.comm_s += factor * (job.comm_s - (job.snap_comm if exact else job.win_comm))
         job.gate_s += factor * (job.gate_s - (job.snap_gate if exact else job.win_gate))
         job.gpu_s += factor * (job.gpu_s - (job.snap_gpu if exact else job.win_gpu))
+        job.adjusted += int(factor * (job.adjusted - (job.snap_adjusted if exact else job.win_adjusted)))
         job.done += int(steps)
         m.ints(E)[I_ITERATIONS] += int(steps)
         job.iter_start += shift
