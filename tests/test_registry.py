@@ -1,0 +1,94 @@
+"""Policies by name: built in, by hand, by entry point; near misses are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from weft import registry
+from weft.errors import StackError
+from weft.place.first_fit import FirstFit
+from weft.registry import BUILT_IN, LAYERS, make, names, register
+from weft.stacks import resolve
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in LAYERS})
+    registry._installed.cache_clear()
+    yield
+    registry._installed.cache_clear()
+
+
+@pytest.mark.parametrize(("layer", "name"), [(layer, name) for layer in LAYERS for name in BUILT_IN[layer]])
+def test_every_built_in_policy_can_be_made_and_knows_its_name(layer: str, name: str) -> None:
+    assert make(layer, name).name == name
+    assert name in names(layer)
+
+
+def test_parameters_follow_a_colon() -> None:
+    assert make("place", "best-fit:even").name == "best-fit:even"
+    with pytest.raises(StackError, match="fair takes no parameter; write fair"):
+        make("pace", "fair:2")
+
+
+@pytest.mark.parametrize(
+    ("layer", "text", "message"),
+    [
+        ("place", "bestfit", "there is no place bestfit; did you mean best-fit"),
+        ("order", "srfs:preemptive", "there is no order srfs; did you mean srsf"),
+        ("pace", "xyzzy", "there is no pace xyzzy; known are fair"),
+        ("planners", "xyzzy", "there is no planner xyzzy"),
+    ],
+)
+def test_near_misses(layer: str, text: str, message: str) -> None:
+    with pytest.raises(StackError) as caught:
+        make(layer, text)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+class Mine(FirstFit):
+    """A user's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "mine"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Any:
+        policy = cls()
+        policy.name = f"mine:{arg}"
+        return policy
+
+
+def test_registered_by_hand() -> None:
+    register("place", "mine", Mine)
+    assert make("place", "mine:7").name == "mine:7"
+    assert resolve("srsf", place="mine:7").planner.name == "srsf/mine:7"
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "policy", "text"),
+    [
+        ("places", "mine", Mine, "there is no layer places"),
+        ("place", "mi:ne", Mine, "cannot name a policy"),
+        ("place", "a+b", Mine, "cannot name a policy"),
+        ("place", "", Mine, "cannot name a policy"),
+        ("place", "mine", object, "is no policy class"),
+    ],
+)
+def test_wrong_registrations_are_refused(layer: str, name: str, policy: type, text: str) -> None:
+    with pytest.raises(StackError, match=text):
+        register(layer, name, policy)
+
+
+def test_installed_by_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real entry point, as a package's metadata would give it."""
+    point = EntryPoint("other", "weft.place.first_fit:FirstFit", "weft.place")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "weft.place" else [])
+    assert "other" in names("place")
+    assert isinstance(make("place", "other"), FirstFit)
