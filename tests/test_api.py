@@ -119,6 +119,19 @@ def test_simulate_on_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     assert "makespan" in capsys.readouterr().out
 
 
+def test_what_a_reader_must_know_goes_to_stderr(tmp_path: Path, capsys: Capture) -> None:
+    data = scenario(until_s=3.0)
+    data["workload"]["source"] = "bursty"
+    assert cli(["simulate", str(write(tmp_path / "cut.toml", data)), "--json"]) == 0
+    out, err = capsys.readouterr()
+    shown = json.loads(out)
+    left = shown["jobs"] - shown["finished"]
+    assert left > 0
+    first, last = err.splitlines()
+    assert first.startswith("note: bursty arrivals: ")
+    assert last == f"note: {left} of 20 jobs did not finish (srsf, seed 1)"
+
+
 def test_compare_on_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     path = write(tmp_path / "small.toml", scenario())
     report = tmp_path / "report.html"

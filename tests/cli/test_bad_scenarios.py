@@ -91,6 +91,14 @@ CASES: dict[str, tuple[str, str, str]] = {
         'source = "poisson"', 'source = "trace"\ntrace = "none.csv"',
         "workload.trace: none.csv is not in {folder} (WEFT_TRACES is not set); give the path of a trace file",
     ),
+    "a model that does not fit": (
+        "nic_gbps = 10", "nic_gbps = 10\ngpu_memory_gb = 2",
+        "workload.models: resnet50 on 4 GPUs needs 3.21 GB of each, they have 2; leave it out, or raise cluster.gpu_memory_gb",
+    ),
+    "an unknown GPU": (
+        "nic_gbps = 10", 'nic_gbps = 10\ngpu = "V1000"',
+        "gpu 'V1000' is not known to the zoo; did you mean V100?",
+    ),
     "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf?; `weft stacks` lists them"),
     "empty stack": ('name = "srsf"\n', "", "stack.name is missing; give a name, or an order (see: weft stacks)"),
     "unknown sharing": (
@@ -114,8 +122,8 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "exact as a number": ("seed = 1", "seed = 1\nexact = 1", "run.exact is 1; give true or false"),
     "negative seed": ("seed = 1", "seed = -1", "run.seed is -1; give at least 0"),
-    "failing more than always": (
-        "seed = 1", "failure_rate = 1.5", "run.failure_rate is 1.5; give at most 1",
+    "failing always": (
+        "seed = 1", "failure_rate = 1", "run.failure_rate is 1; give less than 1",
     ),
     "not a number": ("seed = 1", "restart_s = nan", "run.restart_s is nan; give a finite number"),
     "a section as a number": ("[run]\nseed = 1\n", "", "run is 3; give a table {..}"),

@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,9 +19,12 @@ from weft.errors import EngineError, WeftError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weft.results.run import RunResult
+
 __all__ = [
     "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
-    "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "progress", "stderr", "stdout",
+    "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
+    "stdout",
 ]  # fmt: skip
 
 ScenarioArgument = Annotated[
@@ -64,6 +67,17 @@ def notice(text: str) -> None:
 def command_line() -> str:
     """The command as it was typed, for reports."""
     return shlex.join(["weft", *sys.argv[1:]])
+
+
+def print_notes(runs: Iterable[RunResult]) -> None:
+    """What the reader of these results must know, once each, on stderr."""
+    runs = list(runs)
+    for note in dict.fromkeys(note for run in runs for note in run.notes):
+        notice(f"note: {note}")
+    for run in runs:
+        left = run.jobs["finish_s"].null_count()
+        if left:
+            notice(f"note: {left} of {run.jobs.height} jobs did not finish ({run.stack}, seed {run.seed})")
 
 
 def print_json(value: Mapping[str, Any]) -> None:

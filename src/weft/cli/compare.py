@@ -17,6 +17,7 @@ from weft.cli.common import (
     command_line,
     notice,
     print_json,
+    print_notes,
     progress,
     stdout,
 )
@@ -61,6 +62,7 @@ def compare(
     if report is not None:
         result.write_report(report, command=command_line())
         notice(f"wrote {report}")
+    print_notes(result.runs)
     if json:
         print_json(result.to_dict())
         return

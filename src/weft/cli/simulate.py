@@ -20,6 +20,7 @@ from weft.cli.common import (
     command_line,
     notice,
     print_json,
+    print_notes,
     progress,
     stdout,
 )
@@ -64,6 +65,7 @@ def simulate(
 
         write_outputs(replace(run, command=command_line()), out)
         notice(f"wrote {out}/")
+    print_notes([run])
     from weft.results.metrics import summary
 
     numbers = summary(run)

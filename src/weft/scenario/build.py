@@ -14,6 +14,7 @@ from weft.model.profile import Profile
 from weft.model.topologies import Cable, Machine, Via
 from weft.model.topologies import build_cluster as build_topology
 from weft.model.topology_files import read_topology
+from weft.model.units import GB
 from weft.model.view import Spread
 from weft.scenario.scenario import Scenario
 from weft.sim.estimate import Estimator
@@ -77,7 +78,22 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
         return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
-        return generate(scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s)
+        workload = generate(
+            scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s
+        )
+        _check_memory(workload, cluster)
+    return workload
+
+
+def _check_memory(workload: Workload, cluster: Cluster) -> None:
+    """A model that does not fit into a GPU would wait for ever."""
+    for job in workload.jobs:
+        if job.memory_bytes > cluster.gpu_memory_bytes:
+            needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
+            raise ScenarioError(
+                f"workload.models: {job.model} on {job.gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; "
+                "leave it out, or raise cluster.gpu_memory_gb"
+            )
 
 
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:

@@ -191,6 +191,6 @@ class RunSection(Section):
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
     straggler_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="How much longer those take.")
     start_latency_s: NotNegative = Field(0.0, description="From the decision to the start of a job.")
-    failure_rate: Share = Field(0.0, description="Share of starts that fail.")
+    failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
     until_s: Positive | None = Field(None, description="Stop the simulation there; by default when all jobs are done.")
