@@ -1,0 +1,270 @@
+"""`weft models`: the model zoo, and what one iteration of a model looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.common import JsonOption, notice, print_json, stdout
+
+if TYPE_CHECKING:
+    from weft.model.profile import Profile, Task
+    from weft.results.iteration_drawing import IterationPicture
+    from weft.workload.alone import Alone
+    from weft.workload.zoo import Model, Timing
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The models that jobs train: sizes, times with their sources, and the iteration they repeat.",
+    epilog="Example: weft models show vgg16 --workers 4",
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
+
+
+@app.callback()
+def _default(context: typer.Context, json: JsonOption = False) -> None:
+    """The models that jobs train: sizes, times with their sources, and the iteration they repeat.
+
+    Example: weft models
+    """
+    if context.invoked_subcommand is None:
+        _list(json)
+
+
+@app.command("list")
+def list_models(json: JsonOption = False) -> None:
+    """List the models of the zoo.
+
+    Example: weft models list
+    """
+    _list(json)
+
+
+@app.command("show")
+def show(
+    model: Annotated[str, typer.Argument(help="A model of the zoo, model@variant, or the path of a profile file.")],
+    workers: Annotated[int, typer.Option("--workers", "-n", help="Number of workers (GPUs).")] = 4,
+    gpu: Annotated[str, typer.Option("--gpu", help="GPU type whose compute times are used.")] = "V100",
+    batch: Annotated[int | None, typer.Option("--batch", help="Samples per worker (default: the usual).")] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", help="Precision: fp32 or bf16 (default: the GPU's).")] = None,
+    parallel: Annotated[
+        str,
+        typer.Option(
+            "--parallel", help="auto, data, parameter-server, pipeline, tensor, hybrid, hybrid:TxPxD, embedding."
+        ),
+    ] = "auto",
+    overlap: Annotated[bool, typer.Option("--overlap", help="Send gradient buckets during the backward pass.")] = False,
+    micro_batches: Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a pipeline.")] = 3,
+    schedule: Annotated[str, typer.Option("--schedule", help="Order of micro-batches: gpipe or 1f1b.")] = "gpipe",
+    servers: Annotated[int, typer.Option("--servers", help="Parameter servers.")] = 1,
+    collective: Annotated[str, typer.Option("--collective", help="Algorithm of all-reduces.")] = "ring",
+    gbps: Annotated[float, typer.Option("--gbps", help="Speed of each worker's NIC in Gbit/s.")] = 50.0,
+    worker: Annotated[int, typer.Option("--worker", help="The worker whose traffic is drawn.")] = 0,
+    layers: Annotated[bool, typer.Option("--layers", help="List the layers and their gradients, too.")] = False,
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw into a file, too.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw one iteration of a model, alone on the network: computing and traffic over time, and the circle.
+
+    Example: weft models show gpt3-cassini --workers 8 --gpu A100
+    """
+    from weft.errors import InputError
+    from weft.model.units import gbps_to_bytes_per_s
+    from weft.workload import zoo
+    from weft.workload.alone import run_alone
+
+    profile = zoo.profile(
+        model, workers, batch=batch, gpu=gpu, parallel=parallel, overlap=overlap, dtype=dtype,
+        micro_batches=micro_batches, schedule=schedule, servers=servers,
+    )  # fmt: skip
+    if not 0 <= worker < profile.workers:
+        raise InputError(f"--worker: {worker} is not among the workers 0..{profile.workers - 1}")
+    alone = run_alone(profile, gbps_to_bytes_per_s(gbps), collective)
+    entry = None if zoo.is_path(model) else zoo.find(model)[0]
+    picture = _picture(alone, worker, gbps)
+    if plot is not None:
+        from weft.results.iteration_drawing import save_iteration
+
+        save_iteration(picture, plot)
+        notice(f"wrote {plot}")
+    if json:
+        print_json(_as_dict(entry, alone, worker, gbps, layers))
+        return
+    from weft.results.iteration_drawing import draw_iteration
+
+    console = stdout()
+    console.print(draw_iteration(picture))
+    console.print()
+    console.print(_facts(entry, alone), highlight=False)
+    if layers and entry is not None:
+        console.print(_layer_table(entry))
+
+
+def _list(json: bool) -> None:
+    from weft.workload import zoo
+
+    entries = [zoo.find(name)[0] for name in zoo.names()]
+    if json:
+        print_json({"models": [_entry_dict(e) for e in entries]})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("model", "what it is", "parameters", "gradients", "batch", "parallel", "measured on"):
+        table.add_column(name, header_style="bold", justify="right" if name in ("parameters", "gradients") else "left")
+    for e in entries:
+        gpus = ", ".join(dict.fromkeys(t.gpu for t in zoo.known(e))) or "estimated"
+        low, high = e.batch_range
+        table.add_row(
+            e.name,
+            e.title,
+            f"{e.params:,}",
+            _megabytes(e.gradient_bytes),
+            f"{e.batch} ({low}-{high})",
+            e.parallel,
+            gpus,
+        )
+    console = stdout()
+    console.print(table)
+    variants = [f"{e.name}@{v.variant}" for e in entries for v in e.variants]
+    console.print(f"\nA paper's own numbers: {', '.join(variants)}", highlight=False)
+    console.print("One iteration: weft models show vgg16 --workers 4", highlight=False)
+
+
+def _picture(alone: Alone, worker: int, gbps: float) -> IterationPicture:
+    from weft.model.profile import Compute
+    from weft.model.units import bytes_per_s_to_gbps
+    from weft.results.iteration_drawing import Block, IterationPicture, Rate
+
+    profile = alone.profile
+    blocks = tuple(
+        Block(_lane(profile, task), task.name, span.start_s, span.end_s)
+        for task, span in zip(profile.tasks, alone.spans, strict=True)
+        if isinstance(task, Compute)
+    )
+    lanes = {b.lane for b in blocks}
+    if len(lanes) > 1:  # the optimiser runs per worker: in the lane of the workers it belongs to
+        blocks = tuple(b for b in blocks if not b.name.startswith("optimiser."))
+    rates = tuple(Rate(s.start_s, s.end_s, bytes_per_s_to_gbps(s.bytes_per_s)) for s in alone.sent[worker])
+    ups = tuple(Rate(s.start_s, s.end_s, bytes_per_s_to_gbps(s.bytes_per_s)) for s in alone.up_phases(worker))
+    word = "worker" if profile.workers == 1 else "workers"
+    title = f"{profile.name}: one iteration on {profile.workers} {word}"
+    return IterationPicture(title, alone.iteration_s, gbps, worker, blocks, rates, ups)
+
+
+def _lane(profile: Profile, task: Task) -> str:
+    ranks = sorted(profile.ranks(task))
+    if len(ranks) == 1:
+        return f"worker {ranks[0]}"
+    if ranks == list(range(ranks[0], ranks[-1] + 1)):
+        return f"workers {ranks[0]}-{ranks[-1]}"
+    return f"workers {','.join(map(str, ranks))}"
+
+
+def _facts(entry: Model | None, alone: Alone) -> Any:
+    from rich.table import Table
+
+    from weft.results.display import duration
+
+    p = alone.profile
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    if entry is not None:
+        table.add_row("model", f"{entry.title}; {entry.source}; a sample: {entry.sample}")
+        table.add_row("parameters", f"{entry.params:,}, gradients {_megabytes(entry.gradient_bytes)}")
+    iteration = f"{duration(alone.iteration_s)}, of which computing {duration(p.compute_s)} on the longest path"
+    table.add_row("iteration", iteration)
+    sent = [alone.sent_bytes(w) for w in range(p.workers)]
+    table.add_row("sent", f"{_megabytes(min(sent))} to {_megabytes(max(sent))} per worker")
+    memory = f"{p.memory_bytes / 1e9:.3g} GB per worker" if p.memory_bytes else "not stated"
+    table.add_row("memory", f"{memory}; batch {p.batch or 'unknown'}, {p.gpu or 'GPU unknown'}")
+    table.add_row("times", p.source)
+    return table
+
+
+def _layer_table(entry: Model) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("layer", "parameters", "gradients", "GFLOP per sample"):
+        table.add_column(name, header_style="bold", justify="left" if name == "layer" else "right")
+    for layer in entry.layers:
+        size = _megabytes(layer.params * entry.gradient_dtype_bytes)
+        table.add_row(layer.name, f"{layer.params:,}", size, f"{layer.flops / 1e9:.3g}")
+    return table
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB" if size < 1e10 else f"{size / 1e9:,.1f} GB"
+
+
+def _entry_dict(e: Model) -> dict[str, Any]:
+    from weft.workload import zoo
+
+    return {
+        "model": e.name,
+        "title": e.title,
+        "kind": e.kind,
+        "source": e.source,
+        "aliases": list(e.aliases),
+        "parameters": e.params,
+        "gradient_bytes": e.gradient_bytes,
+        "flops_per_sample": e.flops,
+        "sample": e.sample,
+        "batch": e.batch,
+        "batch_range": list(e.batch_range),
+        "batch_source": e.batch_source,
+        "parallel": e.parallel,
+        "variants": [f"{e.name}@{v.variant}" for v in e.variants],
+        "timings": [_timing_dict(t) for t in zoo.known(e)],
+    }
+
+
+def _timing_dict(t: Timing) -> dict[str, Any]:
+    return {
+        "gpu": t.gpu, "dtype": t.dtype, "batch": t.batch, "forward_s": t.forward_s, "backward_s": t.backward_s,
+        "optimiser_s": t.optimiser_s, "memory_bytes": t.memory_bytes or None, "source": t.source,
+    }  # fmt: skip
+
+
+def _as_dict(entry: Model | None, alone: Alone, worker: int, gbps: float, layers: bool) -> dict[str, Any]:
+    from weft.model.profile import Compute
+
+    p = alone.profile
+    tasks = []
+    for task, span in zip(p.tasks, alone.spans, strict=True):
+        kind = "compute" if isinstance(task, Compute) else "transfer"
+        size = {"seconds": task.seconds} if isinstance(task, Compute) else {"bytes": task.bytes}
+        ranks = None if task.workers is None else list(task.workers)
+        where = {"start_s": span.start_s, "end_s": span.end_s, "workers": ranks, "after": list(task.after)}
+        tasks.append({"task": task.name, "kind": kind, **size, **where})
+    found: dict[str, Any] = {
+        "profile": p.name,
+        "workers": p.workers,
+        "batch": p.batch,
+        "gpu": p.gpu,
+        "source": p.source,
+        "memory_bytes": p.memory_bytes,
+        "nic_gbps": gbps,
+        "iteration_s": alone.iteration_s,
+        "compute_s": p.compute_s,
+        "message_bytes": p.message_bytes,
+        "sent_bytes": [alone.sent_bytes(w) for w in range(p.workers)],
+        "worker": worker,
+        "up_phases": [
+            {"start_s": u.start_s, "end_s": u.end_s, "gbps": 8e-9 * u.bytes_per_s} for u in alone.up_phases(worker)
+        ],
+        "tasks": tasks,
+    }
+    if entry is not None:
+        found["model"] = _entry_dict(entry)
+        if layers:
+            width = entry.gradient_dtype_bytes
+            found["layers"] = [
+                {"layer": x.name, "parameters": x.params, "gradient_bytes": width * x.params, "flops": x.flops}
+                for x in entry.layers
+            ]
+    return found

@@ -1,0 +1,101 @@
+"""`weft profile`: measure a zoo model on this machine and write a profile file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.common import JsonOption, notice, print_json, stdout
+
+if TYPE_CHECKING:
+    from weft.workload.measured import Measured
+
+__all__ = ["profile"]
+
+
+def profile(
+    model: Annotated[str, typer.Argument(help="A model of the zoo (weft models lists them).")],
+    batch: Annotated[
+        list[int] | None, typer.Option("--batch", help="Samples per iteration; may be given often.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...; auto is the GPU if any.")] = "auto",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="fp32, tf32, bf16 (autocast), bf16-weights, or as-is (torch's settings).")
+    ] = "as-is",
+    library: Annotated[
+        str, typer.Option("--library", help="Who defines the model: auto, torchvision, transformers, weft.")
+    ] = "auto",
+    repeats: Annotated[int, typer.Option("--repeats", min=3, help="Timed iterations.")] = 10,
+    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Iterations before that.")] = 3,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Profile file to write.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure forward, backward and optimiser time, gradient buckets and memory of a model, with random weights.
+
+    The file can stand wherever a model's name can. Needs PyTorch (pip install 'weft[torch]').
+
+    Example: weft profile resnet50 --batch 64 --dtype bf16 --out resnet50.json
+    """
+    from weft.errors import InputError
+    from weft.workload import zoo
+    from weft.workload.profiles_io import save_measured
+
+    entry = zoo.find(model)[0]
+    sizes = batch or [entry.batch]
+    if min(sizes) < 1:
+        raise InputError(f"--batch: {min(sizes)} is too small; give at least 1")
+    seen = []
+    for size in sizes:
+        notice(f"measuring {entry.name}, batch {size}")
+        seen.append(_measure(entry.name, entry.sample, size, device, dtype, library, warmup, repeats))
+    if out is not None:
+        save_measured(entry.name, seen, out)
+        notice(f"wrote {out}")
+    if json:
+        print_json({"model": entry.name, "measurements": [asdict(m) for m in seen]})
+        return
+    stdout().print(_table(seen))
+
+
+def _measure(
+    model: str, sample: str, batch: int, device: str, dtype: str, library: str, warmup: int, repeats: int
+) -> Measured:
+    from weft.errors import InputError
+    from weft.profiling.architectures import build
+    from weft.profiling.measure import profile as measure
+    from weft.profiling.torch_bridge import load_torch
+
+    torch = load_torch()
+    where = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    weights = "bfloat16" if dtype == "bf16-weights" else "float32"
+    try:
+        made = build(model, batch, where, library=library, weights=weights)
+        return measure(
+            made.module, made.batch, loss=made.loss, dtype="as-is" if dtype == "bf16-weights" else dtype,
+            warmup=warmup, repeats=repeats, name=model, sample=sample, library=made.library,
+        )  # fmt: skip
+    except torch.OutOfMemoryError as error:
+        raise InputError(f"model {model}: batch {batch} does not fit into {where}; use a smaller --batch") from error
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"model {model} on {where}: {reason}; try --device cpu") from error
+
+
+def _table(seen: list[Measured]) -> Any:
+    from rich.table import Table
+
+    from weft.results.display import duration, percent
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("batch", "forward", "backward", "optimiser", "gradients", "buckets", "memory", "spread", "on"):
+        table.add_column(name, header_style="bold", justify="left" if name == "on" else "right")
+    for m in seen:
+        table.add_row(
+            str(m.batch), duration(m.forward_s), duration(m.backward_s), duration(m.optimiser_s),
+            f"{m.gradient_bytes / 1e6:,.1f} MB", str(len(m.buckets)), f"{m.memory_bytes / 1e9:.2f} GB",
+            percent(m.spread), f"{m.gpu}, {m.dtype}, {m.library}",
+        )  # fmt: skip
+    return table
