@@ -40,6 +40,7 @@ class Core:
         self.planner_state: State = stack.planner.initial_state()
         self.interleave_state: State = stack.interleave.initial_state()
         self.capabilities = world.capabilities
+        self.paced = False  # whether the world has been given the pace
 
     def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
         """One cycle: what has happened, hence what to do."""

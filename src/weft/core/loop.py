@@ -19,7 +19,9 @@ def run(
     core: Core, world: World, until: float | None = None, on_progress: Callable[[float, Core], None] | None = None
 ) -> None:
     """Let the world go on until nothing more can happen, or until that time; `on_progress` is called every cycle."""
-    world.set_pace(core.stack.pace)
+    if not core.paced:  # a run that is taken up again has set it before
+        world.set_pace(core.stack.pace)
+        core.paced = True
     idle_wakes = 0
     while True:
         bound = _earlier(core.wake_s, until)
