@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.api import Comparison, compare, replay, simulate
     from weft.errors import WeftError
+    from weft.profiling import profile
     from weft.results.run import RunResult
     from weft.scenario import Scenario
 
 __version__ = "0.1.0"
 
-__all__ = ["Comparison", "RunResult", "Scenario", "WeftError", "__version__", "compare", "replay", "simulate"]
+__all__ = [
+    "Comparison",
+    "RunResult",
+    "Scenario",
+    "WeftError",
+    "__version__",
+    "compare",
+    "profile",
+    "replay",
+    "simulate",
+]
 
 _HOME = {
     "Comparison": "weft.api",
@@ -27,6 +38,7 @@ _HOME = {
     "Scenario": "weft.scenario",
     "WeftError": "weft.errors",
     "compare": "weft.api",
+    "profile": "weft.profiling",
     "replay": "weft.api",
     "simulate": "weft.api",
 }

@@ -138,7 +138,10 @@ CASES: dict[str, tuple[Change, str]] = {
         change("network.admission", {"kind": "ratio", "k": 3, "ratios": [2.5]}),
         "network.admission.ratios has 1 entries; give k - 1 = 2",
     ),
-    "gate without epoch": (change("jobs.0.gate.epoch_s", ...), "jobs[0].gate.epoch_s is missing; add it (the first slot)"),
+    "gate without epoch": (
+        change("jobs.0.gate.epoch_s", ...),
+        "jobs[0].gate.epoch_s is missing; add it (the first slot)",
+    ),
     "gate on a task that is not there": (
         change("jobs.0.gate.task", 2),
         "jobs[0].gate.task is 2; the job has tasks 0 to 1",

@@ -9,20 +9,31 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from weft import __version__
 from weft.cli import main as cli
 from weft.cli.common import print_json
-from weft.cli.main import run
+from weft.cli.main import app, run
 
 Capture = pytest.CaptureFixture[str]
-COMMANDS = ["simulate", "compare", "replay", "stacks", "topology", "bench", "init"]
+COMMANDS = ["simulate", "compare", "replay", "stacks", "topology", "bench", "init", "profile"]
+GROUPS = ["trace", "models", "fit"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command: str, capsys: Capture) -> None:
     assert run([command, "--help"]) == 0
     assert f"Example: weft {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_sub_command_has_help_with_an_example(group: str, capsys: Capture) -> None:
+    commands = typer.main.get_command(app).commands[group].commands  # type: ignore[attr-defined]
+    assert commands
+    for name in commands:
+        assert run([group, name, "--help"]) == 0
+        assert f"Example: weft {group} {name}" in capsys.readouterr().out
 
 
 def test_version(capsys: Capture) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import bench, compare, init, replay, simulate, stacks, topology, trace
+from weft.cli import bench, compare, fit, init, models, profile, replay, simulate, stacks, topology, trace
 from weft.cli.common import exit_code, fail
 
 __all__ = ["app", "main", "run"]
@@ -29,7 +29,10 @@ app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)
 app.command("init")(init.init)
+app.add_typer(models.app, name="models")
+app.command("profile")(profile.profile)
 app.add_typer(trace.app, name="trace")
+app.add_typer(fit.app, name="fit")
 
 
 def _version(wanted: bool) -> None:
