@@ -17,7 +17,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Measure this machine: speed of the engine and its parts.
+    """Measure how fast the engine and its parts are here.
 
     With one name --json prints its figures; with several, an object per name.
 

@@ -39,9 +39,10 @@ def compare(
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run several stacks on the same workload and routes, seed by seed, and print them side by side.
+    """Run several stacks on the same jobs, side by side.
 
-    Without --stack the [compare] section of the scenario says which.
+    At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Without --stack the
+    [compare] section of the scenario says which.
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """

@@ -19,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
     help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth.",
     epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
 )
@@ -84,9 +85,11 @@ def main() -> None:
 def _usage(error: Exception) -> int:
     """A wrong option or argument, in one line; a command without arguments shows its help."""
     context = getattr(error, "ctx", None)
+    text: str = error.format_message()  # type: ignore[attr-defined]
     if type(error).__name__ == "NoArgsIsHelpError":
+        print(text)
         return 2
-    text = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    text = text.rstrip(".")
     command = context.command_path if context is not None else "weft"
     return fail(f"{text}; see: {command} --help", 2)
 

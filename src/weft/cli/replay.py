@@ -19,10 +19,10 @@ def replay(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run given jobs over given links, without a scheduler: for what-if questions and tests.
+    """Run given jobs over given links, without a scheduler.
 
-    The phases of a job repeat; compute and transfer of one phase run side by side. Every flow carries `bytes`, and
-    `flows` says how many of them cross each link. docs/scenario.md describes all keys.
+    For what-if questions and tests. The phases of a job repeat; compute and transfer of one phase run side by side.
+    Every flow carries `bytes`, and `flows` says how many of them cross each link. docs/scenario.md describes all keys.
 
     Example: weft replay examples/two-jobs.json --json
     """

@@ -18,9 +18,10 @@ _QUESTIONS = {
 
 
 def stacks(json: JsonOption = False) -> None:
-    """List the named stacks and the policies that each layer can be replaced with.
+    """List the named stacks and the policies of each layer.
 
-    Policies installed by other packages are listed too (entry points weft.order, weft.place, ...).
+    Any layer of a stack can be replaced by another policy of that layer. Policies installed by other packages are
+    listed too (entry points weft.order, weft.place, ...).
 
     Example: weft stacks
     """
