@@ -36,3 +36,13 @@ def missing_engine(name: str) -> None:
     if os.environ.get("WEFT_REQUIRE_ENGINES"):
         pytest.fail(f"{name} is not installed, and WEFT_REQUIRE_ENGINES is set")
     pytest.skip(f"{name} is not installed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests recorded as their "summary": figures that CI is to show though the test passed."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
+    lines = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "summary"]
+    if lines:
+        terminalreporter.section("figures")
+        for line in sorted(lines):
+            terminalreporter.line(line)

@@ -22,17 +22,17 @@ from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.program import NodeSpec, compute_node, make_program, transfer_node
 from weft.sim.reference import ReferenceEngine
 
-FEATURES: dict[str, tuple[str, ...]] = {
+FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value is the absence of the feature
+    "skip": ("off", "exact", "estimate"),
+    "graph": ("chain", "overlap", "opened"),
     "sharing": ("ideal", "max-min", "k-way"),
     "admission": ("all", "at-most", "ratio"),
     "gate": ("none", "one-off", "periodic", "changed"),
     "gpus": ("own", "shared"),
     "stops": ("none", "stopped", "resized"),
     "chance": ("none", "jitter", "stragglers"),
-    "graph": ("chain", "overlap", "opened"),
     "latency": ("none", "some"),
     "demand": ("none", "some"),
-    "skip": ("off", "exact", "estimate"),
 }
 
 
@@ -129,7 +129,8 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         straggle_x=2.5,
         skip=features["skip"] != "off",
         exact=features["skip"] != "estimate",
-        window=4.0,
+        window=2.0,  # few iterations are to be enough for an estimate
+        tolerance=0.5,
         segments=1 << 14,
     )
     jobs = tuple(_draw_job(rng, features, spec, iterations) for _ in range(rng.randint(2, 5)))
@@ -164,11 +165,14 @@ def _draw_graph(rng: random.Random, features: Mapping[str, str], spec: EngineSpe
     """One iteration: a chain, or a graph in which tasks overlap; opened transfers follow earlier ones."""
     specs: list[NodeSpec] = []
     last_on: dict[int, int] = {}  # a GPU runs one task of a job at a time: the graph must order them
+    opened = features["graph"] == "opened"
     for i in range(rng.randint(2, 5)):
         after = set(range(max(0, i - 1), i))
-        if features["graph"] != "chain" and i:
+        if opened and i and rng.random() < 0.7:
+            after = {0}  # flows of one group start together
+        elif features["graph"] != "chain" and i:
             after = {rng.randrange(i) for _ in range(rng.randint(0, 2))}
-        if i == 0 or rng.random() < 0.4:
+        if i == 0 or rng.random() < (0.2 if opened else 0.4):
             gpu = rng.randrange(spec.n_gpus) if features["gpus"] == "shared" and rng.random() < 0.8 else -1
             if gpu in last_on and gpu >= 0:
                 after.add(last_on[gpu])
@@ -293,9 +297,8 @@ class _Driver:
 
     def _detach(self, slot: int) -> None:
         i, s = self.slots.pop(slot)
-        if isinstance(self.engine, ReferenceEngine):
-            if runs := run_length(self.engine.durations(slot)):
-                self.durations.setdefault(i, []).extend(runs)
+        if isinstance(self.engine, ReferenceEngine) and (runs := run_length(self.engine.durations(slot))):
+            self.durations.setdefault(i, []).extend(runs)
         usage = self.engine.detach(slot)
         self.usage[i, s], self.ended[i, s] = usage, self.engine.now
         self.left[i] -= usage.iterations
