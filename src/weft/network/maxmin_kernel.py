@@ -1,35 +1,85 @@
 """Rates of transfers: max-min by filling bottleneck links, k-way, ideal. Readable twin: reference.py.
 
-Both do the same float operations in the same order. A link's share is (capacity - what is fixed) / (flows not fixed).
-Links wait in a queue by (share, id); the share of the first is computed anew, and if it has grown the link goes back;
-otherwise it is the bottleneck, and all its transfers get that rate. A transfer's own demand is one more entry, after
-the links. What a link loses in one step is subtracted at once (rate x number of flows), so the order in which its
-transfers are listed does not matter, nor which other components are solved with it.
+Max-min counts rates in whole units, so sums are exact and the result does not depend on the order in which transfers
+are listed. A link's share is (capacity - what is fixed) / (flows not fixed), rounded down. Links wait in a queue by
+(share, id); the share of the first is computed anew, and if it has grown the link goes back; otherwise it is the
+bottleneck, and all its transfers get that rate. A transfer's own demand is one more entry, after the links.
+
+Rates are fixed in rising order, so a change leaves alone all that is slower than the level at which it is first felt:
+the rate of a transfer that ended, or the rate at which a link of a new transfer now fills up. Only transfers from that
+level on, and connected to the change through such transfers, are solved again.
 """
 
 from numba import njit
 
 from weft.network import memory_kernel as m
-from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP
+from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
 
 
 @njit(cache=True)
-def collect(E):
-    """The connected component of all fresh transfers and dirty links, into work_nodes and work_links."""
+def _fills_at(E, k):
+    """The level at which a link fills up, given the rates of its transfers and that those without one have no limit."""
+    nodes, flows, link = m.nodes(E), m.flows(E), m.links(E)[k]
+    level = link.units // link.weight
+    while True:
+        fixed = 0
+        weight = link.weight
+        f = link.head
+        while f >= 0:
+            node = nodes[flows[f].node]
+            if node.state == ACTIVE and 0 <= node.units < level:
+                fixed += flows[f].n * node.units
+                weight -= flows[f].n
+            f = flows[f].next
+        higher = (link.units - fixed) // weight
+        if higher <= level:
+            return level
+        level = higher
+
+
+@njit(cache=True)
+def _felt_from(E):
+    """The level from which on the changes of this instant can be felt; below it nothing is solved again."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
+    level = UNLIMITED
+    for i in range(m.ints(E)[I_DIRTY]):
+        k = m.dirty(E)[i]
+        level = min(level, links[k].level)
+        links[k].level = UNLIMITED
+    for i in range(m.ints(E)[I_FRESH]):
+        node = nodes[m.fresh(E)[i]]
+        if node.state != ACTIVE:
+            continue
+        if node.units >= 0 or node.lead0 < node.lead1 or node.fol0 < node.fol1:
+            level = 0  # opened transfers hang together in more ways than through links
+        for f in range(node.flow0, node.flow1):
+            if level <= 0:
+                break
+            if links[flows[f].link].binding != 0:
+                level = min(level, _fills_at(E, flows[f].link))
+    return level
+
+
+@njit(cache=True)
+def _take(E, x, stamp, n_nodes):
+    m.nodes(E)[x].stamp = stamp
+    m.work_nodes(E)[n_nodes] = x
+    return n_nodes + 1
+
+
+@njit(cache=True)
+def _seeds(E, stamp, level):
+    """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
+    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
     n_nodes = 0
     n_links = 0
     for i in range(m.ints(E)[I_FRESH]):
         x = m.fresh(E)[i]
         nodes[x].listed = 0
         if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            nodes[x].stamp = stamp
-            m.work_nodes(E)[n_nodes] = x
-            n_nodes += 1
+            n_nodes = _take(E, x, stamp, n_nodes)
     for i in range(m.ints(E)[I_DIRTY]):
         k = m.dirty(E)[i]
         links[k].fill = 0
@@ -39,49 +89,55 @@ def collect(E):
                 m.work_links(E)[n_links] = k
                 n_links += 1
             continue
-        f = links[k].head  # it has just ceased to be a possible bottleneck: its transfers may go faster
+        f = links[k].head
         while f >= 0:
-            x = flows[f].node
-            if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
-                nodes[x].stamp = stamp
-                m.work_nodes(E)[n_nodes] = x
-                n_nodes += 1
+            node = nodes[flows[f].node]
+            if node.stamp != stamp and node.state == ACTIVE and node.units >= level:
+                n_nodes = _take(E, flows[f].node, stamp, n_nodes)
             f = flows[f].next
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0
+    return n_nodes, n_links
+
+
+@njit(cache=True)
+def _collect(E):
+    """What must be solved again, into work_nodes and work_links: the seeds, and all that is connected with them, from
+    the level on at which the change is felt."""
+    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    work_nodes, work_links = m.work_nodes(E), m.work_links(E)
+    level = _felt_from(E)
+    stamp = m.ints(E)[I_STAMP] + 1
+    m.ints(E)[I_STAMP] = stamp
+    n_nodes, n_links = _seeds(E, stamp, level)
     i_node = 0
     i_link = 0
     while i_node < n_nodes or i_link < n_links:
         while i_node < n_nodes:
-            x = m.work_nodes(E)[i_node]
+            node = nodes[work_nodes[i_node]]
             i_node += 1
-            for f in range(nodes[x].flow0, nodes[x].flow1):
+            for f in range(node.flow0, node.flow1):
                 k = flows[f].link
-                if links[k].binding != 0 and links[k].stamp != stamp:
+                if links[k].stamp != stamp and links[k].binding != 0:
                     links[k].stamp = stamp
-                    m.work_links(E)[n_links] = k
+                    work_links[n_links] = k
                     n_links += 1
-            for f in range(nodes[x].lead0, nodes[x].lead1):
+            for f in range(node.lead0, node.lead1):
                 y = m.leads(E)[f].node
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    nodes[y].stamp = stamp
-                    m.work_nodes(E)[n_nodes] = y
-                    n_nodes += 1
-            for f in range(nodes[x].fol0, nodes[x].fol1):
+                    n_nodes = _take(E, y, stamp, n_nodes)
+            for f in range(node.fol0, node.fol1):
                 y = m.follows(E)[f]
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    nodes[y].stamp = stamp
-                    m.work_nodes(E)[n_nodes] = y
-                    n_nodes += 1
+                    n_nodes = _take(E, y, stamp, n_nodes)
         while i_link < n_links:
-            k = m.work_links(E)[i_link]
+            f = links[work_links[i_link]].head
             i_link += 1
-            f = links[k].head
             while f >= 0:
-                x = flows[f].node
-                if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
-                    nodes[x].stamp = stamp
-                    m.work_nodes(E)[n_nodes] = x
+                node = nodes[flows[f].node]
+                if node.stamp != stamp and node.units >= level and node.state == ACTIVE:
+                    node.stamp = stamp
+                    work_nodes[n_nodes] = flows[f].node
                     n_nodes += 1
                 f = flows[f].next
     return n_nodes, n_links
@@ -111,129 +167,144 @@ def _queue_down(keys, ids, n, i):
 
 
 @njit(cache=True)
-def _fix(E, x, rate, n_touched):
-    """Give a transfer its rate, and its followers that are level with it; count what its links lose."""
-    nodes, flows, links, stack = m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
+def _give(E, x, rate):
+    """Give a transfer its rate and take it from its links."""
+    flows, links, node = m.flows(E), m.links(E), m.nodes(E)[x]
+    node.fresh = rate
+    for f in range(node.flow0, node.flow1):
+        flow = flows[f]
+        link = links[flow.link]
+        link.free -= rate * flow.n
+        link.weight_left -= flow.n
+
+
+@njit(cache=True)
+def _give_followers(E, x, rate):
+    """Followers that are level with a transfer get its rate too; returns how many."""
+    nodes, stack = m.nodes(E), m.work_stack(E)
+    fixed = 0
     stack[0] = x
-    nodes[x].fresh = rate
     top = 1
     while top > 0:
         top -= 1
         y = stack[top]
-        for f in range(nodes[y].flow0, nodes[y].flow1):
-            k = flows[f].link
-            if links[k].binding != 0:
-                if links[k].cnt == 0:
-                    m.dirty(E)[n_touched] = k
-                    n_touched += 1
-                links[k].cnt += flows[f].n
         for f in range(nodes[y].fol0, nodes[y].fol1):
             z = m.follows(E)[f]
-            if nodes[z].state == ACTIVE and nodes[z].fresh < 0.0:
-                for g in range(nodes[z].lead0, nodes[z].lead1):
-                    if m.leads(E)[g].node == y and m.leads(E)[g].tight != 0:
-                        nodes[z].fresh = rate
-                        stack[top] = z
-                        top += 1
-                        break
-    return n_touched
+            if nodes[z].state != ACTIVE or nodes[z].fresh >= 0:
+                continue
+            for g in range(nodes[z].lead0, nodes[z].lead1):
+                if m.leads(E)[g].node == y and m.leads(E)[g].tight != 0:
+                    _give(E, z, rate)
+                    stack[top] = z
+                    top += 1
+                    fixed += 1
+                    break
+    return fixed
 
 
 @njit(cache=True)
-def _subtract(E, rate, n_touched):
-    links = m.links(E)
-    for i in range(n_touched):
-        k = m.dirty(E)[i]
-        links[k].free -= rate * links[k].cnt
-        links[k].weight_left -= links[k].cnt
-        links[k].cnt = 0
+def _fix(E, x, rate):
+    """Give a transfer and its followers their rate; returns how many got theirs."""
+    _give(E, x, rate)
+    if m.nodes(E)[x].fol0 == m.nodes(E)[x].fol1:
+        return 1
+    return 1 + _give_followers(E, x, rate)
 
 
 @njit(cache=True)
 def _fix_stalled(E, n_nodes):
-    """Followers that are level with a node that has not started cannot move."""
+    """Followers that are level with a node that has not started cannot move; returns how many."""
     nodes = m.nodes(E)
-    n_touched = 0
+    fixed = 0
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
-        if nodes[x].fresh >= 0.0:
-            continue
         for g in range(nodes[x].lead0, nodes[x].lead1):
-            if m.leads(E)[g].tight != 0 and nodes[m.leads(E)[g].node].state < ACTIVE:
-                n_touched = _fix(E, x, 0.0, n_touched)
-                break
-    _subtract(E, 0.0, n_touched)
+            if nodes[x].fresh < 0 and m.leads(E)[g].tight != 0 and nodes[m.leads(E)[g].node].state < ACTIVE:
+                fixed += _fix(E, x, 0)
+    return fixed
 
 
 @njit(cache=True)
-def fill_maxmin(E, n_nodes, n_links):
-    """Max-min rates of the collected component, into nodes.fresh."""
+def _queue_all(E, n_nodes, n_links):
+    """Fill the bottleneck queue; returns its length and whether some transfers follow others."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    if n_nodes == 1 and nodes[m.work_nodes(E)[0]].lead0 == nodes[m.work_nodes(E)[0]].lead1:
-        x = m.work_nodes(E)[0]
-        nodes[x].fresh = nodes[x].alone
-        return
     keys, ids = m.fill_key(E), m.fill_id(E)
-    n = 0
     opened = False
+    n = 0
     for i in range(n_links):
-        k = m.work_links(E)[i]
-        links[k].free = links[k].capacity
-        links[k].weight_left = links[k].weight
-        if links[k].weight > 0:
-            keys[n] = links[k].capacity / links[k].weight
-            ids[n] = k
-            n += 1
-    offset = len(links)
+        link = links[m.work_links(E)[i]]
+        link.free = link.units - link.used
+        link.weight_left = 0
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
-        nodes[x].fresh = -1.0
-        if nodes[x].lead0 < nodes[x].lead1:
+        node = nodes[x]
+        node.fresh = -1
+        if node.lead0 < node.lead1:
             opened = True
-        if nodes[x].demand < 1e300:
-            keys[n] = nodes[x].demand
-            ids[n] = offset + x
+        had = max(node.units, 0)
+        for f in range(node.flow0, node.flow1):
+            flow = flows[f]
+            link = links[flow.link]
+            link.free += had * flow.n
+            link.weight_left += flow.n
+        if node.demand_units < UNLIMITED:
+            keys[n] = node.demand_units
+            ids[n] = len(links) + x
             n += 1
-    if opened:
-        _fix_stalled(E, n_nodes)
-    heap = n > SCAN
-    if heap:
+    for i in range(n_links):
+        k = m.work_links(E)[i]
+        if links[k].weight_left > 0:
+            keys[n] = links[k].free // links[k].weight_left
+            ids[n] = k
+            n += 1
+    if n > SCAN:
         for i in range(n // 2 - 1, -1, -1):
             _queue_down(keys, ids, n, i)
-    while n > 0:
+    return n, opened
+
+
+@njit(cache=True)
+def solve_maxmin(E):
+    """Max-min rates after this instant, into `fresh` of the nodes in work_nodes; returns how many these are."""
+    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    keys, ids = m.fill_key(E), m.fill_id(E)
+    offset = len(links)
+    n_nodes, n_links = _collect(E)
+    n, opened = _queue_all(E, n_nodes, n_links)
+    heap = n > SCAN
+    left = n_nodes
+    if opened:
+        left -= _fix_stalled(E, n_nodes)
+    while left > 0:
         at = 0
         if not heap:
             for i in range(1, n):
                 if _before(keys[i], ids[i], keys[at], ids[at]):
                     at = i
         ident = ids[at]
-        n_touched = 0
         rate = keys[at]
-        again = False
         if ident >= offset:
-            if nodes[ident - offset].fresh < 0.0:
-                n_touched = _fix(E, ident - offset, rate, 0)
+            if nodes[ident - offset].fresh < 0:
+                left -= _fix(E, ident - offset, rate)
         elif links[ident].weight_left > 0:
-            now = links[ident].free / links[ident].weight_left
-            if now > rate:
-                keys[at] = now
-                again = True
-            else:
-                rate = max(now, 0.0)
-                f = links[ident].head
-                while f >= 0:
-                    x = flows[f].node
-                    if nodes[x].state == ACTIVE and nodes[x].fresh < 0.0:
-                        n_touched = _fix(E, x, rate, n_touched)
-                    f = flows[f].next
-        if not again:
-            n -= 1
-            keys[at] = keys[n]
-            ids[at] = ids[n]
-            if n_touched > 0:
-                _subtract(E, rate, n_touched)
+            share = links[ident].free // links[ident].weight_left
+            if share > rate:
+                keys[at] = share
+                if heap:
+                    _queue_down(keys, ids, n, 0)
+                continue
+            f = links[ident].head
+            while f >= 0:
+                x = flows[f].node
+                if nodes[x].fresh < 0 and nodes[x].state == ACTIVE:
+                    left -= _fix(E, x, rate)
+                f = flows[f].next
+        n -= 1
+        keys[at] = keys[n]
+        ids[at] = ids[n]
         if heap and n > 0:
             _queue_down(keys, ids, n, 0)
+    return n_nodes
 
 
 @njit(cache=True)
@@ -241,14 +312,11 @@ def fill_kway(E, n_nodes, b, eta):
     """Rate of each collected transfer with k transfers on its busiest link: 1 / (k b + (k - 1) eta) (Eq. 5)."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
     for i in range(n_nodes):
-        x = m.work_nodes(E)[i]
+        node = nodes[m.work_nodes(E)[i]]
         k = 1
-        for f in range(nodes[x].flow0, nodes[x].flow1):
+        for f in range(node.flow0, node.flow1):
             k = max(k, links[flows[f].link].count)
-        rate = 1.0 / (k * b + (k - 1) * eta)
-        if nodes[x].flow0 == nodes[x].flow1:
-            rate = nodes[x].alone
-        nodes[x].fresh = min(rate, nodes[x].demand)
+        node.key = min(1.0 / (k * b + (k - 1) * eta), node.demand)
 
 
 @njit(cache=True)
@@ -262,18 +330,14 @@ def collect_near(E):
         x = m.fresh(E)[i]
         nodes[x].listed = 0
         if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            nodes[x].stamp = stamp
-            m.work_nodes(E)[n_nodes] = x
-            n_nodes += 1
+            n_nodes = _take(E, x, stamp, n_nodes)
     for i in range(m.ints(E)[I_DIRTY]):
         links[m.dirty(E)[i]].fill = 0
         f = links[m.dirty(E)[i]].head
         while f >= 0:
             x = flows[f].node
             if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
-                nodes[x].stamp = stamp
-                m.work_nodes(E)[n_nodes] = x
-                n_nodes += 1
+                n_nodes = _take(E, x, stamp, n_nodes)
             f = flows[f].next
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0

@@ -151,7 +151,7 @@ def work_stack(E):
 
 @njit(cache=True)
 def fill_key(E):
-    return carray(_pointer(E[48]), E[49], F8)
+    return carray(_pointer(E[48]), E[49], I8)
 
 
 @njit(cache=True)

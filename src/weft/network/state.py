@@ -6,12 +6,20 @@ skipped stretch). Everything static about a job arrives as a `Program`; attachin
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Arrays", "address_table", "allocate", "grown"]  # and the layout: dtypes, states, indices
+__all__ = [
+    "UNLIMITED",
+    "Arrays",
+    "address_table",
+    "allocate",
+    "grown",
+    "rate_unit",
+]
 
 # kinds of node
 COMPUTE, TRANSFER = 0, 1
@@ -25,6 +33,8 @@ IDEAL, MAXMIN, KWAY = 0, 1, 2
 ADMIT_ALL, ADMIT_AT_MOST, ADMIT_RATIO, ADMIT_ASK = 0, 1, 2, 3
 # why the kernel came back
 REACHED, JOB_FINISHED, RECORDS_FULL, SEGMENTS_FULL, ASK = 0, 1, 2, 3, 4
+
+UNLIMITED = 1 << 62  # units of rate
 
 JOB = np.dtype(
     [
@@ -44,15 +54,18 @@ JOB = np.dtype(
     ]
 )  # fmt: skip
 
+# What the max-min solver touches comes first, in one cache line; it works in whole units of rate, so that sums are
+# exact and their order does not matter. 256 bytes: four cache lines.
 NODE = np.dtype(
     [
-        ("job", "i4"), ("kind", "i4"), ("state", "i4"), ("task", "i4"), ("preds", "i4"), ("left", "i4"),
-        ("succ0", "i4"), ("succ1", "i4"), ("flow0", "i4"), ("flow1", "i4"), ("rank0", "i4"), ("rank1", "i4"),
-        ("gpu", "i4"), ("next", "i4"), ("stamp", "i4"), ("event", "i4"),
-        ("lead0", "i4"), ("lead1", "i4"), ("fol0", "i4"), ("fol1", "i4"), ("gnext", "i4"), ("gprev", "i4"),
-        ("amount", "f8"), ("remaining", "f8"), ("rate", "f8"), ("fresh", "f8"), ("mark", "f8"), ("demand", "f8"),
-        ("alone", "f8"), ("latency", "f8"), ("weight", "f8"), ("chunk", "f8"), ("began", "f8"), ("key", "f8"),
-        ("snap", "f8"), ("snap_state", "i4"), ("listed", "i4"),
+        ("stamp", "i4"), ("state", "i4"), ("units", "i8"), ("fresh", "i8"), ("flow0", "i4"), ("flow1", "i4"),
+        ("fol0", "i4"), ("fol1", "i4"), ("lead0", "i4"), ("lead1", "i4"), ("demand_units", "i8"),
+        ("rate", "f8"), ("remaining", "f8"), ("mark", "f8"), ("amount", "f8"), ("job", "i4"), ("kind", "i4"),
+        ("task", "i4"), ("listed", "i4"), ("preds", "i4"), ("left", "i4"), ("event", "i4"), ("gpu", "i4"),
+        ("succ0", "i4"), ("succ1", "i4"), ("rank0", "i4"), ("rank1", "i4"), ("next", "i4"), ("gnext", "i4"),
+        ("gprev", "i4"), ("snap_state", "i4"), ("demand", "f8"), ("alone", "f8"), ("latency", "f8"), ("weight", "f8"),
+        ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("pad0", "f8"), ("pad1", "f8"),
+        ("pad2", "f8"), ("pad3", "f8"), ("pad4", "f8"),
     ]
 )  # fmt: skip
 
@@ -62,10 +75,10 @@ FLOW = np.dtype(
 )
 LINK = np.dtype(
     [
-        ("head", "i4"), ("shead", "i4"), ("weight", "i4"), ("count", "i4"), ("flowing", "i4"), ("port", "i4"),
-        ("binding", "i4"), ("stamp", "i4"), ("cnt", "i4"), ("fill", "i4"), ("comp", "i4"), ("weight_left", "i4"),
-        ("capacity", "f8"), ("free", "f8"), ("share", "f8"), ("bytes", "f8"), ("busy", "f8"), ("mark", "f8"),
-        ("snap_busy", "f8"), ("win_busy", "f8"),
+        ("stamp", "i4"), ("binding", "i4"), ("head", "i4"), ("weight_left", "i4"), ("free", "i8"), ("units", "i8"),
+        ("used", "i8"), ("level", "i8"), ("weight", "i4"), ("fill", "i4"), ("count", "i4"), ("flowing", "i4"),
+        ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("pad", "i4"), ("capacity", "f8"), ("bytes", "f8"),
+        ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("win_busy", "f8"),
     ]
 )  # fmt: skip
 GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i4")])
@@ -91,7 +104,9 @@ NOT_PARKED, PARK_EXACT, PARK_ESTIMATE = 0, 1, 2
     I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED,
 ) = range(30)  # fmt: skip
 N_INTS = 32
-F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW = range(10)
+F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
+    11
+)
 N_FLOATS = 16
 
 
@@ -122,7 +137,7 @@ class Arrays(NamedTuple):
     work_nodes: npt.NDArray[np.int32]
     work_links: npt.NDArray[np.int32]
     work_stack: npt.NDArray[np.int32]
-    fill_key: npt.NDArray[np.float64]  # the bottleneck queue of the max-min solver
+    fill_key: npt.NDArray[np.int64]  # the bottleneck queue of the max-min solver
     fill_id: npt.NDArray[np.int32]
     ratios: npt.NDArray[np.float64]
     records: npt.NDArray[Any]
@@ -132,20 +147,28 @@ class Arrays(NamedTuple):
     floats: npt.NDArray[np.float64]
 
 
+def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Zeros that begin at a cache line."""
+    kind = np.dtype(dtype)
+    raw = np.zeros(size * kind.itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * kind.itemsize].view(kind)
+
+
 def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, records: int = 1 << 14) -> Arrays:
     """Empty arenas."""
     i4, f8 = np.int32, np.float64
     arrays = Arrays(
-        jobs=np.zeros(jobs, JOB), nodes=np.zeros(nodes, NODE), succ=np.zeros(nodes * 2, i4),
+        jobs=np.zeros(jobs, JOB), nodes=aligned(nodes, NODE), succ=np.zeros(nodes * 2, i4),
         flows=np.zeros(nodes * 4, FLOW), ranks=np.zeros(nodes * 2, i4), leads=np.zeros(16, LEAD),
-        follows=np.zeros(16, i4), links=np.zeros(max(1, n_links), LINK), gpus=np.zeros(max(1, n_gpus), GPU),
+        follows=np.zeros(16, i4), links=aligned(max(1, n_links), LINK), gpus=np.zeros(max(1, n_gpus), GPU),
         comps=np.zeros(jobs + 1, COMP), heap_key=np.zeros(nodes + jobs, f8), heap_id=np.zeros(nodes + jobs, i4),
         where=np.full(2 * max(nodes, jobs), -1, i4), ready=np.zeros(nodes, i4), finished_nodes=np.zeros(nodes, i4),
         fresh=np.zeros(nodes, i4), dirty=np.zeros(max(1, n_links), i4), held=np.zeros(nodes, i4),
         dirty_gpus=np.zeros(max(1, n_gpus), i4), batch=np.zeros(nodes + jobs, i4),
         ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes, i4),
         work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
-        fill_key=np.zeros(max(1, n_links) + nodes, f8), fill_id=np.zeros(max(1, n_links) + nodes, i4),
+        fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
         finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
     )  # fmt: skip
@@ -156,6 +179,12 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
     return arrays
 
 
+def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
+    """The unit in which max-min counts rates: a power of two, 2^-50 of the fastest link or finer."""
+    fastest = float(capacity.max()) if len(capacity) else 1.0
+    return math.ldexp(1.0, math.frexp(fastest)[1] - 50)
+
+
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:
     """Address and length of every array, as memory_kernel reads them; the arrays must outlive it."""
     return np.array([x for array in arrays for x in (array.ctypes.data, len(array))], dtype=np.int64)
@@ -163,6 +192,6 @@ def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:
 
 def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
     """A longer copy of an array; the new part is `fill`."""
-    bigger = np.zeros(size, array.dtype) if fill == 0 else np.full(size, fill, array.dtype)
+    bigger = aligned(size, array.dtype) if fill == 0 else np.full(size, fill, array.dtype)
     bigger[: len(array)] = array
     return bigger

@@ -88,6 +88,9 @@ class Engine:
         a = allocate(len(spec.capacity), spec.n_gpus)
         a.links["capacity"][: len(spec.capacity)] = spec.capacity
         a.links["port"][: len(spec.capacity)] = spec.ports
+        a.links["level"] = state.UNLIMITED
+        a.floats[state.F_UNIT] = unit = state.rate_unit(spec.capacity)
+        a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
         ints, floats = a.ints, a.floats
         ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
         ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed

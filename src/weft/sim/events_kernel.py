@@ -9,7 +9,7 @@ import math
 from numba import njit
 
 from weft.network import memory_kernel as m
-from weft.network.maxmin_kernel import collect, collect_near, fill_kway, fill_maxmin
+from weft.network.maxmin_kernel import collect_near, fill_kway, solve_maxmin
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
@@ -22,6 +22,7 @@ from weft.network.state import (
     F_NOW,
     F_STRAGGLE_P,
     F_STRAGGLE_X,
+    F_UNIT,
     FINISHED,
     GATED,
     I_ADMIT,
@@ -216,6 +217,7 @@ def start_flowing(E, x, now):
     node.state = ACTIVE
     node.remaining = node.amount
     node.rate = NO_RATE
+    node.units = -1
     node.mark = now
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
@@ -239,6 +241,7 @@ def admit(E, x, now):
     node = m.nodes(E)[x]
     node.began = now
     node.rate = NOT_FLOWING
+    node.units = -1
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
@@ -276,6 +279,9 @@ def unlink(E, x, now, sent):
             link.weight -= flow.n
             link.flowing -= 1
             link.bytes += sent * flow.n
+            if node.units >= 0:
+                link.used -= node.units * flow.n
+                link.level = min(link.level, node.units)
             if link.flowing == 0:
                 link.busy += now - link.mark
         if link.binding != 0 or m.ints(E)[I_SHARING] == KWAY:
@@ -504,31 +510,38 @@ def solve(E, now):
     if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
         return
     sharing = m.ints(E)[I_SHARING]
+    nodes, flows, links, unit = m.nodes(E), m.flows(E), m.links(E), m.floats(E)[F_UNIT]
     if sharing == MAXMIN:
-        n_nodes, n_links = collect(E)
-        if n_nodes > 0:
-            fill_maxmin(E, n_nodes, n_links)
+        n_nodes = solve_maxmin(E)
     else:
         n_nodes = collect_near(E)
         if sharing == KWAY:
             fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
-        else:
-            for i in range(n_nodes):
-                m.nodes(E)[m.work_nodes(E)[i]].fresh = m.nodes(E)[m.work_nodes(E)[i]].alone
     opened = False
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
-        node = m.nodes(E)[x]
+        node = nodes[x]
         if node.lead0 < node.lead1:
             opened = True
-        if node.fresh != node.rate:
+        if sharing == MAXMIN:
+            if node.fresh == node.units:
+                continue
+            for f in range(node.flow0, node.flow1):
+                links[flows[f].link].used += (node.fresh - max(node.units, 0)) * flows[f].n
+            node.units = node.fresh
+            rate = node.fresh * unit
+        elif sharing == KWAY and node.flow0 < node.flow1:
+            rate = node.key
+        else:
+            rate = node.alone
+        if rate != node.rate:
             if node.rate >= 0.0:
                 node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)
             node.mark = now
-            node.rate = node.fresh
+            node.rate = rate
             if node.lead0 == node.lead1:
-                if node.rate > 0.0:
-                    heap_set(E, 2 * x, now + node.remaining / node.rate)
+                if rate > 0.0:
+                    heap_set(E, 2 * x, now + node.remaining / rate)
                 else:
                     heap_drop(E, 2 * x)
     if opened:

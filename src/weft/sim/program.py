@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import InputError
-from weft.network.state import COMPUTE, FLOW, LEAD, NODE, TRANSFER
+from weft.network.state import COMPUTE, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
 
 __all__ = ["NodeSpec", "Program", "compute_node", "make_program", "transfer_node"]
 
@@ -86,12 +86,25 @@ class Program:
     gpu_s: float = 0.0  # GPU seconds of one iteration, jitter aside
 
 
-def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> tuple[float, float]:
-    """(rate of each flow on an empty network, demand with caps that can never bind taken away)."""
-    if kway_b is not None and spec.links:
-        return min(spec.demand, 1.0 / kway_b), spec.demand
-    links = min((float(capacity[k]) / n for k, n in spec.links), default=math.inf)
-    return min(spec.demand, links), (spec.demand if spec.demand < links else math.inf)
+def whole_units(rate: float, unit: float) -> int:
+    """A rate in whole units, rounded down."""
+    return int(rate / unit) if rate < math.inf else UNLIMITED
+
+
+def alone_units(spec: NodeSpec, capacity: npt.NDArray[np.float64]) -> tuple[int, int]:
+    """Max-min, in units of rate: (of each flow on an empty network, demand without caps that can never bind)."""
+    unit = rate_unit(capacity)
+    demand = whole_units(spec.demand, unit)
+    links = min((whole_units(float(capacity[k]), unit) // n for k, n in spec.links), default=UNLIMITED)
+    return min(demand, links), (demand if demand < links else UNLIMITED)
+
+
+def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> float:
+    """Rate of each flow on an empty network."""
+    if kway_b is not None:
+        return min(spec.demand, 1.0 / kway_b) if spec.links else spec.demand
+    units = alone_units(spec, capacity)[0]
+    return units * rate_unit(capacity) if units < UNLIMITED else math.inf
 
 
 def make_program(
@@ -111,12 +124,13 @@ def make_program(
         for p in spec.leads:
             follows[p].append(i)
         node = nodes[i]
-        alone, demand = alone_rate(spec, capacity, kway_b) if spec.kind == TRANSFER else (math.inf, math.inf)
+        alone = alone_rate(spec, capacity, kway_b) if spec.kind == TRANSFER else math.inf
         if alone <= 0.0:
             raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
         node["kind"], node["task"], node["amount"], node["preds"] = spec.kind, spec.task, spec.amount, len(spec.after)
         node["gpu"], node["weight"], node["latency"], node["chunk"] = spec.gpu, spec.weight, spec.latency, spec.chunk
-        node["alone"], node["demand"], node["snap"] = alone, demand, -1.0
+        node["alone"], node["demand"], node["snap"] = alone, spec.demand, -1.0
+        node["demand_units"] = alone_units(spec, capacity)[1] if spec.kind == TRANSFER else UNLIMITED
         node["flow0"], node["rank0"], node["lead0"] = len(flows), len(ranks), len(leads)
         flows += [(i, link, count) for link, count in spec.links if count > 0]
         ranks += spec.ranks if spec.kind == COMPUTE else ()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from weft.model.plan import Gate
 from weft.network.reference import Sharer, k_way, max_min
-from weft.network.state import TRANSFER
+from weft.network.state import TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
-from weft.sim.program import NodeSpec, Program, alone_rate
+from weft.sim.program import NodeSpec, Program, alone_rate, whole_units
 
 __all__ = ["ReferenceEngine"]
 
@@ -47,7 +47,6 @@ class _Node:
     spec: NodeSpec
     index: int
     alone: float
-    demand: float
     state: str = "pending"
     left: int = 0  # predecessors not done
     event: float = math.inf  # when something happens to it
@@ -132,8 +131,8 @@ class ReferenceEngine:
         job = _Job(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
         for i, spec in enumerate(program.specs):
-            alone, demand = alone_rate(spec, self.spec.capacity, kway_b) if spec.kind == TRANSFER else (0.0, 0.0)
-            job.nodes.append(_Node(job, spec, i, alone, demand))
+            alone = alone_rate(spec, self.spec.capacity, kway_b) if spec.kind == TRANSFER else 0.0
+            job.nodes.append(_Node(job, spec, i, alone))
         self.jobs[slot] = job
         self._begin_iteration(job)
         return slot
@@ -367,13 +366,14 @@ class ReferenceEngine:
     def _solve(self) -> None:
         """Find every rate; a transfer whose rate stays the same is left alone, to the last bit."""
         nodes = self._flowing()
-        sharers = {id(n): Sharer(dict(n.spec.links), n.demand) for n in nodes}
+        unit = rate_unit(self.spec.capacity)
+        sharers = {id(n): Sharer(dict(n.spec.links), whole_units(n.spec.demand, unit)) for n in nodes}
         for n in nodes:
             leads = [n.job.nodes[lead] for lead, level in n.level.items() if level]
             sharers[id(n)].level_with = [sharers[id(x)] for x in leads if x.state == "active"]
             sharers[id(n)].stalled = any(x.state not in ("active", "done") for x in leads)
         if self.spec.sharing == "max-min":
-            max_min(list(sharers.values()), list(self.spec.capacity))
+            max_min(list(sharers.values()), [whole_units(float(c), unit) for c in self.spec.capacity])
         for n in nodes:
             rate = self._rate(n, sharers[id(n)])
             if rate != n.rate:
@@ -392,11 +392,11 @@ class ReferenceEngine:
 
     def _rate(self, node: _Node, sharer: Sharer) -> float:
         if self.spec.sharing == "max-min":
-            return sharer.rate
+            return sharer.rate * rate_unit(self.spec.capacity)
         if self.spec.sharing == "k-way" and node.spec.links:
             there = [dict(n.spec.links) for n in self._admitted()]
             k = max(sum(link in links for links in there) for link, _ in node.spec.links)
-            return min(k_way(max(k, 1), self.spec.b_s_per_byte, self.spec.eta_s_per_byte), node.demand)
+            return min(k_way(max(k, 1), self.spec.b_s_per_byte, self.spec.eta_s_per_byte), node.spec.demand)
         return node.alone
 
     def _find_meeting(self, node: _Node) -> None:
