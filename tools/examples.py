@@ -7,12 +7,15 @@ root. Wall-clock times are masked.
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+from weft.cli.main import run
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -48,19 +51,25 @@ def transcript(text: str, folder: Path) -> str:
 
 
 def output(command: str, folder: Path) -> str:
-    """What a command prints, without trailing blanks and wall-clock times."""
+    """What a command prints on stdout, without trailing blanks and wall-clock times."""
     program, *arguments = shlex.split(command)
-    start = {"weft": [sys.executable, "-m", "weft"], "python": [sys.executable]}[program]
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [*start, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise SystemExit(f"{folder}: {command}: exit code {done.returncode}: {done.stderr.strip()}")
-    text = "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+        code = run(arguments) if program == "weft" else _script(arguments[0])
+    if code != 0:
+        raise SystemExit(f"{folder}: {command}: exit code {code}: {said.getvalue().strip()}")
+    text = "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
     for pattern, replacement in MASKS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _script(path: str) -> int:
+    """A Python script in a process of its own, as its reader would start it."""
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    print(done.stdout, end="")
+    print(done.stderr, end="", file=sys.stderr)
+    return done.returncode
 
 
 def main() -> None:

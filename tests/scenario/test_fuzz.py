@@ -74,7 +74,7 @@ def one_line(error: InputError) -> None:
     assert "pydantic" not in text
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_scenarios(draw: st.DataObject) -> None:
     try:
@@ -85,7 +85,7 @@ def test_scenarios(draw: st.DataObject) -> None:
         one_line(error)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_job_files(draw: st.DataObject) -> None:
     try:
