@@ -16,7 +16,7 @@ from weft.model.profile import Compute, Profile, Transfer
 __all__ = ["Alone", "Segment", "Span", "run_alone"]
 
 _INF = float("inf")
-_REST = 1e-9  # of a transfer's bytes: less than this is rounding
+_REST = 1e-9  # of a step: a leg that would need no more than this beyond it is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,14 @@ def run_alone(profile: Profile, nic_bytes_per_s: float, collective: str = "ring"
             else:
                 flying[i] = _flight(profile, task, collective)
         rates = _rates(flying, nic_bytes_per_s)
-        then = min(
-            min(computing.values(), default=_INF),
-            min((now + f.left / rates[i] if f.legs else now for i, f in flying.items()), default=_INF),
-        )
+        step = min((f.left / rates[i] if f.legs else 0.0 for i, f in flying.items()), default=_INF)
+        then = min(computing.values(), default=_INF)
+        if then < now + step:
+            step = then - now
+        else:
+            then = now + step
         _record(flying, rates, now, then, sent)
-        done = [i for i, at in computing.items() if at <= then] + _advance(flying, rates, then - now)
+        done = [i for i, at in computing.items() if at <= then] + _advance(flying, rates, step)
         now = then
         for i in sorted(done):
             computing.pop(i, None)
@@ -199,10 +201,11 @@ def _advance(flying: dict[int, _Flight], rates: dict[int, float], span: float) -
     done = []
     for i, flight in flying.items():
         if flight.legs:
-            flight.left -= rates[i] * span
-            if flight.left <= _REST * flight.legs[0].bytes:
+            if flight.left / rates[i] <= span * (1 + _REST):
                 flight.legs.pop(0)
                 flight.left = flight.legs[0].bytes if flight.legs else 0.0
+            else:
+                flight.left -= rates[i] * span
         if not flight.legs:
             done.append(i)
     return done

@@ -35,7 +35,7 @@ def test_spelling_does_not_matter(name: str) -> None:
 
 
 def test_unknown_model_names_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean .*vgg16"):
+    with pytest.raises(InputError, match=r"did you mean .*vgg16"):
         zoo.profile("vgg15", 2)
 
 

@@ -1,0 +1,116 @@
+"""Compute times: measured ones as they are, others by the stated rules and labelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import weft.workload.zoo as package
+from weft.errors import InputError
+from weft.workload import zoo
+from weft.workload.profiles_io import MeasuredModel, load_file
+from weft.workload.zoo.gpus import GPUS, find_gpu
+from weft.workload.zoo.timings import UTILISATION, memory_bytes
+
+MEASURED = Path(str(package.__file__)).parent / "measured"
+
+
+def _model(name: str) -> zoo.Model:
+    return zoo.find(name)[0]
+
+
+def test_a_published_time_is_used_as_it_is() -> None:
+    t = zoo.timing(_model("vgg16"), "V100", 16)
+    assert (t.forward_s, t.backward_s) == pytest.approx((0.0358, 0.0537))
+    assert not t.estimated
+    assert "Table III" in t.source
+
+
+def test_between_two_batches_times_lie_on_the_line() -> None:
+    """Gavel: 7.787 iterations/s at batch 32, 4.395 at 64, so 48 takes the mean of both iteration times."""
+    t = zoo.timing(_model("resnet50"), "V100", 48)
+    assert t.compute_s == pytest.approx((1 / 7.787 + 1 / 4.395) / 2)
+    assert t.estimated
+    assert t.source.startswith("estimated between batches 32 and 64")
+
+
+def test_beyond_the_measured_batches_time_is_proportional() -> None:
+    low, far = (zoo.timing(_model("lstm-ptb"), "V100", b) for b in (64, 128))
+    assert far.compute_s == pytest.approx(2 * low.compute_s)
+    assert far.source.startswith("estimated in proportion from batch 64")
+
+
+def test_another_gpu_is_scaled_by_peak_rates() -> None:
+    h200 = zoo.timing(_model("vgg19"), "H200", 64, "fp32")
+    v100 = zoo.timing(_model("vgg19"), "V100", 64)
+    assert not h200.estimated
+    assert v100.forward_s / h200.forward_s == pytest.approx(66.9 / 15.7)
+    assert v100.source.startswith("estimated from H200 by the ratio of peak rates (fp32)")
+    assert v100.buckets[-1][1] == pytest.approx(v100.backward_s, rel=1e-3)
+
+
+def test_without_any_measurement_operations_decide() -> None:
+    gpt3 = _model("gpt3")
+    t = zoo.timing(gpt3, "A100", 16)
+    assert t.forward_s == pytest.approx(16 * gpt3.flops / (UTILISATION * 312e12))
+    assert t.backward_s == pytest.approx(2 * t.forward_s)
+    assert t.source.startswith("estimated from")
+
+
+@pytest.mark.parametrize("name", zoo.names())
+@pytest.mark.parametrize("gpu", [g.name for g in GPUS])
+def test_every_model_has_a_time_on_every_gpu_with_a_source(name: str, gpu: str) -> None:
+    t = zoo.timing(_model(name), gpu, _model(name).batch)
+    assert 0 < t.forward_s < t.compute_s
+    assert t.memory_bytes > 0
+    assert t.source
+    assert t.estimated == t.source.startswith("estimated")
+
+
+def test_unknown_gpu_is_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match="did you mean V100"):
+        find_gpu("V10")
+
+
+def test_memory_grows_with_the_batch() -> None:
+    assert memory_bytes(_model("resnet50"), 32) < memory_bytes(_model("resnet50"), 128)
+    assert memory_bytes(_model("gpt3"), 1) == pytest.approx(16 * _model("gpt3").params, rel=0.2)
+
+
+def _shipped() -> list[tuple[str, MeasuredModel]]:
+    found = [(path.stem, load_file(path)) for path in sorted(MEASURED.glob("*.json"))]
+    return [(name, m) for name, m in found if isinstance(m, MeasuredModel)]
+
+
+def test_at_least_twelve_models_were_measured_on_a_real_gpu() -> None:
+    shipped = _shipped()
+    assert len(shipped) == len(list(MEASURED.glob("*.json"))) >= 12
+    for name, content in shipped:
+        assert name == content.model
+        for m in content.measurements:
+            assert m.gpu == "NVIDIA H200"
+            assert m.dtype in ("fp32", "bf16", "bf16-weights")
+            assert m.date.startswith("20")
+            assert m.batch >= 1
+            assert m.software.startswith("torch ")
+
+
+@pytest.mark.parametrize(("name", "content"), _shipped(), ids=lambda v: v if isinstance(v, str) else "")
+def test_shipped_measurements_agree_with_the_architecture(name: str, content: MeasuredModel) -> None:
+    """Parameters are the zoo's, the buckets add up to the gradients, and they become ready in order within the pass."""
+    for m in content.measurements:
+        assert m.params == _model(name).params
+        width = 2 if m.dtype == "bf16-weights" else 4
+        assert m.gradient_bytes + m.sparse_bytes == width * m.params
+        assert sum(b.bytes for b in m.buckets) == pytest.approx(m.gradient_bytes)
+        ready = [b.ready_s for b in m.buckets]
+        assert ready == sorted(ready)
+        assert 0 < ready[-1] <= m.backward_s * (1 + 1e-5)
+
+
+def test_a_trial_on_the_same_gpu_type_agrees() -> None:
+    """An earlier trial saw ResNet-50 at batch 64 in bf16 take 11.3 ms forward and 17.3 ms backward."""
+    t = zoo.timing(_model("resnet50"), "H200", 64, "bf16")
+    assert t.forward_s == pytest.approx(11.3e-3, rel=0.15)
+    assert t.backward_s == pytest.approx(17.3e-3, rel=0.15)
