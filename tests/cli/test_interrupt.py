@@ -1,0 +1,33 @@
+"""Ctrl-C while worker processes run: one line, exit code 130, nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parent.parent.parent / "examples" / "demo.toml"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+def test_interrupted_comparison() -> None:
+    command = [sys.executable, "-m", "weft", "compare", str(DEMO), "--seeds", "500", "--workers", "2"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(4.0)
+    os.killpg(running.pid, signal.SIGINT)  # what a terminal does
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (130, "", "error: interrupted\n")
+    for _ in range(100):
+        try:
+            os.killpg(running.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("processes of the comparison are still there ten seconds later")
