@@ -1,0 +1,155 @@
+"""`weft models`, `weft fit` and `weft profile`: what they print, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import run
+from weft.workload import zoo
+from weft.workload.profiles_io import save_profile
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("args", [("models",), ("models", "list")])
+def test_every_model_is_listed(args: tuple[str, ...], capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(args) == 0
+    text = capsys.readouterr().out
+    for name in zoo.names():
+        assert f"\n{name} " in text
+    assert "138,357,544" in text
+    assert "vgg16@cassini" in text
+
+
+@pytest.mark.parametrize("args", [("models", "--json"), ("models", "list", "--json")])
+def test_the_list_as_json_has_a_source_for_every_time(args: tuple[str, ...], capsys: Capture) -> None:
+    assert run(args) == 0
+    listed = json.loads(capsys.readouterr().out)["models"]
+    assert [m["model"] for m in listed] == list(zoo.names())
+    assert all(t["source"] and t["forward_s"] > 0 for m in listed for t in m["timings"])
+
+
+def test_vgg16s_iteration_is_drawn(capsys: Capture, tmp_path: Path) -> None:
+    plot = tmp_path / "vgg16.svg"
+    assert run(["models", "show", "vgg16@cassini", "--workers", "4", "--plot", str(plot)]) == 0
+    text = capsys.readouterr().out
+    assert "workers 0-3" in text
+    assert "circle of 255 ms: Down 141 ms" in text
+    assert "Up 1: 114 ms at 45.0 Gbit/s" in text
+    assert plot.read_text().lstrip().startswith("<?xml")
+
+
+def test_show_as_json_has_tasks_and_phases(capsys: Capture) -> None:
+    assert run(["models", "show", "gpt3-cassini", "-n", "8", "--gpu", "A100", "--layers", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["up_phases"]) == 6
+    assert shown["iteration_s"] >= shown["compute_s"] > 0
+    assert {t["kind"] for t in shown["tasks"]} == {"compute", "transfer"}
+    assert sum(x["parameters"] for x in shown["layers"]) == shown["model"]["parameters"]
+    assert shown["source"].startswith("estimated")
+
+
+def test_options_reach_the_graph(capsys: Capture) -> None:
+    args = ["models", "show", "resnet50", "--workers", "3", "--parallel", "parameter-server", "--servers", "2"]
+    assert run([*args, "--batch", "64", "--overlap", "--gbps", "10", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["batch"] == 64
+    assert sum(shown["sent_bytes"]) == pytest.approx(2 * 2 * 4 * 25_557_032)
+    assert len([t for t in shown["tasks"] if t["kind"] == "transfer"]) > 1
+
+
+def test_a_profile_file_is_shown(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    save_profile(zoo.profile("vgg16", 2), path)
+    assert run(["models", "show", str(path), "--workers", "2", "--layers"]) == 0
+    assert "vgg16: one iteration on 2 workers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["vgg15"], "did you mean"),
+        (["vgg16", "--workers", "0"], "workers is 0"),
+        (["vgg16", "--gpu", "Z80"], "gpu 'Z80'"),
+        (["vgg16", "--parallel", "sideways"], "parallel 'sideways'"),
+        (["gpt3", "--workers", "8", "--parallel", "hybrid:2x2x3"], "product must be the number of workers, 8"),
+        (["gpt3", "--workers", "8", "--parallel", "hybrid:two"], "hybrid:2x2x2"),
+        (["vgg16", "--worker", "9"], "--worker: 9"),
+        (["vgg16", "--collective", "gossip"], "gossip"),
+        (["vgg16", "--gbps", "0"], "NIC"),
+        (["vgg16", "--plot", "x.doc"], "must end in"),
+        (["none.json"], "No such file"),
+    ],
+)
+def test_what_is_wrong_gets_one_line(args: list[str], words: str, capsys: Capture) -> None:
+    assert run(["models", "show", *args]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.fixture
+def timings(tmp_path: Path) -> Path:
+    rows = [
+        f"{k},{size},{1e6 * (0.001 + (k * 8.56e-10 + (k - 1) * 2.35e-10) * size)}"
+        for k in range(1, 5)
+        for size in (10_000_000, 20_000_000, 40_000_000)
+    ]
+    path = tmp_path / "results.csv"
+    path.write_text("job_num,msg_size,avg_latency\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_fit_finds_the_constants(timings: Path, tmp_path: Path, capsys: Capture) -> None:
+    plot = tmp_path / "fit.svg"
+    assert run(["fit", "allreduce", str(timings), "--json", "--plot", str(plot)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["a_s"] == pytest.approx(0.001)
+    assert found["b_s_per_byte"] == pytest.approx(8.56e-10)
+    assert found["eta_s_per_byte"] == pytest.approx(2.35e-10)
+    assert found["adadual_threshold"] == pytest.approx(2.549, abs=1e-3)
+    assert len(found["samples"]) == 12
+    assert "<svg" in plot.read_text()
+
+
+def test_fit_as_a_table(timings: Path, capsys: Capture) -> None:
+    assert run(["fit", "allreduce", str(timings), "--absolute", "--max-k", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "8.56e-10 s/B" in text
+    assert "9 timings" in text
+
+
+def test_fit_of_one_k_says_what_it_cannot_tell(timings: Path, capsys: Capture) -> None:
+    assert run(["fit", "allreduce", str(timings), "--max-k", "1"]) == 0
+    assert "cannot be told apart" in capsys.readouterr().out
+
+
+def test_fit_reports_a_damaged_row(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("job_num,msg_size,avg_latency\n1,2,soon\n")
+    assert run(["fit", "allreduce", str(path)]) == 2
+    assert "line 2: avg_latency is 'soon'" in capsys.readouterr().err
+
+
+def test_profile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # what Python itself does for a module that cannot be imported
+    assert run(["profile", "resnet50"]) == 2
+    assert "weft[torch]" in capsys.readouterr().err
+
+
+def test_profile_measures_and_writes(tmp_path: Path, capsys: Capture) -> None:
+    pytest.importorskip("torch", reason="the profiler measures PyTorch models: pip install 'weft[torch]'")
+    out = tmp_path / "small.json"
+    args = ["profile", "mobilenet-v3-small", "--batch", "1", "--device", "cpu", "--library", "weft", "--repeats", "3"]
+    assert run([*args, "--warmup", "1", "--out", str(out), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)["measurements"][0]
+    assert seen["params"] == 2_542_856
+    assert run(["models", "show", str(out), "--workers", "2", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["message_bytes"] == 4 * 2_542_856

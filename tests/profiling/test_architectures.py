@@ -1,0 +1,47 @@
+"""Zoo models as PyTorch modules: the same number of parameters, a loss that reaches every one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import InputError
+from weft.workload import zoo
+
+torch = pytest.importorskip("torch", reason="architectures are PyTorch modules: pip install 'weft[torch]'")
+
+from weft.profiling.architectures import build  # noqa: E402 - after torch is known to be there
+from weft.profiling.measure import profile  # noqa: E402
+from weft.profiling.sweep import PLAN, runs  # noqa: E402
+
+LARGE = {"gpt3"}  # its 194 layers are built elsewhere; 175 billion parameters need no second look
+
+
+@pytest.mark.parametrize("name", [n for n in zoo.names() if n not in LARGE])
+def test_wefts_own_definition_trains_every_parameter_of_the_zoo(name: str) -> None:
+    """On the meta device nothing is computed, but shapes must fit and gradients must reach all parameters."""
+    made = build(name, 2, "meta", library="weft")
+    assert made.library == "weft"
+    assert sum(p.numel() for p in made.module.parameters()) == zoo.find(name)[0].params
+    batch = made.batch if isinstance(made.batch, tuple) else (made.batch,)
+    made.loss(made.module(*batch)).backward()
+    assert all(p.grad is not None for p in made.module.parameters())
+
+
+def test_an_unknown_library_is_refused() -> None:
+    with pytest.raises(InputError, match="library"):
+        build("vgg16", 2, "meta", library="keras")
+    with pytest.raises(InputError, match="does not define it"):
+        build("dlrm", 2, "meta", library="torchvision")
+
+
+def test_a_real_model_is_measured() -> None:
+    made = build("mobilenet-v3-small", 1, library="weft")
+    seen = profile(made.module, made.batch, loss=made.loss, warmup=1, repeats=3, max_s=1.0)
+    assert seen.params == 2_542_856
+    assert seen.gradient_bytes == 4 * seen.params
+    assert seen.backward_s > 0
+
+
+def test_the_plan_covers_the_zoo() -> None:
+    assert set(PLAN) == set(zoo.names()) - {"gpt3"}
+    assert len({(m, b, d) for m, b, d in runs()}) == len(list(runs())) >= 12
