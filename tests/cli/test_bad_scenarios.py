@@ -120,6 +120,14 @@ CASES: dict[str, tuple[str, str, str]] = {
         'sharing = "max-min"', 'cost = "tiers"',
         'network.tiers is missing; cost "tiers" needs a row per model, or one named default',
     ),
+    "a tier for nobody": (
+        'sharing = "max-min"', 'cost = "tiers"\ntiers = {vgg16 = {rack = 0.1, network = 0.5}}',
+        "network.tiers has no row for resnet50; add it, or one named default",
+    ),
+    "a negative tier": (
+        'sharing = "max-min"', 'cost = "tiers"\ntiers = {default = {rack = -0.1, network = 0.5}}',
+        "network.tiers.default.rack is -0.1; give at least 0",
+    ),
     "exact as a number": ("seed = 1", "seed = 1\nexact = 1", "run.exact is 1; give true or false"),
     "negative seed": ("seed = 1", "seed = -1", "run.seed is -1; give at least 0"),
     "failing always": (

@@ -17,6 +17,7 @@ from weft.model.topology_files import read_topology
 from weft.model.units import GB
 from weft.model.view import Spread
 from weft.scenario.scenario import Scenario
+from weft.scenario.sections import NetworkSection
 from weft.sim.estimate import Estimator
 from weft.sim.spec import NetworkSpec, RunSpec, Tier
 from weft.stacks import Stack, resolve
@@ -81,13 +82,15 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
         workload = generate(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s
         )
-        _check_memory(workload, cluster)
+        _check_jobs(workload, cluster, scenario.network)
     return workload
 
 
-def _check_memory(workload: Workload, cluster: Cluster) -> None:
-    """A model that does not fit into a GPU would wait for ever."""
+def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
+    """A model that does not fit into a GPU would wait for ever; one without a row in a table of tiers would be free."""
     for job in workload.jobs:
+        if network.cost == "tiers" and job.model not in network.tiers and "default" not in network.tiers:
+            raise ScenarioError(f"network.tiers has no row for {job.model}; add it, or one named default")
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
             raise ScenarioError(

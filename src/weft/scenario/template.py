@@ -11,7 +11,7 @@ TEMPLATE = """\
 # Unknown keys are errors; lines that start with "# key =" show defaults.
 
 [cluster]
-topology = "leaf-spine"        # single-switch, leaf-spine, three-tier, fat-tree, cassini, links
+topology = "leaf-spine"        # single-switch, leaf-spine, three-tier, fat-tree, cassini, links, file
 racks = 6
 servers_per_rack = 4
 gpus_per_server = 4
