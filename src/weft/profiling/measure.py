@@ -58,10 +58,7 @@ def profile(
         spans, memory = _time(torch, step, warmup, repeats, max_s)
         ready = _ready_times(step, parameters, max(2, min(repeats, len(spans)) // 2))
     forward_s, backward_s, optimiser_s = (median(column) for column in zip(*spans, strict=True))
-    dense = sorted((r, i) for i, r in enumerate(ready.seconds) if r is not None and i not in ready.sparse)
-    scale = backward_s / ready.backward_s if ready.backward_s > 0 else 1.0
-    sizes = [float(parameters[i].numel() * parameters[i].element_size()) for _, i in dense]
-    times = [min(r * scale, backward_s) for r, _ in dense]
+    sizes, times = _in_order(parameters, ready, backward_s)
     result = Measured(
         gpu=_device_name(torch, device),
         dtype=_dtype_label(dtype, parameters[0]),
@@ -72,7 +69,7 @@ def profile(
         buckets=bucket(sizes, times, bucket_bytes, first_bucket_bytes),
         params=sum(p.numel() for p in parameters),
         gradient_bytes=sum(sizes),
-        sparse_bytes=float(sum(parameters[i].numel() * parameters[i].element_size() for i in ready.sparse)),
+        sparse_bytes=sum(_bytes(parameters[i]) for i in ready.sparse),
         memory_bytes=memory,
         spread=_spread([sum(s) for s in spans]),
         repeats=len(spans),
@@ -194,6 +191,17 @@ def _ready_times(step: _Step, parameters: Sequence[Any], repeats: int) -> _Ready
         for handle in handles:
             handle.remove()
     return _Ready([median(s) if s else None for s in seen], sparse, median(backward))
+
+
+def _in_order(parameters: Sequence[Any], ready: _Ready, backward_s: float) -> tuple[list[float], list[float]]:
+    """Bytes and ready times of the dense gradients in the order they come, on the clock of the unwatched iterations."""
+    dense = sorted((r, i) for i, r in enumerate(ready.seconds) if r is not None and i not in ready.sparse)
+    scale = backward_s / ready.backward_s if ready.backward_s > 0 else 1.0
+    return [_bytes(parameters[i]) for _, i in dense], [min(r * scale, backward_s) for r, _ in dense]
+
+
+def _bytes(tensor: Any) -> float:
+    return float(tensor.numel() * tensor.element_size())
 
 
 def _cpu_memory(torch: Any, step: _Step) -> float:

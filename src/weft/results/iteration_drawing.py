@@ -174,9 +174,9 @@ def _circle(picture: IterationPicture) -> list[Text]:
     notes = _notes(picture)
     first = max(0, (_CIRCLE_ROWS - len(notes)) // 2)
     rows = []
-    for i, row in enumerate(grid):
+    for i, cells in enumerate(grid):
         text = Text("  ")
-        for char, style in row:
+        for char, style in cells:
             text.append(char, style=style)
         if first <= i < first + len(notes):
             text.append("   " + notes[i - first])
