@@ -73,7 +73,7 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
-        return zoo.profile(model, gpus, gpu=cluster.gpu)
+        return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu)
 
     def iteration_s(model: str, gpus: int) -> float:
         return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
@@ -117,7 +117,12 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
         )
     with located(f"{scenario.where}: workload.models"):
         for model in spec.models:
-            zoo.find(model)
+            zoo.check(_model(scenario, model))
+
+
+def _model(scenario: Scenario, name: str) -> str:
+    """A model as the zoo knows it: a profile file's path is relative to the scenario's folder."""
+    return str(scenario.folder / name) if zoo.is_path(name) else name
 
 
 def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:

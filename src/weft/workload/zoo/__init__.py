@@ -8,12 +8,12 @@ A name may be an alias (`VGG-16`, `inception_v3`); case, dashes and underscores 
 variant: one paper's own numbers where they differ from the architecture's, for reproducing that paper.
 """
 
-from weft.workload.zoo.build import PARALLEL, is_path, load_profile, profile, work_of
+from weft.workload.zoo.build import PARALLEL, check, is_path, load_profile, profile, work_of
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.lookup import find, names
 from weft.workload.zoo.timings import known, timing
 
 __all__ = [
-    "PARALLEL", "Layer", "Model", "Published", "Timing", "find", "is_path", "known", "load_profile", "names", "profile",
-    "timing", "work_of",
+    "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "is_path", "known", "load_profile", "names",
+    "profile", "timing", "work_of",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from weft.workload.zoo.gpus import same_gpu
 from weft.workload.zoo.lookup import find
 from weft.workload.zoo.timings import at_batch, timing
 
-__all__ = ["PARALLEL", "grid", "is_path", "load_profile", "profile", "work_of"]
+__all__ = ["PARALLEL", "check", "grid", "is_path", "load_profile", "profile", "work_of"]
 
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
@@ -102,6 +102,16 @@ def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tup
 def is_path(model: str) -> bool:
     """Whether a model's name is the path of a profile file."""
     return model.endswith(".json") or "/" in model or "\\" in model
+
+
+def check(model: str) -> None:
+    """Refuse a name that is not in the zoo, and a profile file that cannot be read."""
+    if is_path(model):
+        from weft.workload.profiles_io import load_file
+
+        load_file(model)
+    else:
+        find(model)
 
 
 def _given(shape: str, workers: int) -> tuple[int, int, int]:
