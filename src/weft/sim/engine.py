@@ -179,6 +179,8 @@ class Engine:
         self.catch_up(slot)
         a = self.arrays
         job = a.jobs[slot]
+        if slot in self._to_begin:  # it came and goes at one instant
+            self._to_begin.remove(slot)
         if job["state"] != state.FINISHED:
             self._kernel.abort(self._table, slot)
         usage = Usage(

@@ -152,6 +152,7 @@ class ReferenceEngine:
                     sent = node.spec.amount - node.bytes_left(self.now) if flowing else 0.0
                     self._end_transfer(node, sent)
                 node.state = "done"
+            self._ready = [node for node in self._ready if node.job is not job]
         del self.jobs[slot]
         return Usage(job.done, job.comm_s, job.gate_s, job.gpu_s, job.finish, job.adjusted)
 
