@@ -92,7 +92,7 @@ def test_every_stack_sees_the_same_workload_and_workers_change_nothing() -> None
 def test_comparison_counts_progress_and_refuses_nothing_to_compare() -> None:
     seen: list[tuple[int, int]] = []
     weft.compare(scenario(), ["fifo"], seeds=[3, 5], workers=1, on_progress=lambda *p: seen.append(p))
-    assert seen == [(1, 2), (2, 2)]
+    assert seen == [(0, 2), (1, 2), (2, 2)]
     with pytest.raises(InputError, match="there are no seeds"):
         weft.compare(scenario(), ["fifo"], seeds=[])
 

@@ -91,11 +91,12 @@ def compare(
     for task in tasks[: len(names)]:
         _check(task)
     compile_kernels(on_compile)
+    tell = on_progress or (lambda done, total: None)
+    tell(0, len(tasks))
     runs: dict[int, RunResult] = {}
     for i, run in _run_all(tasks, workers):
         runs[i] = run
-        if on_progress is not None:
-            on_progress(len(runs), len(tasks))
+        tell(len(runs), len(tasks))
     return Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(len(tasks))))
 
 

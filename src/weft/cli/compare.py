@@ -62,11 +62,12 @@ def compare(
         )
     if report is not None:
         result.write_report(report, command=command_line())
-        notice(f"wrote {report}")
     print_notes(result.runs)
     if json:
         print_json(result.to_dict())
-        return
-    from weft.results.tables import comparison_table
+    else:
+        from weft.results.tables import comparison_table
 
-    stdout().print(comparison_table(result.to_dict()))
+        stdout().print(comparison_table(result.to_dict()))
+    if report is not None:
+        notice(f"wrote {report}")

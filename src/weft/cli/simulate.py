@@ -64,14 +64,15 @@ def simulate(
         from weft.results.files import write_outputs
 
         write_outputs(replace(run, command=command_line()), out)
-        notice(f"wrote {out}/")
     print_notes([run])
     from weft.results.metrics import summary
 
     numbers = summary(run)
     if json:
         print_json(numbers)
-        return
-    from weft.results.tables import run_table
+    else:
+        from weft.results.tables import run_table
 
-    stdout().print(run_table(numbers))
+        stdout().print(run_table(numbers))
+    if out is not None:
+        notice(f"wrote {out}/")
