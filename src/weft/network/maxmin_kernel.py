@@ -116,6 +116,9 @@ def _collect(E):
         while i_node < n_nodes:
             node = nodes[work_nodes[i_node]]
             i_node += 1
+            if level > 0 and (node.lead0 < node.lead1 or node.fol0 < node.fol1):
+                level = 0  # those joined to it may be slower than the level: whoever shares a link with them comes too
+                i_link = 0
             for f in range(node.flow0, node.flow1):
                 k = flows[f].link
                 if links[k].stamp != stamp and links[k].binding != 0:
