@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.sim.cases import (
+from weft.sim.reference import ReferenceEngine
+
+from .cases import (
     FEATURES,
     Case,
     all_pairs,
@@ -30,7 +31,6 @@ from tests.sim.cases import (
     well_posed,
     without,
 )
-from weft.sim.reference import ReferenceEngine
 
 # The same cases in every run, unless more are asked for.
 CASES = 400
@@ -121,7 +121,7 @@ def exercised(case: Case) -> Mapping[str, str]:
     return seen
 
 
-def test_pairs_of_features_are_covered(record_property: pytest.RecordProperty) -> None:
+def test_pairs_of_features_are_covered(record_property: Callable[[str, object], None]) -> None:
     """Every admissible pair of feature values meets, and both make a difference, in at least one seeded case."""
     met: Counter[frozenset[tuple[str, str]]] = Counter()
     for _, case in seeded(CASES):

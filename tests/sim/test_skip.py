@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.sim.cases import (
+from .cases import (
     differences,
     draw_case,
     draw_features,
