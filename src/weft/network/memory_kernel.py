@@ -130,60 +130,65 @@ def batch(E):
 
 
 @njit(cache=True)
-def ticked(E):
+def members(E):
     return carray(_pointer(E[40]), E[41], I4)
 
 
 @njit(cache=True)
-def work_nodes(E):
+def ticked(E):
     return carray(_pointer(E[42]), E[43], I4)
 
 
 @njit(cache=True)
-def work_links(E):
+def work_nodes(E):
     return carray(_pointer(E[44]), E[45], I4)
 
 
 @njit(cache=True)
-def work_stack(E):
+def work_links(E):
     return carray(_pointer(E[46]), E[47], I4)
 
 
 @njit(cache=True)
+def work_stack(E):
+    return carray(_pointer(E[48]), E[49], I4)
+
+
+@njit(cache=True)
 def fill_key(E):
-    return carray(_pointer(E[48]), E[49], I8)
+    return carray(_pointer(E[50]), E[51], I8)
 
 
 @njit(cache=True)
 def fill_id(E):
-    return carray(_pointer(E[50]), E[51], I4)
+    return carray(_pointer(E[52]), E[53], I4)
 
 
 @njit(cache=True)
 def ratios(E):
-    return carray(_pointer(E[52]), E[53], F8)
+    return carray(_pointer(E[54]), E[55], F8)
 
 
 @njit(cache=True)
 def records(E):
-    return carray(_pointer(E[54]), E[55], RECORD)
+    return carray(_pointer(E[56]), E[57], RECORD)
 
 
 @njit(cache=True)
 def segments(E):
-    return carray(_pointer(E[56]), E[57], SEGMENT)
+    return carray(_pointer(E[58]), E[59], SEGMENT)
 
 
 @njit(cache=True)
 def finished(E):
-    return carray(_pointer(E[58]), E[59], I4)
+    return carray(_pointer(E[60]), E[61], I4)
 
 
 @njit(cache=True)
 def ints(E):
-    return carray(_pointer(E[60]), E[61], I8)
+    return carray(_pointer(E[62]), E[63], I8)
 
 
 @njit(cache=True)
 def floats(E):
-    return carray(_pointer(E[62]), E[63], F8)
+    return carray(_pointer(E[64]), E[65], F8)

@@ -51,6 +51,9 @@ JOB = np.dtype(
         ("win_done", "i8"), ("win_comm", "f8"), ("win_gate", "f8"), ("win_gpu", "f8"), ("win_rate", "f8"),
         ("per", "f8"), ("carry", "f8"), ("adjusted", "i8"), ("snap_adjusted", "i8"), ("win_adjusted", "i8"),
         ("snap_age", "f8"),
+        # while parked at a pace: per iteration, and what the pace came from
+        ("comm_per", "f8"), ("gate_per", "f8"), ("gpu_per", "f8"), ("adjusted_per", "f8"), ("seen", "f8"),
+        ("fluid", "f8"), ("calib", "f8"), ("gap", "f8"), ("begun", "i4"), ("pad", "i4"),
     ]
 )  # fmt: skip
 
@@ -64,8 +67,8 @@ NODE = np.dtype(
         ("task", "i4"), ("listed", "i4"), ("preds", "i4"), ("left", "i4"), ("event", "i4"), ("gpu", "i4"),
         ("succ0", "i4"), ("succ1", "i4"), ("rank0", "i4"), ("rank1", "i4"), ("next", "i4"), ("gnext", "i4"),
         ("gprev", "i4"), ("snap_state", "i4"), ("demand", "f8"), ("alone", "f8"), ("latency", "f8"), ("weight", "f8"),
-        ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("pad0", "f8"), ("pad1", "f8"),
-        ("pad2", "f8"), ("pad3", "f8"), ("pad4", "f8"),
+        ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("takes", "f8"), ("ready_s", "f8"),
+        ("pad0", "f8"), ("pad1", "f8"), ("pad2", "f8"),
     ]
 )  # fmt: skip
 
@@ -78,7 +81,7 @@ LINK = np.dtype(
         ("stamp", "i4"), ("binding", "i4"), ("head", "i4"), ("weight_left", "i4"), ("free", "i8"), ("units", "i8"),
         ("used", "i8"), ("level", "i8"), ("weight", "i4"), ("fill", "i4"), ("count", "i4"), ("flowing", "i4"),
         ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("pad", "i4"), ("capacity", "f8"), ("bytes", "f8"),
-        ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("win_busy", "f8"),
+        ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("load", "f8"),
     ]
 )  # fmt: skip
 GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i4")])
@@ -90,12 +93,12 @@ SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8
 COMP = np.dtype(
     [
         ("head", "i4"), ("size", "i4"), ("parked", "i4"), ("ref", "i4"), ("ordered", "i4"), ("opened", "i4"),
-        ("pad", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
+        ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
-        ("park_time", "f8"), ("period", "f8"), ("periods", "f8"),
+        ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
     ]
 )  # fmt: skip
-NOT_PARKED, PARK_EXACT, PARK_ESTIMATE = 0, 1, 2
+NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
 
 # indices into the arrays of scalars
 (
@@ -133,6 +136,7 @@ class Arrays(NamedTuple):
     held: npt.NDArray[np.int32]  # transfers that wait for admission, in order of their job's turn
     dirty_gpus: npt.NDArray[np.int32]
     batch: npt.NDArray[np.int32]
+    members: npt.NDArray[np.int32]  # jobs of a component that is being taken apart
     ticked: npt.NDArray[np.int32]  # jobs that ended an iteration at this instant and may let us skip
     work_nodes: npt.NDArray[np.int32]
     work_links: npt.NDArray[np.int32]
@@ -166,7 +170,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         where=np.full(2 * max(nodes, jobs), -1, i4), ready=np.zeros(nodes, i4), finished_nodes=np.zeros(nodes, i4),
         fresh=np.zeros(nodes, i4), dirty=np.zeros(max(1, n_links), i4), held=np.zeros(nodes, i4),
         dirty_gpus=np.zeros(max(1, n_gpus), i4), batch=np.zeros(nodes + jobs, i4),
-        ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes, i4),
+        members=np.zeros(jobs, i4), ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes, i4),
         work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
         fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),

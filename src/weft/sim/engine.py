@@ -16,7 +16,7 @@ import numpy.typing as npt
 from weft.model.plan import Gate
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown
-from weft.sim.kernels import engine_kernel, skip_kernel
+from weft.sim.kernels import engine_kernel, estimate_kernel, skip_kernel
 from weft.sim.program import Program
 
 __all__ = ["Engine", "EngineSpec", "Usage"]
@@ -111,7 +111,7 @@ class Engine:
         self._starts: dict[int, dict[str, int]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._skip = engine_kernel(), skip_kernel()
+        self._kernel, self._skip, self._estimate = engine_kernel(), skip_kernel(), estimate_kernel()
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -168,7 +168,8 @@ class Engine:
         job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
         self._set_gate(slot, gate)
         self._programs[slot], self._starts[slot] = program, starts
-        if self._skip.join(self._table, slot):
+        self._make_room()
+        if self._estimate.join(self._table, slot):
             self._catch_up()
         self._to_begin.append(slot)
         return slot
@@ -209,7 +210,13 @@ class Engine:
             return early
         return self._advance(until)
 
+    def _make_room(self) -> None:
+        """See to it that every job can write a record or two."""
+        if int(self.arrays.ints[state.I_RECORDS]) + 4 * len(self.arrays.jobs) + 8 > len(self.arrays.records):
+            self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
+
     def _advance(self, until: float) -> list[int]:
+        self._make_room()
         while self._kernel.run(self._table, until) == state.RECORDS_FULL:
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
         n = int(self.arrays.ints[state.I_FINISHED])
@@ -223,8 +230,8 @@ class Engine:
 
     def catch_up(self, slot: int) -> None:
         """Bring the component of a job up to date with the clock."""
-        while (comp := int(self.arrays.jobs[slot]["comp"])) >= 0 and self.arrays.comps[comp]["parked"]:
-            self._skip.unpark(self._table, comp, self.now)
+        self._make_room()
+        while self._estimate.up_to_date(self._table, slot):
             self._catch_up()
 
     def catch_up_all(self) -> None:
@@ -249,6 +256,7 @@ class Engine:
         self.catch_up(slot)
         self._set_gate(slot, gate)
         if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
+            self._skip.unpark(self._table, comp, self.now)
             self._skip.reset(self._table, comp)
 
     def records(self) -> npt.NDArray[Any]:
@@ -325,6 +333,7 @@ class Engine:
             for name in ("ticked", "comps"):
                 changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
             changes["finished"] = grown(a.finished, n_jobs)
+            changes["members"] = grown(a.members, n_jobs)
             changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
         if changes:
             self._use(a._replace(**changes))

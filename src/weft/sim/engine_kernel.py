@@ -24,7 +24,9 @@ from weft.network.state import (
     QUEUED,
     REACHED,
     RECORDS_FULL,
+    RUNNING,
 )
+from weft.sim.estimate_kernel import part, tick, wake
 from weft.sim.events_kernel import (
     NOT_FLOWING,
     account,
@@ -36,7 +38,6 @@ from weft.sim.events_kernel import (
     unlink,
 )
 from weft.sim.heap_kernel import heap_drop
-from weft.sim.skip_kernel import part, tick, unpark
 
 
 @njit(cache=True)
@@ -78,7 +79,7 @@ def run(E, until):
         for i in range(n):
             ident = m.batch(E)[i]
             if ident & 1 and m.jobs(E)[ident >> 1].state == PARKED:
-                unpark(E, m.jobs(E)[ident >> 1].comp, now)
+                wake(E, ident >> 1, now)
             else:
                 fire(E, ident, now)
         instant(E)
@@ -105,7 +106,10 @@ def order_batch(E, n):
 @njit(cache=True)
 def begin(E, j):
     """Release the first tasks of an attached job; the next run handles them at the current moment."""
-    begin_iteration(E, j, m.floats(E)[F_NOW])
+    job = m.jobs(E)[j]
+    if job.begun == 0 and job.state == RUNNING:
+        job.begun = 1
+        begin_iteration(E, j, m.floats(E)[F_NOW])
 
 
 @njit(cache=True)

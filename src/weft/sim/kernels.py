@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "skip_kernel"]
+__all__ = ["cache_dir", "compile_all", "engine_kernel", "estimate_kernel", "is_cached", "skip_kernel"]
 
 
 @cache
@@ -62,6 +62,11 @@ def compile_all() -> None:
 def engine_kernel() -> ModuleType:
     """weft.sim.engine_kernel, compiled lazily by numba at the first call."""
     return _load("weft.sim.engine_kernel")
+
+
+def estimate_kernel() -> ModuleType:
+    """weft.sim.estimate_kernel."""
+    return _load("weft.sim.estimate_kernel")
 
 
 def skip_kernel() -> ModuleType:
