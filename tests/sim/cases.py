@@ -263,7 +263,7 @@ class _Driver:
             elif slot is not None:
                 self.engine.set_gate(slot, self.case.jobs[i].regate[1])  # type: ignore[index]
         self._advance(math.inf)
-        for slot in sorted(self.slots):  # held for ever: the one it waits for waits for it
+        for slot in sorted(self.slots, key=self.slots.__getitem__):  # held for ever: those they wait for wait for them
             self._detach(slot)
         return self._outcome()
 

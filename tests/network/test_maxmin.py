@@ -1,0 +1,181 @@
+"""Max-min fair rates: properties of the readable solver, and the kernel against filling in exact fractions."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.network.reference import Sharer, k_way, max_min
+from weft.network.state import UNLIMITED, rate_unit
+from weft.sim.engine import Engine, EngineSpec
+from weft.sim.program import make_program, transfer_node
+
+N_LINKS = 4
+CAPACITIES = st.lists(st.integers(1, 10**6), min_size=N_LINKS, max_size=N_LINKS)
+USES = st.dictionaries(st.integers(0, N_LINKS - 1), st.integers(1, 3), min_size=1, max_size=3)
+DEMANDS = st.one_of(st.just(UNLIMITED), st.integers(1, 10**6))
+SHARERS = st.lists(st.tuples(USES, DEMANDS), min_size=1, max_size=12)
+Flows = Sequence[tuple[dict[int, int], float]]
+
+
+def solved(sharers: Flows, capacity: Sequence[int]) -> list[Sharer]:
+    """Sharers with their rates."""
+    made = [Sharer(uses, int(demand)) for uses, demand in sharers]
+    max_min(made, capacity)
+    return made
+
+
+@given(SHARERS, CAPACITIES)
+def test_feasible(sharers: Flows, capacity: list[int]) -> None:
+    """No link carries more than it can, and nobody gets more than it wants. In whole units this is exact."""
+    made = solved(sharers, capacity)
+    for k, c in enumerate(capacity):
+        assert sum(s.rate * s.links.get(k, 0) for s in made) <= c
+    assert all(0 <= s.rate <= s.demand for s in made)
+
+
+@given(SHARERS, CAPACITIES)
+def test_everybody_has_a_bottleneck(sharers: Flows, capacity: list[int]) -> None:
+    """Max-min: who has less than it wants uses a full link on which nobody is faster.
+
+    Full means that less than one unit a flow is left.
+    """
+    made = solved(sharers, capacity)
+    for s in made:
+        full = []
+        for k in s.links:
+            users = [u for u in made if k in u.links]
+            left = capacity[k] - sum(u.rate * u.links[k] for u in users)
+            at_top = sum(u.links[k] for u in users if u.rate == s.rate)
+            full.append(left < at_top and all(u.rate <= s.rate for u in users))
+        assert s.rate == s.demand or any(full)
+
+
+@given(SHARERS, CAPACITIES, st.randoms(use_true_random=False))
+def test_order_does_not_matter(sharers: Flows, capacity: list[int], rng: random.Random) -> None:
+    """Rates belong to transfers, not to their places in a list."""
+    order = list(range(len(sharers)))
+    rng.shuffle(order)
+    rates = [s.rate for s in solved(sharers, capacity)]
+    shuffled = [s.rate for s in solved([sharers[i] for i in order], capacity)]
+    assert [rates[i] for i in order] == shuffled
+
+
+@given(SHARERS, CAPACITIES)
+def test_as_in_fractions(sharers: Flows, capacity: list[int]) -> None:
+    """Rounded down, a rate is less than the true one, by no more than the rounding of the links before it."""
+    wants = [(uses, math.inf if demand == UNLIMITED else demand) for uses, demand in sharers]
+    truth = filled(wants, [Fraction(c) for c in capacity])
+    for s, true in zip(solved(sharers, capacity), truth, strict=True):
+        assert abs(s.rate - true) <= 3 ** (N_LINKS + 1)
+
+
+@given(SHARERS, CAPACITIES, st.randoms(use_true_random=False))
+def test_followers(sharers: Flows, capacity: list[int], rng: random.Random) -> None:
+    """Who is level with another is never faster; who is level with one that has not started stands still."""
+    made = [Sharer(uses, int(demand)) for uses, demand in sharers]
+    for i, s in enumerate(made[1:], 1):
+        s.level_with = [made[k] for k in range(i) if rng.random() < 0.4]
+        s.stalled = rng.random() < 0.2
+    max_min(made, capacity)
+    for k, c in enumerate(capacity):
+        assert sum(s.rate * s.links.get(k, 0) for s in made) <= c
+    for s in made:
+        assert all(s.rate <= lead.rate for lead in s.level_with)
+        assert s.rate == 0 or not s.stalled
+
+
+def filled(flows: Sequence[tuple[dict[int, int], float]], capacity: Sequence[Fraction]) -> list[Fraction]:
+    """Max-min by raising all rates together until a link is full or a demand met: the definition, in exact numbers."""
+    rates = [Fraction(0)] * len(flows)
+    rising = set(range(len(flows)))
+    while rising:
+        steps = [
+            Fraction(demand) - rates[i] for i, (_, demand) in enumerate(flows) if i in rising and demand < math.inf
+        ]
+        for k, c in enumerate(capacity):
+            used = sum((rates[i] * uses.get(k, 0) for i, (uses, _) in enumerate(flows)), Fraction(0))
+            weight = sum(uses.get(k, 0) for i, (uses, _) in enumerate(flows) if i in rising)
+            if weight:
+                steps.append((c - used) / weight)
+        step = min(steps)
+        for i in rising:
+            rates[i] += step
+        for k, c in enumerate(capacity):
+            if sum(rates[i] * uses.get(k, 0) for i, (uses, _) in enumerate(flows)) == c:
+                rising -= {i for i, (uses, _) in enumerate(flows) if k in uses}
+        rising -= {i for i, (_, demand) in enumerate(flows) if rates[i] == demand}
+    return rates
+
+
+def drained(flows: Flows, sizes: Sequence[float], capacity: Sequence[float]) -> list[float]:
+    """When each of these transfers ends, by filling anew, exactly, whenever one has."""
+    exact = [Fraction(c) for c in capacity]
+    left = {i: Fraction(size) for i, size in enumerate(sizes)}
+    ends = [0.0] * len(flows)
+    now = Fraction(0)
+    while left:
+        rates = dict(zip(left, filled([flows[i] for i in left], exact), strict=True))
+        step = min(left[i] / rates[i] for i in left)
+        now += step
+        for i in list(left):
+            left[i] -= rates[i] * step
+            if left[i] == 0:
+                ends[i] = float(now)
+                del left[i]
+    return ends
+
+
+def kernel_drained(flows: Flows, sizes: Sequence[float], capacity: Sequence[float]) -> list[float]:
+    """The same by the engine."""
+    engine = Engine(EngineSpec(np.array(capacity), np.ones(len(capacity), np.bool_)))
+    slots = {}
+    for i, ((uses, demand), size) in enumerate(zip(flows, sizes, strict=True)):
+        node = transfer_node(0, size, sorted(uses.items()), demand=demand)
+        slots[engine.attach(i, make_program([node], engine.spec.capacity), 1)] = i
+    ends = [0.0] * len(flows)
+    while finished := engine.run():
+        for slot in finished:
+            ends[slots[slot]] = engine.detach(slot).finish_s
+    return ends
+
+
+@pytest.mark.parametrize(("seed", "n_flows", "n_links"), [(0, 6, 3), (1, 10, 4), (2, 14, 6), (3, 40, 12), (4, 60, 20)])
+def test_kernel_drains_as_in_fractions(seed: int, n_flows: int, n_links: int) -> None:
+    """Flows that start together: every end is right to 1e-9, with few links and with more than a scan looks at."""
+    rng = random.Random(seed)
+    capacity = [float(rng.choice([1, 2, 3, rng.uniform(0.5, 5)])) for _ in range(n_links)]
+    flows = [
+        (
+            {k: rng.choice([1, 1, 2]) for k in rng.sample(range(n_links), rng.randint(1, min(3, n_links)))},
+            rng.choice([math.inf, math.inf, rng.uniform(0.05, 1.0)]),
+        )
+        for _ in range(n_flows)
+    ]
+    sizes = [rng.choice([1.0, 2.0, rng.uniform(0.5, 5.0)]) for _ in range(n_flows)]
+    assert kernel_drained(flows, sizes, capacity) == pytest.approx(drained(flows, sizes, capacity), rel=1e-9)
+
+
+@given(st.lists(st.floats(1e-3, 1e15), min_size=1, max_size=5))
+def test_rate_unit(capacity: list[float]) -> None:
+    """A power of two, so fine that rounding a capacity down to it loses less than 1e-14 of the fastest link."""
+    unit = rate_unit(np.array(capacity))
+    assert math.frexp(unit)[0] == 0.5
+    assert unit <= max(capacity) * 1e-14
+    assert max(capacity) / unit < 2**52  # fits, times thousands of flows, into 64 bits
+
+
+@given(st.integers(1, 50), st.floats(1e-12, 1e3), st.floats(0, 1e3))
+def test_k_way(k: int, b: float, eta: float) -> None:
+    """Alone 1 / b; k together send no more than one alone, and less by what eta costs: k / (k b + (k - 1) eta)."""
+    assert k_way(1, b, eta) == pytest.approx(1 / b, rel=1e-12)
+    assert k * k_way(k, b, eta) <= 1 / b * (1 + 1e-12)
+    assert k * k_way(k, b, 0.0) == pytest.approx(1 / b, rel=1e-12)
+    assert k_way(k + 1, b, eta) < k_way(k, b, eta)
