@@ -33,8 +33,9 @@ def simgrid_python() -> str:
 
 def missing_engine(name: str) -> None:
     """Skip with a reason; in CI, where engines are installed, fail."""
-    if os.environ.get("WEFT_REQUIRE_ENGINES"):
-        pytest.fail(f"{name} is not installed, and WEFT_REQUIRE_ENGINES is set")
+    for variable in ("WEFT_REQUIRE_ENGINES", "CI"):
+        if os.environ.get(variable, "").lower() not in ("", "0", "false"):
+            pytest.fail(f"{name} is not installed, and {variable} is set")
     pytest.skip(f"{name} is not installed")
 
 
