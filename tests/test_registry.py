@@ -25,7 +25,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize(("layer", "name"), [(layer, name) for layer in LAYERS for name in BUILT_IN[layer]])
 def test_every_built_in_policy_can_be_made_and_knows_its_name(layer: str, name: str) -> None:
-    assert make(layer, name).name == name
+    assert make(layer, name).name.partition(":")[0] == name  # a parameter left out may be said in the name
     assert name in names(layer)
 
 
@@ -40,7 +40,7 @@ def test_parameters_follow_a_colon() -> None:
     [
         ("place", "bestfit", "there is no place bestfit; did you mean best-fit"),
         ("order", "srfs:preemptive", "there is no order srfs; did you mean srsf"),
-        ("pace", "xyzzy", "there is no pace xyzzy; known are fair"),
+        ("pace", "xyzzy", "there is no pace xyzzy; known are adadual"),
         ("planners", "xyzzy", "there is no planner xyzzy"),
     ],
 )

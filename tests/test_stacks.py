@@ -60,7 +60,7 @@ def test_every_named_stack_runs(name: str) -> None:
     stack = resolve(name)
     assert stack.name == name
     run(Core(stack, world), world)
-    assert world.now() == 20.0
+    assert world.now() == (10.0 if stack.planner.shares_gpus else 20.0)  # both jobs fit into the memory of 16 GPUs
 
 
 def layers(stack: Stack) -> tuple[str, str, str]:
@@ -83,6 +83,31 @@ def test_layers_without_a_name() -> None:
     assert layers(stack) == ("sjf/best-fit", "none", "fair")
     assert stack.name == "sjf/best-fit/none/fair"
     assert isinstance(resolve().planner, Layered)
+
+
+def test_a_name_may_say_what_is_replaced() -> None:
+    """The name that results show can be given again."""
+    stack = resolve("ada-srsf", place="ff")
+    assert stack.name == "ada-srsf[place=ff]"
+    again = resolve(stack.name)
+    assert (again.name, layers(again)) == (stack.name, layers(stack))
+    assert describe(stack.name) == {"order": "srsf", "place": "ff", "interleave": "none", "pace": "adadual"}
+    more = resolve("srsf+shifty[pace=fair]", place="random")
+    assert more.name == "srsf+shifty[place=random,pace=fair]"
+    assert layers(more) == ("srsf/random", "shifty", "fair")
+
+
+def test_some_stacks_take_a_parameter() -> None:
+    assert layers(resolve("ada-srsf:3")) == ("srsf/lwf:1", "none", "adadual:3")
+    assert resolve("ada-srsf:3").name == "ada-srsf:3"
+    with pytest.raises(StackError, match="there is no stack srsf:3"):
+        resolve("srsf:3")
+
+
+def test_ada_srsf_and_its_baselines() -> None:
+    """Section V-A: LWF-1 and SRSF for all, and another rule for the network."""
+    for name, pace in (("ada-srsf", "adadual"), *((f"srsf-{n}", f"at-most:{n}") for n in (1, 2, 3))):
+        assert layers(resolve(name)) == ("srsf/lwf:1", "none", pace)
 
 
 def test_plus_is_an_interleave() -> None:
@@ -113,6 +138,11 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": "srsf+shifti"}, "there is no interleave shifti; did you mean shifty"),
         ({"name": "srsf", "place": "firstfit"}, "there is no place firstfit; did you mean first-fit"),
         ({"name": "+shifty"}, "there is no stack ;"),
+        ({"name": "srsf[place]"}, "write what is replaced as NAME[place=ff]"),
+        ({"name": "srsf[where=ff]"}, "write what is replaced as NAME[place=ff]"),
+        ({"name": "srsf[place=ff"}, "write what is replaced as NAME[place=ff]"),
+        ({"name": "joint[place=ff]"}, "--place ff cannot be used with joint"),
+        ({"name": "ada-srsf:x"}, "write adadual, or adadual:K"),
         (
             {"name": "srsf+shifty", "pace": "single"},
             "single holds transfers back, which undoes the time-shifts",

@@ -31,7 +31,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "place": {
         "best-fit": "weft.place.best_fit:BestFit",
+        "ff": "weft.place.first_fit:FF",
         "first-fit": "weft.place.first_fit:FirstFit",
+        "ls": "weft.place.list_scheduling:ListScheduling",
+        "lwf": "weft.place.lwf:LeastWorkloadFirst",
+        "rand": "weft.place.random:Rand",
         "random": "weft.place.random:RandomPlace",
     },
     "planners": {},
@@ -39,6 +43,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "none": "weft.interleave.none:NoInterleave",
     },
     "pace": {
+        "adadual": "weft.pace.adadual:AdaDual",
+        "at-most": "weft.pace.at_most:AtMost",
         "fair": "weft.pace.fair:Fair",
     },
 }

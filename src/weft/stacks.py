@@ -1,6 +1,7 @@
 """Named stacks, and how a stack is put together from names.
 
-`X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced.
+`X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced, by an option or in the name
+itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ STACKS: dict[str, dict[str, str]] = {
     "srsf-preemptive": {"order": "srsf:preemptive"},
     "srsf-first-fit": {"order": "srsf", "place": "first-fit"},
     "srsf-random": {"order": "srsf", "place": "random"},
+    "ada-srsf": {"order": "srsf", "place": "lwf:1", "pace": "adadual"},
+    "srsf-1": {"order": "srsf", "place": "lwf:1", "pace": "at-most:1"},
+    "srsf-2": {"order": "srsf", "place": "lwf:1", "pace": "at-most:2"},
+    "srsf-3": {"order": "srsf", "place": "lwf:1", "pace": "at-most:3"},
 }
+
+# name: the layer that a parameter of the stack is handed on to
+_PARAMETERS = {"ada-srsf": "pace"}
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
 
@@ -48,8 +56,10 @@ def resolve(
 
     Raises StackError for an unknown name and, in words, for layers that contradict each other.
     """
-    asked = {"order": order, "place": place, "interleave": interleave, "pace": pace}
-    replaced = {layer: text for layer, text in asked.items() if text is not None}
+    name, asked = _split(name) if name is not None else (None, {})
+    given = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    asked |= {layer: text for layer, text in given.items() if text is not None}
+    replaced = {layer: asked[layer] for layer in _DEFAULT if layer in asked}
     layers = {**describe(name), **replaced} if name is not None else {**_DEFAULT, **replaced}
     if "planner" in layers:
         for layer in ("order", "place"):
@@ -67,17 +77,35 @@ def resolve(
 
 def describe(name: str) -> dict[str, str]:
     """Layer by layer, the policies that a stack's name stands for."""
+    name, changes = _split(name)
+    if changes:
+        return {**describe(name), **changes}
     base, plus, interleave = name.rpartition("+")
     if plus:
         return {**describe(base), "interleave": interleave}
+    base, colon, parameter = name.partition(":")
     if name in STACKS:
         layers = STACKS[name]
+    elif colon and base in _PARAMETERS:
+        layer = _PARAMETERS[base]
+        layers = {**STACKS[base], layer: f"{STACKS[base][layer]}:{parameter}"}
     elif name.partition(":")[0] in policy_names("planners"):
         layers = {"planner": name}
     else:
         raise StackError(f"there is no stack {name}{near(name, names())}; `weft stacks` lists them")
     defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
     return {**defaults, **layers}
+
+
+def _split(name: str) -> tuple[str, dict[str, str]]:
+    """A name without its brackets, and the layers that are replaced in them."""
+    base, bracket, text = name.partition("[")
+    if not bracket:
+        return name, {}
+    changes = dict(part.partition("=")[::2] for part in text.removesuffix("]").split(","))
+    if not text.endswith("]") or any(layer not in _DEFAULT or not policy for layer, policy in changes.items()):
+        raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
+    return base, changes
 
 
 def _name(name: str | None, replaced: dict[str, str]) -> str:

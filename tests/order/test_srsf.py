@@ -14,7 +14,7 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("text", [None, "preemptive"])
+@pytest.mark.parametrize("text", [None, "preemptive", "size", "length"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: ShortestRemainingServiceFirst.from_text(text))
 
@@ -26,6 +26,25 @@ def test_service_counts_gpus() -> None:
     decisions = core.step(0.0, [Submitted(0.0, job) for job in jobs])
     assert [(type(d), d.job) for d in decisions] == [(Start, "a"), (Start, "c"), (Hold, "b")]
     assert decisions[0].reason == "shortest remaining service first: 80 GPU s; tightest fit on 2 servers"
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("srsf", "bca"), ("srsf:size", "acb"), ("srsf:length", "bca")],
+)
+def test_size_and_length(order: str, expected: str) -> None:
+    """GPUs 1, 4, 2; compute 90, 10, 30 s; service 90, 40, 60 GPU s."""
+    core = Core(resolve("srsf", order=order), ToyWorld(toy_cluster(), []))
+    jobs = [toy_job("a", 1, 90), toy_job("b", 4, 10), toy_job("c", 2, 30)]
+    assert "".join(d.job for d in core.step(0.0, [Submitted(0.0, job) for job in jobs])) == expected
+
+
+def test_length_is_not_service() -> None:
+    """8 GPUs for 10 s against 1 GPU for 20 s: the longer one has less service."""
+    jobs = [toy_job("wide", 8, 10), toy_job("thin", 1, 20)]
+    for order, first in (("srsf", "thin"), ("srsf:length", "wide")):
+        core = Core(resolve("srsf", order=order), ToyWorld(toy_cluster(), []))
+        assert core.step(0.0, [Submitted(0.0, job) for job in jobs])[0].job == first
 
 
 def test_a_running_job_keeps_its_gpus() -> None:
@@ -64,8 +83,11 @@ def test_at_a_tie_the_running_job_stays() -> None:
 def test_turn_is_the_remaining_service() -> None:
     """p0 + p1 x iterations left = 0.5 s x 4 GPUs x iterations left."""
     assert ShortestRemainingServiceFirst().turn(JobView(toy_job("a", 4, 10, 0.5))) == (0.0, 2.0)
+    job = JobView(toy_job("a", 4, 10, 0.5))
+    assert ShortestRemainingServiceFirst.from_text("length").turn(job) == (0.0, 0.5)
+    assert ShortestRemainingServiceFirst.from_text("size").turn(job) == (4.0, 0.0)
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write srsf or srsf:preemptive"):
+    with pytest.raises(StackError, match="write srsf, srsf:preemptive, srsf:size or srsf:length"):
         ShortestRemainingServiceFirst.from_text("2")

@@ -1,8 +1,8 @@
-"""srsf: shortest remaining service first."""
+"""srsf: shortest remaining service first, and its two halves: fewest GPUs first, shortest remaining time first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import Self
 
@@ -13,60 +13,87 @@ from weft.order.base import Claim, Order, Ranking
 
 __all__ = ["ShortestRemainingServiceFirst"]
 
+Key = Callable[[JobView], float]
+
 
 class ShortestRemainingServiceFirst(Order):
     """Jobs by remaining compute time x GPUs.
 
     Communication counts as 0, since it is not known before a job is placed (Ada-SRSF, section IV-A, "Job Priority").
     A job that does not fit is passed. As in that paper a job keeps its GPUs once it has them; with `srsf:preemptive`
-    a running job gives way to waiting ones with less left to do.
+    a running job gives way to waiting ones with less left to do. That section's other heuristics: `srsf:size` looks at
+    the GPUs alone (size-based), `srsf:length` at the remaining compute time alone (length-based).
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
-    def __init__(self, preemptive: bool = False) -> None:
+    def __init__(self, preemptive: bool = False, by: str = "service") -> None:
         self.preemptive = preemptive
-        self.name = "srsf:preemptive" if preemptive else "srsf"
+        self.by = by
+        self.name = "srsf:preemptive" if preemptive else "srsf" if by == "service" else f"srsf:{by}"
+        self._words, self._per_iteration, self._waiting = _KEYS[by]
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`srsf` or `srsf:preemptive`."""
-        if arg not in (None, "preemptive"):
-            raise StackError(f"srsf:{arg}: write srsf or srsf:preemptive")
-        return cls(arg == "preemptive")
+        """`srsf`, `srsf:preemptive`, `srsf:size` or `srsf:length`."""
+        if arg not in (None, "preemptive", "size", "length"):
+            raise StackError(f"srsf:{arg}: write srsf, srsf:preemptive, srsf:size or srsf:length")
+        return cls(arg == "preemptive", arg if arg in ("size", "length") else "service")
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting (and, if preemptive, running) jobs, least remaining service first."""
-        waiting = ((_waiting_service_s(job), 1, job) for job in view.waiting_by(_waiting_service_s))
+        waiting = ((self._waiting(job), 1, job) for job in view.waiting_by(self._waiting))
         if not self.preemptive:
-            return Ranking(_claims(waiting), state)
+            return Ranking(self._claims(waiting), state)
         if not view.waiting:
             return Ranking((), state, preemptive=True)  # nobody to give way to
         running = sorted(
-            ((_per_iteration_s(job) * view.iterations_left(job.id), 0, job) for job in view.running.values()),
+            ((_service_s(job) * view.iterations_left(job.id), 0, job) for job in view.running.values()),
             key=_key,
         )
-        return Ranking(_claims(merge(running, waiting, key=_key)), state, preemptive=True)
+        return Ranking(self._claims(merge(running, waiting, key=_key)), state, preemptive=True)
 
     def turn(self, job: JobView) -> tuple[float, float]:
-        """Remaining service, as it shrinks with every iteration."""
-        return (0.0, _per_iteration_s(job))
+        """The same key, as it shrinks with every iteration (a size does not)."""
+        if self.by == "size":
+            return (float(job.job.gpus), 0.0)
+        return (0.0, self._per_iteration(job))
+
+    def _claims(self, entries: Iterator[tuple[float, int, JobView]]) -> Iterator[Claim]:
+        for value, waits, job in entries:
+            yield Claim(job.id, job.job.gpus, self._words.format(value) if waits else "")
 
 
-def _per_iteration_s(job: JobView) -> float:
+def _service_s(job: JobView) -> float:
     """GPU seconds of one iteration at the size asked for."""
     return job.job.profile.compute_s * job.job.gpus
 
 
+def _length_s(job: JobView) -> float:
+    """Seconds of computing of one iteration at the size asked for."""
+    return job.job.profile.compute_s
+
+
 def _waiting_service_s(job: JobView) -> float:
     """Remaining GPU seconds of a job that waits: nothing about it changes until it starts."""
-    return _per_iteration_s(job) * (job.job.iterations - job.saved_iterations)
+    return _service_s(job) * (job.job.iterations - job.saved_iterations)
+
+
+def _waiting_length_s(job: JobView) -> float:
+    return _length_s(job) * (job.job.iterations - job.saved_iterations)
+
+
+def _size(job: JobView) -> float:
+    return float(job.job.gpus)
+
+
+# by what: why a claim stands where it stands, the key of one iteration, the key of a job that waits
+_KEYS: dict[str, tuple[str, Key, Key]] = {
+    "service": ("shortest remaining service first: {:.4g} GPU s", _service_s, _waiting_service_s),
+    "length": ("shortest remaining time first: {:.4g} s", _length_s, _waiting_length_s),
+    "size": ("fewest GPUs first", _size, _size),
+}
 
 
 def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:
     return entry[:2]  # at a tie the running job stays
-
-
-def _claims(entries: Iterator[tuple[float, int, JobView]]) -> Iterator[Claim]:
-    for service_s, waits, job in entries:
-        yield Claim(job.id, job.job.gpus, f"shortest remaining service first: {service_s:.4g} GPU s" if waits else "")

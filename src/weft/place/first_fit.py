@@ -11,7 +11,7 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 
-__all__ = ["FirstFit"]
+__all__ = ["FF", "FirstFit"]
 
 
 class FirstFit(Place):
@@ -41,3 +41,18 @@ class FirstFit(Place):
         if len(fit) < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer will do", state)
         return Answer(tuple(fit[:gpus].tolist()), "first GPUs that will do", state)
+
+
+class FF(FirstFit):
+    """`ff`: `first-fit:shared` under the name it has in the Ada-SRSF paper."""
+
+    def __init__(self) -> None:
+        super().__init__(shared=True)
+        self.name = "ff"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`ff` takes no parameter."""
+        if arg is not None:
+            raise StackError(f"ff:{arg}: ff takes no parameter; write ff")
+        return cls()

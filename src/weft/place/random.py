@@ -11,7 +11,7 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 
-__all__ = ["RandomPlace"]
+__all__ = ["Rand", "RandomPlace"]
 
 
 class RandomPlace(Place):
@@ -42,3 +42,18 @@ class RandomPlace(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer will do", state)
         drawn = view.rng(f"{self.name}:{job.id}").choice(fit, gpus, replace=False)
         return Answer(tuple(sorted(drawn.tolist())), "drawn by lot", state)
+
+
+class Rand(RandomPlace):
+    """`rand`: `random:shared` under the name it has in the Ada-SRSF paper."""
+
+    def __init__(self) -> None:
+        super().__init__(shared=True)
+        self.name = "rand"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`rand` takes no parameter."""
+        if arg is not None:
+            raise StackError(f"rand:{arg}: rand takes no parameter; write rand")
+        return cls()

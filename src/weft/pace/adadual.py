@@ -1,0 +1,50 @@
+"""adadual: a small transfer may join large ones (AdaDUAL of the Ada-SRSF paper, Algorithm 2, and beyond two)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from weft.errors import StackError
+from weft.pace.base import Admission, Pace
+
+__all__ = ["AdaDual", "threshold"]
+
+
+def threshold(m: int, b_s_per_byte: float, eta_s_per_byte: float) -> float:
+    """How many times its own bytes each of m transfers must have left for another one to start beside them.
+
+    2 m (b + eta) / (m b + (m - 1) eta): then no later start gives the m + 1 a smaller sum of completion times. For
+    m = 1 it is Theorem 2 of the paper, 2 (b + eta) / b. The derivation is in docs/papers/ada-srsf.md.
+    """
+    return 2.0 * m * (b_s_per_byte + eta_s_per_byte) / (m * b_s_per_byte + (m - 1) * eta_s_per_byte)
+
+
+class AdaDual(Pace):
+    """`adadual` is the paper's rule; `adadual:K` lets up to K transfers share a server.
+
+    A transfer that is ready starts if no server it uses has K others, and each of those it meets there has more bytes
+    left than the threshold for their number times its own. Where it meets others on several servers the strictest
+    answer counts (the printed algorithm looks at the first server only). What others have left is looked at, not
+    changed.
+    """
+
+    holds_back = True
+    steers = True
+
+    def __init__(self, k: int = 2) -> None:
+        self.k = k
+        self.name = "adadual" if k == 2 else f"adadual:{k}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`adadual` or `adadual:K`."""
+        if arg is None:
+            return cls()
+        if not (arg.isascii() and arg.isdecimal()) or int(arg) < 1:
+            raise StackError(f"adadual:{arg}: write adadual, or adadual:K with a whole number K of at least 1")
+        return cls(int(arg))
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Thresholds from the constants of the network; under fair sharing (eta = 0) all of them are 2."""
+        ratios = tuple(threshold(m, b_s_per_byte, eta_s_per_byte) for m in range(1, self.k))
+        return Admission("ratio", self.k, ratios)
