@@ -1,0 +1,117 @@
+"""`weft.progress(step)`: what a training script calls once per iteration.
+
+    import weft
+    for step in range(weft.resume_step(), steps):
+        weft.progress(step, wait=True)
+        train(step)
+
+Needs nothing but the standard library, and does nothing when the script does not run under weft.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+
+__all__ = ["progress", "resume_step"]
+
+_PATIENCE_S = 0.2  # an answer takes microseconds; after this long nobody is going to answer
+_PAUSE_S = 1.0  # before somebody who did not answer is asked again
+
+
+class _Line:
+    """The connection of this process to its runner; made anew after a fork and after a failure."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.socket: socket.socket | None = None
+        self.path = ""
+        self.pid = 0
+        self.not_before = 0.0
+
+    def ask(self, path: str, message: bytes) -> bytes:
+        """Send a line and return the answer; b"" when nobody is there."""
+        if (path, os.getpid()) != (self.path, self.pid):
+            self.hang_up()
+            self.path, self.pid, self.not_before = path, os.getpid(), 0.0
+        if self.socket is None and time.monotonic() < self.not_before:
+            return b""
+        try:
+            if self.socket is None:
+                self.socket = _connect(path)
+            self.socket.sendall(message)
+            answer = b""
+            while not answer.endswith(b"\n"):
+                part = self.socket.recv(4096)
+                if not part:
+                    raise ConnectionError
+                answer += part
+            return answer
+        except OSError:
+            self.hang_up()
+            self.not_before = time.monotonic() + _PAUSE_S
+            return b""
+
+    def hang_up(self) -> None:
+        """Close it, if it is open."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+
+_line = _Line()
+
+
+def progress(step: int, wait: bool = False, saved: bool = False) -> float:
+    """Report that `step` iterations are done; returns the seconds to wait before the next one begins.
+
+    Call it at the top of the loop. With `wait` it sleeps that long itself. `saved` says that a checkpoint holds these
+    iterations: a job that is stopped goes on from the last one (`resume_step`). Without weft it returns 0.0 at once,
+    and it never raises.
+    """
+    path = os.environ.get("WEFT_PROGRESS_SOCKET")
+    if not path:
+        return 0.0
+    delay_s = 0.0
+    with contextlib.suppress(Exception):  # whatever goes wrong here must not stop a training run
+        message = {"step": int(step), "rank": int(os.environ.get("RANK", "0")), "saved": bool(saved)}
+        with _line.lock:
+            answer = _line.ask(path, json.dumps(message).encode() + b"\n")
+        at = json.loads(answer).get("at") if answer else None
+        if at is not None:
+            delay_s = max(0.0, float(at) - time.monotonic())  # one clock for all processes of a machine
+    if wait and delay_s > 0:
+        time.sleep(delay_s)
+        return 0.0
+    return delay_s
+
+
+def resume_step() -> int:
+    """Iterations that the job had saved when it was last stopped: where this start should go on."""
+    try:
+        return max(0, int(os.environ.get("WEFT_RESUME_STEP", "0")))
+    except ValueError:
+        return 0
+
+
+def _connect(path: str) -> socket.socket:
+    """A path longer than a socket's address may be is reached through its folder."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(_PATIENCE_S)
+    try:
+        if len(os.fsencode(path)) < 100:
+            connected.connect(path)
+        else:
+            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                connected.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+            finally:
+                os.close(folder)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
