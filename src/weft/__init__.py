@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weft.api import Comparison, compare, replay, simulate
     from weft.errors import WeftError
+    from weft.live.progress import progress, resume_step
     from weft.profiling import profile
     from weft.results.run import RunResult
     from weft.scenario import Scenario
@@ -28,7 +29,9 @@ __all__ = [
     "__version__",
     "compare",
     "profile",
+    "progress",
     "replay",
+    "resume_step",
     "simulate",
 ]
 
@@ -39,7 +42,9 @@ _HOME = {
     "WeftError": "weft.errors",
     "compare": "weft.api",
     "profile": "weft.profiling",
+    "progress": "weft.live.progress",
     "replay": "weft.api",
+    "resume_step": "weft.live.progress",
     "simulate": "weft.api",
 }
 

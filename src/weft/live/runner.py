@@ -67,8 +67,7 @@ class Runner:
         self.gate: dict[str, float] | None = spec.get("gate")
         self.record = Record(spec.get("iterations", 0))
         self.stop_asked = False  # by a signal
-        self.reports: socket.socket | None = None
-        self.control: socket.socket | None = None
+        self.reports, self.control = listen("p.sock"), listen("c.sock")
         self.connections: dict[int, Connection] = {}
 
     def run(self) -> None:
@@ -78,7 +77,6 @@ class Runner:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self.on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self.reports, self.control = listen("p.sock"), listen("c.sock")
         error = self.start()
         if error is None:
             self.poke()
@@ -143,7 +141,8 @@ class Runner:
         """Wait for something to happen and see to it."""
         timeout = None if self.kill_at is None else max(0.0, self.kill_at - time.monotonic())
         listening = [self.control, self.reports] if len(self.connections) < MOST_CONNECTIONS else [self.control]
-        ready, _, _ = select.select([self.wakeup, *listening, *self.connections], [], [], timeout)
+        sources: list[int | socket.socket] = [self.wakeup, *listening, *self.connections]
+        ready, _, _ = select.select(sources, [], [], timeout)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wakeup, 4096)
         self.reap()

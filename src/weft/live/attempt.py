@@ -1,0 +1,175 @@
+"""Attempt: one start of a job as the server sees it, through the files that its runner writes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.live import runner
+from weft.live.unix import ask
+
+__all__ = ["Attempt", "Ended", "Progress"]
+
+_ANSWER_S = 1.0  # a runner that takes longer is dying; what it writes tells the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended.
+
+    `code` is the exit code, negative for a signal. `terminated`: it was told to stop while it ran. `error`: its
+    command could not be started. `lost`: nobody knows how it ended, because its runner was killed or never came up.
+    """
+
+    code: int = 0
+    terminated: bool = False
+    error: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the job last reported; -1 where it did not."""
+
+    step: int = -1
+    saved: int = -1
+    reports: int = 0
+    iteration_s: float = 0.0  # median of recent ones; 0: not known
+
+
+class Attempt:
+    """A folder, and the runner that works in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = 0  # of the runner, if this process started it
+        self.up = False  # seen to run
+        self.ended: Ended | None = None
+        self._progress = Progress()
+
+    # What is asked of it
+
+    def spawn(self, spec: dict[str, Any]) -> None:
+        """Start a runner. Whoever does so again, after a crash, starts nothing new."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "spec.json"
+        if not (self.folder / "begun").exists():
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps(spec), encoding="utf-8")
+            new.chmod(0o600)
+            new.replace(file)
+        argv = [sys.executable, "-I", "-S", runner.__file__, str(self.folder)]
+        log = str(self.folder / "runner.log")
+        quiet = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        default = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD]
+        self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=quiet, setsigdef=default)
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM to the job, SIGKILL after the grace. Asking twice does no harm."""
+        self._tell({"stop": float(grace_s)})
+
+    def set_gate(self, gate: dict[str, float] | None) -> None:
+        """From the next report on."""
+        self._tell({"gate": gate})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # a runner that is not there any more needs no telling
+            ask(self.folder / "c.sock", json.dumps(message).encode(), _ANSWER_S)
+
+    # What has become of it
+
+    @property
+    def begun(self) -> bool:
+        """True once a runner has taken it on."""
+        return (self.folder / "begun").exists()
+
+    def look(self) -> None:
+        """Read the files: sets `up` and `ended`."""
+        if self.ended is not None:
+            return
+        self.up = self.up or (self.folder / "child").exists()
+        self.ended = self._exit() or self._lost()
+        if self.ended is not None:
+            self._reap(wait=not self.ended.lost)
+
+    def _exit(self) -> Ended | None:
+        exit_ = _read(self.folder / "exit")
+        if exit_ is None:
+            return None
+        return Ended(exit_["code"], exit_["terminated"], exit_["error"] or "")
+
+    def _lost(self) -> Ended | None:
+        """An attempt whose runner is gone and left no exit code."""
+        if self.begun:
+            if self._locked():
+                return None
+            ended = self._exit()  # it may have written it since
+            if ended is None:
+                self._kill_orphans()
+                ended = Ended(lost=True, error="its runner was killed")
+            return ended
+        if self.pid and self._reap(wait=False) and not self.begun:
+            return Ended(lost=True, error="its runner did not come up")
+        return None
+
+    def _locked(self) -> bool:
+        with suppress(FileNotFoundError):
+            lock = os.open(self.folder / "lock", os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(lock)
+        return False
+
+    def _kill_orphans(self) -> None:
+        """End the job's processes, if they are still the ones that were written down."""
+        child = _read(self.folder / "child")
+        if child is None or child["boot"] != runner.boot_id():
+            return
+        start = runner.started_at(child["group"])
+        if start in (0, child["start"]):  # 0: its first process is gone, and no other can have the number of its group
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child["group"], signal.SIGKILL)
+
+    def _reap(self, wait: bool) -> bool:
+        """Let go of a runner that this process started and that has ended; True if it has."""
+        if not self.pid:
+            return True
+        try:
+            pid, _ = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+        except ChildProcessError:
+            pid = self.pid
+        if pid:
+            self.pid = 0
+        return bool(pid)
+
+    def progress(self) -> Progress:
+        """The last report that could be read whole."""
+        with suppress(OSError, ValueError):
+            checksum, _, text = (self.folder / "progress").read_bytes().rstrip().partition(b" ")
+            if int(checksum, 16) == zlib.crc32(text):
+                step, saved, reports, iteration_s = text.split()
+                self._progress = Progress(int(step), int(saved), int(reports), float(iteration_s))
+        return self._progress
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return value

@@ -1,0 +1,54 @@
+"""Unix sockets whose path may be longer than an address can be: they are reached through their open folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["ask", "bound"]
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """A name for the socket that is short enough, as long as the block lasts."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def bound(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """A non-blocking socket bound there for its owner alone; what an earlier process left in the place is removed."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX, kind)
+    before = os.umask(0o177)
+    try:
+        with _address(path) as address:
+            made.bind(address)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    made.setblocking(False)
+    return made
+
+
+def ask(path: Path, line: bytes, timeout_s: float) -> bytes:
+    """Send a line to whoever listens there and return the line that comes back; raises OSError if nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, _address(path) as address:
+        connection.settimeout(timeout_s)
+        connection.connect(address)
+        connection.sendall(line + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n"):
+            part = connection.recv(65536)
+            if not part:
+                raise ConnectionError(f"{path}: the other side hung up")
+            answer += part
+        return answer

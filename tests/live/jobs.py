@@ -1,0 +1,57 @@
+"""Tiny real jobs: scripts that do nothing for a while and say how far they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import weft
+from weft.live.clock import Clock
+from weft.live.description import Description
+from weft.live.local import LocalWorld
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.testing import toy_cluster
+
+# Iterations of a given length, reported one by one, from the last checkpoint on.
+LOOP = """
+import sys, time, weft
+seconds, steps = float(sys.argv[1]), int(sys.argv[2])
+for step in range(weft.resume_step(), steps):
+    weft.progress(step, wait=True)
+    time.sleep(seconds)
+weft.progress(steps)
+"""
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(weft.__file__).parent.parent)}
+
+
+def python(code: str, *args: object) -> tuple[str, ...]:
+    """The command that runs this code."""
+    return (sys.executable, "-S", "-c", code, *map(str, args))  # -S: starts faster, and these jobs need nothing else
+
+
+def describe(name: str, argv: Sequence[str], **more: object) -> Description:
+    """A description with the environment of the tests."""
+    made = Description(name, tuple(argv), env=ENVIRONMENT, cwd="/", grace_s=2.0)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def looping(job: Job) -> Description:
+    """A process that behaves as the job says."""
+    command = python(LOOP, job.profile.compute_s, job.iterations)
+    return describe(
+        job.id, command, gpus=job.gpus, iterations=job.iterations, iteration_s=job.profile.compute_s,
+        checkpoint_every=job.checkpoint_every,
+    )  # fmt: skip
+
+
+def local_world(folder: Path, jobs: Sequence[Job], cluster: Cluster | None = None) -> LocalWorld:
+    """A world in which these jobs arrive at their times; it ends when they have."""
+    world = LocalWorld(cluster or toy_cluster(), folder, Clock.begin())
+    for job in jobs:
+        world.submit(job, looping(job))
+    return world
