@@ -27,7 +27,7 @@ def available() -> dict[str, str]:
         for module in pkgutil.iter_modules([folder]):
             if not module.name.startswith("_"):
                 text = ast.get_docstring(ast.parse((Path(folder) / f"{module.name}.py").read_text(encoding="utf-8")))
-                found[module.name] = (text or "").split("\n", 1)[0]
+                found[module.name.replace("_", "-")] = (text or "").split("\n", 1)[0]
     return found
 
 
@@ -35,5 +35,5 @@ def load(name: str) -> Benchmark:
     """The function that runs a benchmark."""
     if name not in available():
         raise InputError(f"bench: there is no benchmark {name}; choose one of {', '.join(available()) or '(none)'}")
-    run: Benchmark = import_module(f"{__name__}.{name}").run
+    run: Benchmark = import_module(f"{__name__}.{name.replace('-', '_')}").run
     return run

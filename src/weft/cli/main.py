@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import bench, compare, fit, init, models, profile, replay, simulate, stacks, topology, trace
+from weft.cli import bench, compare, fit, init, models, profile, replay, reproduce, simulate, stacks, topology, trace
 from weft.cli.common import exit_code, fail
 
 __all__ = ["app", "main", "run"]
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
+app.command("reproduce")(reproduce.reproduce)
 app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)

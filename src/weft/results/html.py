@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from weft.results.tables import Cell, Grid, facts, run_grid
 
-__all__ = ["definition_list", "grid_table", "notebook_summary", "plain_table"]
+__all__ = ["definition_list", "grid_table", "notebook_summary", "page", "plain_table"]
+
+# Nothing may be fetched, whatever a job's name or a reason contains.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(title: str, body: str) -> str:
+    """A whole page around HTML, with its style inside."""
+    css = (files("weft.results") / "report.css").read_text(encoding="utf-8")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)} · weft</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
+        f"{body}\n</main>\n</body>\n</html>\n"
+    )
 
 
 def grid_table(grid: Grid) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from weft.errors import InputError
 from weft.results import gantt, plots
 from weft.results.compare import compare
 from weft.results.display import amount, count, duration, percent, time_unit
-from weft.results.html import definition_list, grid_table, plain_table
+from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.metrics import finished_jobs, summary
 from weft.results.run import RunResult
 from weft.results.series import extent_s
@@ -29,8 +28,6 @@ _MOST_JOBS = 15
 _MOST_DECISIONS = 14
 _MOST_PICTURES = 6  # stacks with a picture of their own
 _LOG = ("time", "job", "decision", "GPUs", "reason")
-# Nothing may be fetched, whatever a job's name or a reason contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(
@@ -73,15 +70,7 @@ def render_report(
         _details(first),
         _what_was_run(everything, comparison),
     ]
-    css = (files("weft.results") / "report.css").read_text(encoding="utf-8")
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)} · weft</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(filter(None, body))
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    return page(title, "\n".join(filter(None, body)))
 
 
 def _head(title: str, first: Sequence[RunResult], comparison: Mapping[str, Any] | None) -> str:

@@ -1,0 +1,52 @@
+"""`weft reproduce`: does a paper's claim hold here?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import JsonOption, command_line, notice, print_json, progress, stdout
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Which paper: ada-srsf.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, under a minute.")] = False,
+    claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a paper's experiments and set published and measured numbers side by side.
+
+    Each claim has an interval over seeds and says whether it holds; docs/papers has the readings chosen.
+
+    Example: weft reproduce ada-srsf --quick --report ada-srsf.html
+    """
+    from weft.papers import reproduce as run
+    from weft.papers.claims import Request
+
+    with progress("reproducing") as on_progress:
+        result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
+    if report is not None:
+        from weft.papers.report import write
+
+        write(report, result, command_line())
+    if json:
+        print_json(result.to_dict())
+    else:
+        from weft.papers.report import claims_table
+
+        console = stdout()
+        console.print(claims_table(result))
+        for note in result.notes:
+            console.print(f"\n{note}", highlight=False)
+    if report is not None:
+        notice(f"wrote {report}")

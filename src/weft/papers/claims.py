@@ -1,0 +1,127 @@
+"""Claim and Reproduction: what a paper says, what was measured here, and whether the one bears out the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from weft.results.compare import flat_metrics, mean_and_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weft.results.run import RunResult
+
+__all__ = ["Claim", "Measured", "Picture", "Reproduction", "Request", "Runs"]
+
+Progress = Callable[[int, int], None]
+Interval = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to check: seeds from `seed` on (None: as many as the paper's page says), some claims only, or all."""
+
+    quick: bool = False
+    seed: int = 0
+    seeds: int | None = None
+    claims: tuple[str, ...] = ()
+    workers: int | None = None
+    on_progress: Progress | None = None
+    on_compile: Callable[[str], None] | None = None
+
+    def numbers(self, full: int, quick: int) -> list[int]:
+        """The seeds: as many as asked for, else `quick` or `full` of them."""
+        return [self.seed + i for i in range(self.seeds or (quick if self.quick else full))]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number and its 95 % interval over seeds (None, None where there is none)."""
+
+    value: float | None
+    ci95: Interval = (None, None)
+
+    @staticmethod
+    def over_seeds(values: Sequence[float | None]) -> Measured:
+        """Mean and Student t interval."""
+        found = mean_and_interval(values)
+        return Measured(found["mean"], (found["ci95"][0], found["ci95"][1]))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing a paper says."""
+
+    id: str
+    what: str  # and when it holds
+    published: float
+    measured: float | None
+    ci95: Interval
+    unit: str
+    holds: bool
+    scenario: str
+    command: str
+    seeds: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of the JSON."""
+        return {
+            "id": self.id, "what": self.what, "published": self.published, "measured": self.measured,
+            "ci95": list(self.ci95), "unit": self.unit, "holds": self.holds, "scenario": self.scenario,
+            "command": self.command, "seeds": list(self.seeds),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its caption, drawn when the report is written."""
+
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All claims of a paper, and what a reader must know."""
+
+    paper: str
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `weft reproduce --json` prints."""
+        return {"paper": self.paper, "claims": [c.to_dict() for c in self.claims], "notes": list(self.notes)}
+
+
+class Runs:
+    """Runs of several stacks, seed by seed; metrics of each, and ratios formed at each seed."""
+
+    def __init__(self, runs: Sequence[RunResult]) -> None:
+        from weft.results.metrics import summary
+
+        self.by_stack: dict[str, list[RunResult]] = {}
+        for run in runs:
+            self.by_stack.setdefault(run.stack, []).append(run)
+        self._metrics: Mapping[str, list[dict[str, float | None]]] = {
+            stack: [flat_metrics(summary(run)) for run in group] for stack, group in self.by_stack.items()
+        }
+
+    def values(self, stack: str, metric: str) -> list[float | None]:
+        """A metric at each seed."""
+        return [metrics[metric] for metrics in self._metrics[stack]]
+
+    def metric(self, stack: str, metric: str, factor: float = 1.0) -> Measured:
+        """A metric over seeds."""
+        return Measured.over_seeds([None if v is None else v * factor for v in self.values(stack, metric)])
+
+    def ratio(self, stack: str, other: str, metric: str, of: Callable[[float], float] = lambda r: r) -> Measured:
+        """A metric of one stack over that of another at the same seed (or a function of that ratio)."""
+        pairs = zip(self.values(stack, metric), self.values(other, metric), strict=True)
+        return Measured.over_seeds([of(a / b) if a is not None and b else None for a, b in pairs])
+
+    def of(self, stacks: Sequence[str]) -> list[RunResult]:
+        """The runs of these stacks, in this order."""
+        return [run for stack in stacks for run in self.by_stack[stack]]
