@@ -9,7 +9,24 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import bench, compare, fit, init, models, profile, replay, reproduce, simulate, stacks, topology, trace
+from weft.cli import (
+    bench,
+    compare,
+    explain,
+    fit,
+    init,
+    models,
+    profile,
+    queue,
+    replay,
+    reproduce,
+    serve,
+    simulate,
+    stacks,
+    submit,
+    topology,
+    trace,
+)
 from weft.cli.common import exit_code, fail
 
 __all__ = ["app", "main", "run"]
@@ -31,6 +48,11 @@ app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)
 app.command("init")(init.init)
+app.command("serve")(serve.serve)
+app.command("submit")(submit.submit)
+app.command("cancel")(submit.cancel)
+app.command("queue")(queue.queue)
+app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
 app.add_typer(trace.app, name="trace")

@@ -18,6 +18,7 @@ from weft.live.unix import ask
 
 __all__ = ["Attempt", "Ended", "Progress"]
 
+_RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
 _ANSWER_S = 1.0  # a runner that takes longer is dying; what it writes tells the rest
 
 
@@ -66,7 +67,7 @@ class Attempt:
             new.write_text(json.dumps(spec), encoding="utf-8")
             new.chmod(0o600)
             new.replace(file)
-        argv = [sys.executable, "-I", "-S", runner.__file__, str(self.folder)]
+        argv = [sys.executable, "-I", "-S", "-c", _RUN, str(Path(runner.__file__).parent), str(self.folder)]
         log = str(self.folder / "runner.log")
         quiet = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -1,0 +1,56 @@
+"""`weft explain`: why a job waits, or where it went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.common import JsonOption, print_json
+from weft.cli.live import DirOption, run_folder
+
+if TYPE_CHECKING:
+    from weft.live.explain import Explanation
+
+__all__ = ["explain"]
+
+
+def explain(
+    job: Annotated[list[str], typer.Argument(metavar="[DIR] JOB", help="The job; before it, the folder it is in.")],
+    dir: DirOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say in words why a job waits or where it went, decision by decision.
+
+    The folder is that of a weft serve, or one that weft simulate --out wrote.
+
+    Example: weft explain job-3
+    """
+    if len(job) > 2:
+        raise typer.BadParameter("give a job, or a folder and a job")
+    folder = run_folder(dir if len(job) == 1 else Path(job[0]))
+    told = _explain(folder, job[-1])
+    if json:
+        lines = [{"time_s": line.time_s, "text": line.text} for line in told.lines]
+        print_json({"job": told.job, "now": told.headline, "history": lines})
+        return
+    print(f"{told.job}: {told.headline}")
+    for line in told.lines:
+        print(f"{line.time_s:12.3f} s  {line.text}")
+
+
+def _explain(folder: Path, job: str) -> Explanation:
+    from weft.live.explain import explain_live, explain_run
+
+    if (folder / "run.json").exists():
+        from weft.results.files import load_run
+
+        return explain_run(load_run(folder), job)
+    from weft.live.ledger import Ledger
+
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return explain_live(folder, ledger, job)
+    finally:
+        ledger.close()

@@ -1,0 +1,245 @@
+"""Server: a stack that schedules a live world and can be killed at any moment; what `weft serve` runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.core.stack import Stack
+from weft.errors import InputError
+from weft.live.clock import Clock
+from weft.live.control import Control
+from weft.live.description import Description, profile_source
+from weft.live.dry import DryWorld
+from weft.live.durable import Durable
+from weft.live.ledger import JobRow, Ledger
+from weft.live.local import Closing, LocalWorld, Task
+from weft.live.metrics import Metrics, MetricsServer
+from weft.live.record import write_trace
+from weft.model.cluster import Cluster
+from weft.model.events import Event
+from weft.model.plan import Decision
+from weft.model.view import JobStatus
+
+__all__ = ["Server"]
+
+_RECORD_S = 5.0  # the trace is written again no more often than this
+Say = Callable[[str], None]
+
+
+class Server:
+    """One run in one folder: the core, the world, the ledger between them, and the socket that users talk to.
+
+    Use it as a context. Jobs run on when it ends or dies, and the next server of the folder takes them over.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: Cluster,
+        stack: Stack,
+        *,
+        seed: int = 0,
+        dry_run: bool = False,
+        metrics: str | None = None,
+        record: Path | None = None,
+        say: Say = print,
+    ) -> None:
+        self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
+        self.record = record
+        self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
+        self.profile_of = profile_source(cluster)
+        self._next_record_s = 0.0
+        with ExitStack() as open_now:
+            open_now.enter_context(_locked(folder))
+            self.ledger = _ledger(folder, dry_run)
+            open_now.callback(self.ledger.close)
+            saved = self.ledger.core()
+            clock = self._clock(saved)
+            self.world = self._world(clock, open_now)
+            open_now.callback(self.world.close)
+            self.durable = Durable(self.world, self.ledger, lambda job_id: self.world.outcomes.get(job_id, ""))
+            if saved is None:
+                self.core = Core(stack, self.durable, seed, self.ledger)
+            else:
+                self.core = Core.restore(saved, stack, self.durable, self.ledger)
+            self.durable.core = self.core
+            self.ledger.void_after(self.core.cycle)
+            self.metrics = Metrics(cluster.n_gpus)
+            self.metrics_server = MetricsServer(metrics, self.metrics) if metrics is not None else None
+            if self.metrics_server is not None:
+                open_now.callback(self.metrics_server.close)
+            self.durable.on_decided = self._count
+            self._take_over()
+            control = Control(folder, self.world, self._handle)
+            open_now.callback(control.close)
+            self._resources = open_now.pop_all()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything but the jobs."""
+        if self.record is not None and not self.dry_run:
+            write_trace(self.ledger, self.record)
+        self._resources.close()
+
+    def run(self, until_s: float | None = None) -> None:
+        """Serve until `stop` is called, or until that time."""
+        try:
+            run(self.core, self.durable, until_s, self._after_cycle)
+        except Closing:
+            self.durable.keep()
+
+    def stop(self) -> None:
+        """End `run` between two cycles."""
+        self.world.closing = True
+
+    @contextmanager
+    def stopped_by_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM end `run` while this lasts."""
+        awake, waker = socket.socketpair()
+        for end in (awake, waker):
+            end.setblocking(False)
+
+        def woken() -> None:
+            awake.recv(64)
+
+        self.world.watch(awake, woken)
+        before = {number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+        old = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(old)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.world.forget(awake)
+            awake.close()
+            waker.close()
+
+    # Beginning, or going on
+
+    def _clock(self, saved: dict[str, Any] | None) -> Clock:
+        written = self.ledger.meta("clock")
+        last_s = max(saved["now"] if saved else 0.0, *(row.submit_s for row in self.ledger.jobs()), 0.0)
+        clock = Clock.resume(written, last_s) if written else Clock.begin()
+        self.ledger.set_meta("clock", {"began_s": clock.began_s, "boot": clock.boot, "wall_s": clock.wall_s})
+        self.ledger.set_meta("cluster", [server.name for server in self.cluster.servers for _ in server.gpus])
+        return clock
+
+    def _world(self, clock: Clock, open_now: ExitStack) -> LocalWorld:
+        if not self.dry_run:
+            return LocalWorld(self.cluster, self.folder, clock, open=True)
+        nowhere = open_now.enter_context(tempfile.TemporaryDirectory(prefix="weft-dry-"))
+        return DryWorld(self.cluster, Path(nowhere), clock, self.say)
+
+    def _take_over(self) -> None:
+        """Every job that has not ended goes on where it was left."""
+        for row in self.ledger.jobs():
+            if row.status:
+                continue
+            view = self.core.table.jobs.get(row.id)
+            if view is None:  # accepted, and the core had not heard of it
+                self.world.submit(row.description.job(row.submit_s, self.profile_of), row.description)
+                if row.cancelled:
+                    self.world.cancel(row.id)
+                continue
+            task = self._task(row)
+            if view.status is not JobStatus.WAITING:
+                task.attempt = self.world.attempt(row.id, task.starts)
+            self.world.adopt(task, self.core.table.gates.get(row.id))
+
+    def _task(self, row: JobRow) -> Task:
+        view = self.core.table.jobs[row.id]
+        return Task(
+            view.job,
+            row.description,
+            saved=view.saved_iterations,
+            failures=view.failures,
+            starts=self.ledger.starts(row.id),
+            gpus=view.gpus,
+            running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
+            stopping=view.status is JobStatus.STOPPING,
+            cancelled=row.cancelled,
+        )
+
+    # While it runs
+
+    def _after_cycle(self, now: float, core: Core) -> None:
+        self.durable.keep()
+        if self.record is not None and not self.dry_run and now >= self._next_record_s:
+            self._next_record_s = now + _RECORD_S
+            write_trace(self.ledger, self.record)
+
+    def _count(self, events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
+        self.metrics.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
+
+    def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What users ask for."""
+        match request:
+            case {"do": "submit", "job": dict(job)}:
+                return {"job": self.submit(job)}
+            case {"do": "cancel", "job": str(job_id)}:
+                self.cancel(job_id)
+                return {}
+            case _:
+                raise InputError(f"weft serve does not know how to do {request.get('do')!r:.40}; is it older than you?")
+
+    def submit(self, said: dict[str, Any]) -> str:
+        """Accept a job, or raise with the reason; returns its name. When this returns the job is not forgotten."""
+        description = Description.from_json({**said, "name": said.get("name") or f"job-{self.ledger.next_number()}"})
+        description.refuse(self.cluster, self.needs, self.stack.planner.name)
+        now = self.world.now()
+        job = description.job(now, self.profile_of)
+        self.ledger.submit(description, now)
+        self.world.submit(job, description)
+        return description.name
+
+    def cancel(self, job_id: str) -> None:
+        """End a job for good."""
+        if not any(row.id == job_id and not row.status for row in self.ledger.jobs()):
+            raise InputError(f"cancel: there is no job {job_id} that has not ended; weft queue lists them")
+        self.ledger.cancel(job_id)
+        self.world.cancel(job_id)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One server per folder; the lock goes with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(folder / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with --dir") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder}: another weft serve runs there; stop it, or choose a folder with --dir"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _ledger(folder: Path, dry_run: bool) -> Ledger:
+    """The folder's ledger; a dry run has a copy that is forgotten."""
+    if not dry_run:
+        return Ledger(folder)
+    ledger = Ledger(None)
+    ledger.copy_from(folder)
+    return ledger
