@@ -56,10 +56,12 @@ def serve(
     from weft.live.server import Server
 
     folder = run_folder(dir)
-    cluster, policies = _what(folder, scenario, (stack, order, place, interleave, pace), seed, dry_run)
+    chosen = _chosen(folder, scenario, [stack, order, place, interleave, pace])
+    cluster, policies = _build(chosen["scenario"], tuple(chosen["layers"]), seed)
     server = Server(
-        folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice
-    )
+        folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
+        chosen=chosen,
+    )  # fmt: skip
     with server, server.stopped_by_signals():
         left = len(server.core.table.jobs)
         taken = f", {left} jobs taken over" if left else ""
@@ -71,13 +73,11 @@ def serve(
     notice(f"ended; jobs run on, and weft serve --dir {folder} takes them over")
 
 
-def _what(
-    folder: Path, scenario: Path | None, layers: tuple[str | None, ...], seed: int | None, dry_run: bool
-) -> tuple[Cluster, Stack]:
-    """Cluster and stack: as given, else as this folder was last served with, else the defaults."""
+def _chosen(folder: Path, scenario: Path | None, layers: list[str | None]) -> dict[str, Any]:
+    """Scenario and layers: as given, else as this folder was last served with."""
     from weft.live.ledger import FILE, Ledger
 
-    chosen: dict[str, Any] = {"scenario": str(scenario.resolve()) if scenario else None, "layers": list(layers)}
+    chosen: dict[str, Any] = {"scenario": str(scenario.resolve()) if scenario else None, "layers": layers}
     if (folder / FILE).exists():
         ledger = Ledger(folder, read_only=True)
         before = ledger.meta("chosen") or chosen
@@ -86,13 +86,7 @@ def _what(
             chosen["scenario"] = before["scenario"]
         if not any(layers):
             chosen["layers"] = before["layers"]
-    cluster, stack = _build(chosen["scenario"], tuple(chosen["layers"]), seed)
-    if not dry_run:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        ledger = Ledger(folder)
-        ledger.set_meta("chosen", chosen)
-        ledger.close()
-    return cluster, stack
+    return chosen
 
 
 def _build(scenario: str | None, layers: tuple[str | None, ...], seed: int | None) -> tuple[Cluster, Stack]:

@@ -39,7 +39,8 @@ Say = Callable[[str], None]
 class Server:
     """One run in one folder: the core, the world, the ledger between them, and the socket that users talk to.
 
-    Use it as a context. Jobs run on when it ends or dies, and the next server of the folder takes them over.
+    Use it as a context. Jobs run on when it ends or dies, and the next server of the folder takes them over. `chosen`
+    is kept in the ledger for that one: what it was asked to serve with.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Server:
         metrics: str | None = None,
         record: Path | None = None,
         say: Say = print,
+        chosen: dict[str, Any] | None = None,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
         self.record = record
@@ -74,6 +76,7 @@ class Server:
                 self.core = Core.restore(saved, stack, self.durable, self.ledger)
             self.durable.core = self.core
             self.ledger.void_after(self.core.cycle)
+            self.ledger.set_meta("chosen", chosen)
             self.metrics = Metrics(cluster.n_gpus)
             self.metrics_server = MetricsServer(metrics, self.metrics) if metrics is not None else None
             if self.metrics_server is not None:
