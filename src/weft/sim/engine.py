@@ -217,10 +217,13 @@ class Engine:
 
     def _advance(self, until: float) -> list[int]:
         self._make_room()
-        while self._kernel.run(self._table, until) == state.RECORDS_FULL:
+        finished: list[int] = []
+        while True:
+            why = self._kernel.run(self._table, until)
+            finished += map(int, self.arrays.finished[: int(self.arrays.ints[state.I_FINISHED])])
+            if why != state.RECORDS_FULL:
+                return sorted(finished)
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
-        n = int(self.arrays.ints[state.I_FINISHED])
-        return sorted(int(j) for j in self.arrays.finished[:n])
 
     def _catch_up(self) -> None:
         """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""
