@@ -122,7 +122,8 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         eta_s_per_byte=0.1 if features["sharing"] == "k-way" else 0.0,
         admission=features["admission"],
         admission_k=k,
-        admission_ratios=tuple(rng.choice([0.5, 1.0, 2.5]) for _ in range(k)),
+        # rising: under a rule that asks less beside two than beside one, a second would let in a third
+        admission_ratios=tuple(sorted(rng.choice([0.5, 1.0, 2.5]) for _ in range(k))),
         seed=rng.randint(0, 99),
         jitter=0.1 if chance == "jitter" else 0.0,
         straggle_p=0.3 if chance == "stragglers" else 0.0,
