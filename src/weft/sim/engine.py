@@ -271,10 +271,17 @@ class Engine:
         return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
 
     def links(self) -> npt.NDArray[Any]:
-        """Bytes carried and busy time of each link, up to now."""
-        links = self.arrays.links[: len(self.spec.capacity)].copy()
+        """Bytes carried and busy time of each link, up to now, those of transfers under way included."""
+        a = self.arrays
+        links = a.links[: len(self.spec.capacity)].copy()
         open_ = links["flowing"] > 0
         links["busy"][open_] += self.now - links["mark"][open_]
+        rows = a.nodes[: self._pools["nodes"].end]
+        rows = rows[(rows["state"] == state.ACTIVE) & (rows["kind"] == state.TRANSFER) & (rows["rate"] >= 0.0)]
+        for node in rows:
+            sent = node["amount"] - (node["remaining"] - node["rate"] * (self.now - node["mark"]))
+            flows = a.flows[node["flow0"] : node["flow1"]]
+            links["bytes"][flows["link"]] += sent * flows["n"]
         return links
 
     def _set_gate(self, slot: int, gate: Gate | None) -> None:

@@ -185,7 +185,7 @@ class SimWorld:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
             target = min(limit, arrival, own)
-            sample = self._next_sample if self._by_slot else math.inf
+            sample = max(self._next_sample, engine.now) if self._by_slot else math.inf
             finished = engine.run(min(target, sample))
             if finished:
                 return [self._finish(self._by_slot[slot]) for slot in finished]
@@ -278,7 +278,7 @@ class SimWorld:
 
     def _kept_part(self, record: JobRecord, usage: Usage, kept: int) -> float:
         """Share of the GPU seconds of an assignment that went into iterations that are kept."""
-        whole = record.job.profile.gpu_s
+        whole = record.job.profiles[len(record.span.gpus)].gpu_s if record.span else 0.0
         if usage.gpu_s <= 0 or whole <= 0:
             return 1.0
         return min(1.0, (kept - record.saved) * whole / usage.gpu_s)
