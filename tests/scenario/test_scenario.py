@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from weft.errors import ScenarioError
+from weft.model.profile import Transfer
 from weft.scenario import Scenario
-from weft.scenario.build import build_cluster
+from weft.scenario.build import build_cluster, build_workload
 from weft.scenario.template import TEMPLATE
 
 
@@ -106,3 +107,20 @@ def test_a_cluster_cable_by_cable() -> None:
     cluster = build_cluster(Scenario.load(data))
     assert cluster.n_gpus == 4
     assert len(cluster.topology.links) == 4
+
+
+def test_overlap_sends_gradients_in_buckets() -> None:
+    """The same bytes and the same computing, in more messages."""
+    data = template()
+    data["workload"] = {
+        "source": "jobs", "job": [{"model": "resnet50", "gpus": 4, "iterations": 1}],
+    }  # fmt: skip
+    profiles = {}
+    for overlap in (False, True):
+        data["workload"]["overlap"] = overlap
+        scenario = Scenario.load(data)
+        profiles[overlap] = build_workload(scenario, build_cluster(scenario), 0).jobs[0].profile
+    plain, layered = profiles[False], profiles[True]
+    assert sum(isinstance(t, Transfer) for t in plain.tasks) == 1 < sum(isinstance(t, Transfer) for t in layered.tasks)
+    assert layered.message_bytes == pytest.approx(plain.message_bytes)
+    assert layered.compute_s == pytest.approx(plain.compute_s)

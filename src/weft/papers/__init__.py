@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
+from weft.registry import near
 
 if TYPE_CHECKING:
     from weft.papers.claims import Reproduction, Request
@@ -28,6 +29,6 @@ PAPERS: dict[str, tuple[str, str]] = {
 def reproduce(name: str, request: Request) -> Reproduction:
     """Check a paper's claims."""
     if name not in PAPERS:
-        raise InputError(f"reproduce: there is no paper {name}; known are {', '.join(PAPERS)}")
+        raise InputError(f"reproduce: there is no paper {name}{near(name, list(PAPERS))}")
     result: Reproduction = import_module(PAPERS[name][0]).reproduce(request)
     return result

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weft.errors import InputError
 from weft.papers.claims import Claim, Measured, Request, Runs
+from weft.registry import near
 from weft.scenario.shipped import scenario_path
 
 __all__ = ["Check", "on_that_side", "saving", "test", "times", "value", "value_inside"]
@@ -100,7 +101,7 @@ def _chosen(request: Request, checks: Mapping[str, Check]) -> tuple[list[str], l
     """Claims asked for; all, if none are named, but for slow ones when quick."""
     for name in request.claims:
         if name not in checks:
-            raise InputError(f"reproduce: there is no claim {name}; known are {', '.join(checks)}")
+            raise InputError(f"reproduce: there is no claim {name}{near(name, list(checks))}")
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]

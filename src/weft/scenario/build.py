@@ -73,7 +73,7 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
-        return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu)
+        return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
     def iteration_s(model: str, gpus: int) -> float:
         return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s

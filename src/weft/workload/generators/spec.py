@@ -60,6 +60,9 @@ class WorkloadSpec(BaseModel):
     models: list[str] | dict[str, NotNegative] = Field(
         default_factory=lambda: list(FOUR), description="Models to draw from, equally or by weight."
     )
+    overlap: bool = Field(
+        False, description="Gradients go in buckets while the backward pass still runs; false: all at its end."
+    )
     gpus: dict[int, NotNegative] | None = Field(
         None, description="GPUs of a job: {count = weight}; by default 1, or the sizes in draw_from."
     )
@@ -108,7 +111,7 @@ class WorkloadSpec(BaseModel):
     def _no_truth(cls, table: Any) -> Any:
         """Refuse `jobs = true`, which would otherwise pass as the number 1."""
         for name, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, bool) and name != "trace_models":
+            if isinstance(value, bool) and name not in ("trace_models", "overlap"):
                 raise ValueError(f"{name} is {str(value).lower()}; it takes no truth value")
         return table
 

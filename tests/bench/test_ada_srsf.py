@@ -1,0 +1,17 @@
+"""The Ada-SRSF experiment at full length is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.bench import available, load
+
+
+def test_full_length_on_one_core(record_property: Callable[[str, object], None]) -> None:
+    """About 0.56 M iterations and 4 M worker tasks; the limit leaves room for a busy machine."""
+    assert "ada-srsf" in available()
+    figures = load("ada-srsf")(True, print)
+    assert figures["iterations"] > 500_000
+    assert figures["worker_tasks"] > 3_500_000
+    assert figures["ada-srsf_s"] < 20.0
+    record_property("summary", f"ada-srsf: {figures['ada-srsf_s']:.1f} s")

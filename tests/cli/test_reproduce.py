@@ -1,0 +1,44 @@
+"""weft reproduce: one JSON shape for every paper, a table otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weft.cli.main import run
+
+CLAIM = "section-i.four-at-once"
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) == {"paper", "claims", "notes"}
+    (claim,) = result["claims"]
+    assert claim["id"] == CLAIM
+    assert claim["ci95"] == [None, None]
+    assert Path(claim["scenario"]).is_file()
+    assert claim["holds"] is True
+
+
+def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = tmp_path / "out" / "report.html"
+    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, "--report", str(report)]) == 0
+    out = capsys.readouterr()
+    assert CLAIM in out.out
+    assert "wrote" in out.err
+    assert "1 of 1 claims hold here" in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "adasrsf"], "error: reproduce: there is no paper adasrsf; did you mean ada-srsf?\n"),
+        (["reproduce", "ada-srsf", "--claim", "x"], "error: reproduce: there is no claim x; known are table-iv"),
+    ],
+)
+def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err.startswith(message)

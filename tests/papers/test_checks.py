@@ -1,0 +1,44 @@
+"""Claims are judged by what was measured, and can be checked one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import InputError
+from weft.papers import reproduce
+from weft.papers.checks import on_that_side, value_inside
+from weft.papers.claims import Measured, Request
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "holds"), [(1.0, 3.0, True), (2.0, 3.0, True), (2.1, 3.0, False), (None, None, False)]
+)
+def test_a_value_holds_inside_the_interval(low: float | None, high: float | None, holds: bool) -> None:
+    assert value_inside(2.0, Measured(2.5, (low, high))) is holds
+
+
+@pytest.mark.parametrize(
+    ("published", "low", "high", "holds"),
+    [(20.0, 1.0, 9.0, True), (20.0, -1.0, 9.0, False), (-5.0, -9.0, -1.0, True), (-5.0, -9.0, 1.0, False)],
+)
+def test_a_difference_holds_on_the_published_side(published: float, low: float, high: float, holds: bool) -> None:
+    assert on_that_side(0.0)(published, Measured((low + high) / 2, (low, high))) is holds
+
+
+def test_without_an_interval_the_value_decides() -> None:
+    assert on_that_side(1.0)(1.5, Measured(1.1))
+    assert not on_that_side(1.0)(1.5, Measured(0.9))
+    assert not on_that_side(1.0)(1.5, Measured(None))
+
+
+def test_unknown_names_are_refused_with_a_hint() -> None:
+    with pytest.raises(InputError, match="there is no paper adasrsf; did you mean ada-srsf"):
+        reproduce("adasrsf", Request())
+    with pytest.raises(InputError, match=r"there is no claim table-iv.ff.jct; did you mean table-iv.ff.jct-"):
+        reproduce("ada-srsf", Request(claims=("table-iv.ff.jct",)))
+
+
+def test_how_many_seeds() -> None:
+    assert Request().numbers(10, 5) == list(range(10))
+    assert Request(quick=True, seed=3).numbers(10, 2) == [3, 4]
+    assert Request(quick=True, seeds=1).numbers(10, 5) == [0]
