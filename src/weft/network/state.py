@@ -24,7 +24,7 @@ __all__ = [
 # kinds of node
 COMPUTE, TRANSFER = 0, 1
 # states of a node within its iteration
-PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE = 0, 1, 2, 3, 4, 5
+PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE, FROZEN = 0, 1, 2, 3, 4, 5, 6  # frozen: active, in a job parked at a pace
 # states of a job slot
 FREE, STARTING, RUNNING, PARKED, FINISHED = 0, 1, 2, 3, 4
 # sharing models
@@ -96,6 +96,7 @@ COMP = np.dtype(
         ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
+        ("quiet", "f8"),
     ]
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
@@ -104,8 +105,8 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
 (
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
-    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED,
-) = range(30)  # fmt: skip
+    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
+) = range(31)  # fmt: skip
 N_INTS = 32
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11

@@ -44,8 +44,9 @@ class EngineSpec:
     straggle_x: float = 1.0
     skip: bool = True
     exact: bool = True
-    window: float = 16.0  # iterations of the first measuring window when exact is False
-    tolerance: float = 0.003  # two looks at a window must agree so well
+    window: float = 64.0  # iterations of the first measuring window when exact is False
+    budget: int = 4_000_000  # what windows may cost when exact is False: iterations x links
+    tolerance: float = 0.0005  # two looks at a window must agree so well
     segments: int = 0  # record this many first tasks
 
 
@@ -94,6 +95,7 @@ class Engine:
         ints, floats = a.ints, a.floats
         ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
         ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
+        ints[state.I_BUDGET] = spec.budget
         ints[state.I_SKIP], ints[state.I_EXACT] = int(spec.skip), int(spec.exact)
         floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
             spec.b_s_per_byte,
@@ -212,7 +214,7 @@ class Engine:
 
     def _make_room(self) -> None:
         """See to it that every job can write a record or two."""
-        if int(self.arrays.ints[state.I_RECORDS]) + 4 * len(self.arrays.jobs) + 8 > len(self.arrays.records):
+        if int(self.arrays.ints[state.I_RECORDS]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
 
     def _advance(self, until: float) -> list[int]:

@@ -10,7 +10,7 @@ from weft.network.state import (
     COMPUTE,
     DONE,
     F_NOW,
-    FREE,
+    FROZEN,
     I_FINISHED,
     I_GO_ON,
     I_GPUS,
@@ -26,7 +26,7 @@ from weft.network.state import (
     RECORDS_FULL,
     RUNNING,
 )
-from weft.sim.estimate_kernel import part, tick, wake
+from weft.sim.estimate_kernel import part, retire, tick, wake
 from weft.sim.events_kernel import (
     NOT_FLOWING,
     account,
@@ -48,13 +48,13 @@ def run(E, until):
     instant(E)
     retired = 0
     while True:
-        while retired < ints[I_FINISHED]:
-            part(E, m.finished(E)[retired])
-            retired += 1
+        if retired < ints[I_FINISHED]:
+            retire(E, retired)
+            retired = ints[I_FINISHED]
         if retired > 0 and ints[I_GO_ON] == 0:
             ints[I_TICKED] = 0
             return JOB_FINISHED
-        if ints[I_RECORDS] + 2 * len(m.jobs(E)) + 8 > len(m.records(E)):
+        if ints[I_RECORDS] + 6 * len(m.jobs(E)) + 64 > len(m.records(E)):
             return RECORDS_FULL
         for i in range(ints[I_TICKED]):
             tick(E, m.ticked(E)[i], floats[F_NOW])
@@ -121,6 +121,8 @@ def abort(E, j):
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         heap_drop(E, 2 * x)
+        if node.state == FROZEN:
+            node.state = ACTIVE
         if node.kind == COMPUTE:
             if node.state == ACTIVE:
                 job.gpu_s += node.weight * (now - node.began)
@@ -137,7 +139,6 @@ def abort(E, j):
         heap_drop(E, 2 * j + 1)
     flush_record(E, j)
     part(E, j)
-    job.state = FREE
 
 
 @njit(cache=True)

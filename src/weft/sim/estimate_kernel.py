@@ -25,7 +25,10 @@ from weft.network.state import (
     F_STRAGGLE_P,
     F_WINDOW,
     FINISHED,
+    FREE,
+    FROZEN,
     I_ADMIT,
+    I_BUDGET,
     I_ESTIMATES,
     I_EXACT,
     I_FINISHED,
@@ -43,11 +46,13 @@ from weft.network.state import (
 )
 from weft.sim.components_kernel import dissolve, enter, form, leave
 from weft.sim.events_kernel import flush_record, unlink
-from weft.sim.heap_kernel import heap_drop
-from weft.sim.skip_kernel import _book, park, resume, settle_paced, tick_exact, unpark
+from weft.sim.heap_kernel import heap_drop, heap_set
+from weft.sim.skip_kernel import _book, freeze, park, resume, settle_paced, tick_exact, unpark
 
 WARM_UP = 2  # iterations before a measuring window opens
-PEACE = 3.0  # a window is opened if the component is likely to last so many times as long
+PEACE = 1.5  # a window is opened if the component is likely to last so many times as long
+WORTH = 2.0  # ... and if it is likely to save so many times the iterations that it costs
+ALLOWANCE = 100  # what the budget of windows grows by with every job that leaves
 ROUNDS = 12  # of the fluid model
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
@@ -206,10 +211,12 @@ def _try_estimate(E, c, now):
         rate = (job.done - job.win_done) / span
         worst = max(worst, abs(job.win_rate / rate - 1.0))
         job.win_rate = rate
+        job.per = rate
         wake = min(wake, (job.total - job.done - 2.0 - job.carry) / rate)
         work += rate
         j = job.next
-    if worst > m.floats(E)[F_EST_TOL] and comp.window < 16.0 * m.floats(E)[F_WINDOW]:
+    again = min(comp.gap, wake) * work > WORTH * 2.0 * comp.window * comp.size and _pay(E, c, span)
+    if worst > m.floats(E)[F_EST_TOL] and comp.window < 4.0 * m.floats(E)[F_WINDOW] and again:
         comp.window *= 2.0
         return
     if wake * work < 4.0 * comp.size:
@@ -268,6 +275,7 @@ def _to_pace(E, c, now):
             _measured(E, j, seen, comp.period, job.snap_comm, job.snap_gate, job.snap_gpu, job.snap_adjusted)
             j = job.next
         comp.parked = PARK_PACED
+        freeze(E, c)
     if comp.parked == PARK_PACED:
         settle_paced(E, c, now)
     else:
@@ -312,6 +320,7 @@ def _put_together(E, n, now):
 
 @njit(cache=True)
 def _decide(E, c, now):
+    """Simulate a component that has just come together, or compute its pace and leave it parked?"""
     comp = m.comps(E)[c]
     comp.born = now
     if comp.size == 1 or comp.ordered != 0 or comp.opened != 0:
@@ -319,7 +328,7 @@ def _decide(E, c, now):
         return
     fluid_pace(E, c)
     slowest = 0.0
-    ends = math.inf
+    work = 0.0
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
@@ -329,16 +338,47 @@ def _decide(E, c, now):
         job.adjusted_per = 0.0
         job.seen = 0.0
         slowest = max(slowest, 1.0 / job.per)
-        ends = min(ends, (job.total - job.done - job.carry) / job.per)
+        work += job.per
         j = job.next
-    needs = PEACE * (WARM_UP + m.floats(E)[F_WINDOW]) * slowest
-    if comp.gap > needs and ends > needs:
+    window = m.floats(E)[F_WINDOW]
+    comp.quiet = PEACE * (WARM_UP + window) * slowest
+    ends = _first_end(E, c)
+    worth = WORTH * window * comp.size / work
+    if min(comp.gap, ends) > max(comp.quiet, worth) and _pay(E, c, comp.quiet / PEACE):
         resume(E, c, now)
         return
     comp.fluid = 1
     m.ints(E)[I_ESTIMATES] += 1
     comp.record0 = m.ints(E)[I_RECORDS]
-    park(E, c, now, PARK_PACED, now + max(0.0, min(ends, needs)))
+    park(E, c, now, PARK_PACED, now + max(0.0, min(ends, comp.quiet)))
+
+
+@njit(cache=True)
+def _pay(E, c, seconds):
+    """Take the price of simulating a component for so long from the budget, if there is enough left."""
+    price = 0.0
+    j = m.comps(E)[c].head
+    while j >= 0:
+        job = m.jobs(E)[j]
+        for x in range(job.node0, job.node1):
+            price += (1 + m.nodes(E)[x].flow1 - m.nodes(E)[x].flow0) * job.per * seconds
+        j = job.next
+    if price > m.ints(E)[I_BUDGET]:
+        return False
+    m.ints(E)[I_BUDGET] -= int(price)
+    return True
+
+
+@njit(cache=True)
+def _first_end(E, c):
+    """Seconds until the first job of a component is done at its pace."""
+    ends = math.inf
+    j = m.comps(E)[c].head
+    while j >= 0:
+        job = m.jobs(E)[j]
+        ends = min(ends, (job.total - job.done - job.carry) / job.per)
+        j = job.next
+    return ends
 
 
 @njit(cache=True)
@@ -358,9 +398,14 @@ def wake(E, j, now):
             _end_here(E, y, now)
             ended = True
         y = job.next
-    if not ended:
-        comp.gap = max(comp.gap, now - comp.born) if comp.gap < math.inf else math.inf
+    if ended:
+        return
+    comp.gap = max(comp.gap, now - comp.born)
+    ends = _first_end(E, c)
+    if ends > comp.quiet and _pay(E, c, comp.quiet / PEACE):
         resume(E, c, now)
+    else:
+        heap_set(E, 2 * comp.ref + 1, now + max(0.0, ends))
 
 
 @njit(cache=True)
@@ -373,7 +418,7 @@ def _end_here(E, j, now):
     flush_record(E, j)
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
-        if node.kind != COMPUTE and node.state in (ACTIVE, LATENCY):
+        if node.kind != COMPUTE and node.state in (ACTIVE, LATENCY, FROZEN):
             unlink(E, x, now, 0.0)
         node.state = DONE
     m.finished(E)[m.ints(E)[I_FINISHED]] = j
@@ -434,26 +479,38 @@ def join(E, j):
 
 
 @njit(cache=True)
-def part(E, j):
-    """Take a job out of the lists of its links and GPUs; those it could influence form new components."""
+def _depart(E, j, now, n):
+    """Take a job out of the lists of its links and GPUs, and its component apart; returns how many members wait."""
     c = m.jobs(E)[j].comp
-    now = m.floats(E)[F_NOW]
-    n = 0
     if c >= 0:
-        if _may_compute(E) and m.comps(E)[c].ordered == 0 and m.comps(E)[c].opened == 0 and m.comps(E)[c].size > 1:
-            finished = m.jobs(E)[j].state
-            n = _take_apart(E, c, now, 0)
-            m.jobs(E)[j].state = finished
+        comp = m.comps(E)[c]
+        if _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1:
+            n = _take_apart(E, c, now, n)
         else:
             dissolve(E, c)
     leave(E, j)
     m.jobs(E)[j].comp = -1
-    kept = 0
-    for i in range(n):
-        if m.members(E)[i] != j:
-            m.members(E)[kept] = m.members(E)[i]
-            kept += 1
-    _put_together(E, kept, now)
+    m.ints(E)[I_BUDGET] += ALLOWANCE
+    return n
+
+
+@njit(cache=True)
+def retire(E, first):
+    """Jobs that finished at this instant (from the first-th on) leave; those they could influence regroup."""
+    now = m.floats(E)[F_NOW]
+    n = 0
+    for i in range(first, m.ints(E)[I_FINISHED]):
+        n = _depart(E, m.finished(E)[i], now, n)
+    _put_together(E, n, now)
+
+
+@njit(cache=True)
+def part(E, j):
+    """A job that is stopped leaves; those it could influence regroup."""
+    now = m.floats(E)[F_NOW]
+    n = _depart(E, j, now, 0)
+    m.jobs(E)[j].state = FREE
+    _put_together(E, n, now)
 
 
 @njit(cache=True)

@@ -15,6 +15,7 @@ from weft.network import memory_kernel as m
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
+    FROZEN,
     GATED,
     I_ITERATIONS,
     I_PARKS,
@@ -22,11 +23,12 @@ from weft.network.state import (
     LATENCY,
     NOT_PARKED,
     PARK_EXACT,
+    PARK_PACED,
     PARKED,
     RUNNING,
 )
 from weft.sim.components_kernel import reset
-from weft.sim.events_kernel import SAME, account, begin_iteration, flush_record, remaining_bytes, turn
+from weft.sim.events_kernel import SAME, account, begin_iteration, flush_record, fresh_node, remaining_bytes, turn
 from weft.sim.heap_kernel import heap_drop, heap_set
 
 
@@ -140,6 +142,17 @@ def _order_holds(E, c, periods):
 
 
 @njit(cache=True)
+def freeze(E, c):
+    """Hide the active transfers of a component that is parked at a pace: its neighbours may change meanwhile."""
+    j = m.comps(E)[c].head
+    while j >= 0:
+        for x in range(m.jobs(E)[j].node0, m.jobs(E)[j].node1):
+            if m.nodes(E)[x].kind != COMPUTE and m.nodes(E)[x].state == ACTIVE:
+                m.nodes(E)[x].state = FROZEN
+        j = m.jobs(E)[j].next
+
+
+@njit(cache=True)
 def park(E, c, now, kind, wake):
     """Take the component's events out of the queue, but for one that wakes it."""
     comp = m.comps(E)[c]
@@ -149,7 +162,7 @@ def park(E, c, now, kind, wake):
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        if job.state != PARKED:
+        if job.state == RUNNING:
             job.state = PARKED
             for x in range(job.node0, job.node1):
                 i = m.where(E)[2 * x]
@@ -157,6 +170,8 @@ def park(E, c, now, kind, wake):
                 heap_drop(E, 2 * x)
         j = job.next
     heap_set(E, 2 * comp.ref + 1, wake)
+    if kind == PARK_PACED:
+        freeze(E, c)
 
 
 @njit(cache=True)
@@ -341,6 +356,9 @@ def resume(E, c, now):
             for x in range(job.node0, job.node1):
                 if m.nodes(E)[x].snap >= 0.0:
                     heap_set(E, 2 * x, m.nodes(E)[x].snap)
+                if m.nodes(E)[x].state == FROZEN:
+                    m.nodes(E)[x].state = ACTIVE
+                    fresh_node(E, x)  # its neighbours may have changed
             if job.begun == 0:
                 job.begun = 1
                 begin_iteration(E, j, now)
