@@ -19,7 +19,7 @@ from weft.live.unix import ask
 __all__ = ["Attempt", "Ended", "Progress"]
 
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
-_ANSWER_S = 1.0  # a runner that takes longer is dying; what it writes tells the rest
+_ANSWER_S = 0.5  # for a runner to take a message; then the others are seen to first
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Attempt:
         self.up = False  # seen to run
         self.ended: Ended | None = None
         self._progress = Progress()
+        self._untold: dict[str, dict[str, Any]] = {}  # what the runner has not taken yet, the last of each kind
 
     # What is asked of it
 
@@ -79,15 +80,22 @@ class Attempt:
 
     def stop(self, grace_s: float) -> None:
         """SIGTERM to the job, SIGKILL after the grace. Asking twice does no harm."""
-        self._tell({"stop": float(grace_s)})
+        self._untold["stop"] = {"stop": float(grace_s)}
+        self._tell()
 
     def set_gate(self, gate: dict[str, float] | None) -> None:
         """From the next report on."""
-        self._tell({"gate": gate})
+        self._untold["gate"] = {"gate": gate}
+        self._tell()
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # a runner that is not there any more needs no telling
-            ask(self.folder / "c.sock", json.dumps(message).encode(), _ANSWER_S)
+    def _tell(self) -> None:
+        """Tell the runner what it does not know yet; one that is not up, or busy, is told at the next look."""
+        for kind, message in list(self._untold.items()):
+            try:
+                ask(self.folder / "c.sock", json.dumps(message).encode(), _ANSWER_S)
+            except OSError:
+                return
+            del self._untold[kind]
 
     # What has become of it
 
@@ -104,6 +112,8 @@ class Attempt:
         self.ended = self._exit() or self._lost()
         if self.ended is not None:
             self._reap(wait=not self.ended.lost)
+        elif self.up:
+            self._tell()
 
     def _exit(self) -> Ended | None:
         exit_ = _read(self.folder / "exit")

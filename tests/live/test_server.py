@@ -1,0 +1,340 @@
+"""A server that is killed at any moment: nothing is lost, nothing is started twice, nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.jobs import ENVIRONMENT, LOOP, python
+from weft.errors import InputError, StackError
+from weft.live.control import call
+from weft.live.explain import explain_live
+from weft.live.ledger import Ledger
+from weft.live.listing import queue
+from weft.live.server import Server
+from weft.model.plan import Decision
+from weft.stacks import resolve
+from weft.testing import toy_cluster
+
+# Says when it starts and ends, and if another process of the same job is there; reports iterations of 10 ms.
+WITNESS = """
+import fcntl, os, sys, time, weft
+log, steps = sys.argv[1], int(sys.argv[2])
+def tell(word):
+    with open(log, "a") as file: file.write(f"{word} {os.environ['WEFT_JOB']} {os.environ['WEFT_ATTEMPT']}\\n")
+lock = open(f"{log}.{os.environ['WEFT_JOB']}", "w")
+try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError: tell("doubled")
+tell("start")
+for step in range(weft.resume_step(), steps):
+    weft.progress(step)
+    time.sleep(0.01)
+tell("end")
+"""
+
+
+def server(folder: Path, stack: str = "fifo-backfill", gpus: int = 4, **more: Any) -> Server:
+    """A server of one machine."""
+    return Server(folder, toy_cluster(1, 1, gpus), resolve(stack), **more)
+
+
+def said(name: str, argv: Sequence[str], **more: Any) -> dict[str, Any]:
+    """A job as `weft submit` sends it."""
+    return {"name": name, "argv": list(argv), "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0, **more}
+
+
+def serve_until(serving: Server, ready: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Serve until something is so."""
+    until = time.monotonic() + within_s
+    while not ready():
+        assert time.monotonic() < until, "it takes too long"
+        serving.run(serving.world.now() + 0.02)
+
+
+def all_ended(serving: Server) -> Callable[[], bool]:
+    """True when every job that was submitted has ended."""
+    return lambda: all(row.status for row in serving.ledger.jobs())
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    """What became of each job, as the file tells."""
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return {row.id: row.status for row in ledger.jobs()}
+    finally:
+        ledger.close()
+
+
+def test_a_short_job_preempts_a_long_one_which_goes_on_later(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with server(folder, "srsf-preemptive", gpus=2) as serving:
+        long = said("long", python(LOOP, 0.01, 80), gpus=2, iterations=80, iteration_s=0.01)
+        serving.submit(long)
+        serve_until(serving, lambda: bool(serving.core.table.running) and serving.world.iterations_done("long") > 5)
+        serving.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
+        serve_until(serving, all_ended(serving))
+        told = [line.text for line in explain_live(folder, serving.ledger, "long").lines]
+        assert "decided to stop: gives way to short" in told
+        assert sum(text.startswith("decided to start") for text in told) == 2
+        actions = [(job, row.action) for job, row in serving.ledger.decisions() if row.action != "hold"]
+    assert actions == [("long", "start"), ("long", "stop"), ("short", "start"), ("long", "start")]
+    assert statuses(folder) == {"long": "finished", "short": "finished"}
+    spec = json.loads((folder / "jobs/long/2/spec.json").read_text())
+    assert int(spec["env"]["WEFT_RESUME_STEP"]) > 5, "it went on from its checkpoint"
+
+
+class _KilledError(Exception):
+    """Stands for kill -9."""
+
+
+def _killed(*_: object) -> None:
+    raise _KilledError
+
+
+@pytest.mark.parametrize("moment", ["before the state is kept", "before it is carried out", "after it is carried out"])
+def test_a_start_survives_a_kill(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same job is started once, whether the server died before or after it did so."""
+    folder, log = tmp_path / "run", tmp_path / "log"
+    first = server(folder)
+    first.submit(said("a", python(WITNESS, log, 5)))
+    real_apply = first.world.apply
+    if moment == "before the state is kept":
+        monkeypatch.setattr(first.ledger, "keep", _killed)
+    elif moment == "before it is carried out":
+        monkeypatch.setattr(first.world, "apply", _killed)
+    else:
+
+        def apply(decisions: Sequence[Decision]) -> None:
+            real_apply(decisions)
+            raise _KilledError
+
+        monkeypatch.setattr(first.world, "apply", apply)
+    with pytest.raises(_KilledError):
+        first.run()
+    first._resources.close()  # the lock and the sockets go with the process
+    with server(folder) as second:
+        serve_until(second, all_ended(second))
+        assert second.ledger.starts("a") == 1
+        assert [row.action for _, row in second.ledger.decisions("a")] == ["start"]
+    assert log.read_text().splitlines() == ["start a 1", "end a 1"]
+    with sqlite3.connect(folder / "ledger.sqlite") as db:
+        void = db.execute("SELECT count(*) FROM decisions WHERE void").fetchone()[0]
+    db.close()
+    assert void == (moment == "before the state is kept")
+
+
+def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path) -> None:
+    """One job ends, one goes on, one waits; the next server takes all three over."""
+    folder, log = tmp_path / "run", tmp_path / "log"
+    with server(folder, gpus=2) as first:
+        first.submit(said("ends", python(WITNESS, log, 20)))
+        first.submit(said("goes-on", python(WITNESS, log, 150)))
+        first.submit(said("waits", python(WITNESS, log, 5), gpus=2))
+        serve_until(first, lambda: len([j for j in first.core.table.running.values() if j.started_s]) == 2)
+    wait_for(lambda: "end ends 1" in log.read_text())
+    with server(folder, gpus=2) as second:
+        assert {j.id: j.status.value for j in second.core.table.jobs.values()} == {
+            "ends": "running", "goes-on": "running", "waits": "waiting"
+        }  # fmt: skip
+        serve_until(second, all_ended(second))
+    lines = log.read_text().splitlines()
+    assert Counter(lines) == Counter(f"{word} {job} 1" for word in ("start", "end") for job in statuses(folder))
+    assert set(statuses(folder).values()) == {"finished"}
+
+
+def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = server(folder, "srsf-preemptive", gpus=2)
+    first.submit(said("long", python(LOOP, 0.01, 100), gpus=2, iterations=100, iteration_s=0.01))
+    serve_until(first, lambda: bool(first.core.table.running) and first.world.iterations_done("long") > 5)
+    first.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
+    first.world.apply = _killed  # type: ignore[method-assign, assignment]
+    with pytest.raises(_KilledError):
+        first.run()
+    first._resources.close()
+    with server(folder, "srsf-preemptive", gpus=2) as second:
+        assert second.core.table.jobs["long"].status.value == "stopping"
+        serve_until(second, all_ended(second))
+        actions = [(job, row.action) for job, row in second.ledger.decisions() if row.action != "hold"]
+    assert actions == [("long", "start"), ("long", "stop"), ("short", "start"), ("long", "start")]
+
+
+def test_kill_9_at_twenty_random_moments(tmp_path: Path) -> None:
+    """Jobs of different lengths under a preemptive stack, servers that live for 0 to 0.25 s; in the end every job has
+    finished once, and no two processes of a job ever ran at a time."""
+    folder, log = tmp_path / "run", tmp_path / "log"
+    lot = random.Random(7)
+    names = [f"job{i}" for i in range(10)]
+    to_submit = [
+        said(name, python(WITNESS, log, steps), gpus=1 + i % 3, iterations=steps, iteration_s=0.01)
+        for i, name in enumerate(names)
+        for steps in [lot.choice((10, 30, 60))]
+    ]
+    for _ in range(20):
+        child = fork_server(folder, "srsf-preemptive")
+        try:
+            until = time.monotonic() + lot.uniform(0.0, 0.25)
+            while time.monotonic() < until:
+                if to_submit and accepted(folder, to_submit[0]):
+                    to_submit.pop(0)
+                time.sleep(0.005)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    with server(folder, "srsf-preemptive") as last:
+        for job in to_submit:
+            if job["name"] not in statuses(folder):
+                last.submit(job)
+        serve_until(last, all_ended(last), within_s=60)
+    assert statuses(folder) == dict.fromkeys(names, "finished")
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert not [line for line in lines if line[0] == "doubled"]
+    assert Counter(job for word, job, _ in lines if word == "end") == Counter(names)
+    starts = Counter((job, attempt) for word, job, attempt in lines if word == "start")
+    assert set(starts.values()) == {1}, "no attempt was started twice"
+
+
+def fork_server(folder: Path, stack: str) -> int:
+    """A server in a process of its own, which starts in no time."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with server(folder, stack) as serving:
+                serving.run()
+        finally:
+            os._exit(1)
+    return child
+
+
+def accepted(folder: Path, job: dict[str, Any]) -> bool:
+    """Try to submit a job to a server that may be dead, or die."""
+    try:
+        call(folder, {"do": "submit", "job": job})
+    except InputError as error:
+        return "already" in str(error)  # it was taken before the answer could come
+    return True
+
+
+def wait_for(ready: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Until something is so."""
+    until = time.monotonic() + within_s
+    while not ready():
+        assert time.monotonic() < until, "it takes too long"
+        time.sleep(0.02)
+
+
+def test_a_dry_run_carries_nothing_out(tmp_path: Path) -> None:
+    folder, mark = tmp_path / "run", tmp_path / "mark"
+    with server(folder) as first:
+        first.submit(said("a", ["touch", str(mark)]))
+    before = (folder / "ledger.sqlite").read_bytes()
+    words: list[str] = []
+    with server(folder, dry_run=True, say=words.append) as dry:
+        dry.submit(said("b", ["touch", str(mark)], gpus=4))
+        for _ in range(5):
+            dry.run(dry.world.now() + 0.05)
+    assert words[0].startswith("would start a on GPUs 0: first come, first served; ")
+    assert words[1] == "would hold b: wants 4 GPUs; fewer are free"
+    assert not mark.exists()
+    assert not (folder / "jobs").exists()
+    assert (folder / "ledger.sqlite").read_bytes() == before
+    assert statuses(folder) == {"a": ""}
+
+
+def test_what_a_stack_must_know_is_asked_of_each_job(tmp_path: Path) -> None:
+    with server(tmp_path / "run", "srsf") as serving:
+        with pytest.raises(InputError, match="must know the job's iterations left; give --iterations"):
+            serving.submit(said("a", ["true"]))
+        with pytest.raises(InputError, match="must know the job's profile; give --model or --iteration-s"):
+            serving.submit(said("a", ["true"], iterations=3))
+        with pytest.raises(InputError, match="'resnet51' is not in the zoo"):
+            serving.submit(said("a", ["true"], iterations=3, model="resnet51"))
+        assert serving.submit(said("a", ["true"], iterations=3, model="resnet50")) == "a"
+        with pytest.raises(InputError, match="there is a job a already"):
+            serving.submit(said("a", ["true"], iterations=3, model="resnet50"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"gpus": 5}, "wants 5 GPUs, the cluster has 4"),
+        ({"gpus": 0}, "gpus is 0; it must be at least 1"),
+        ({"gpus": True}, "gpus is True; it must be int"),
+        ({"argv": []}, "there is no command"),
+        ({"name": "../x"}, "cannot name a job"),
+        ({"env": {"A": 1}}, "env is {'A': 1}"),
+        ({"grace_s": -1}, "grace_s is -1"),
+        ({"colour": "red"}, "there is no field colour"),
+    ],
+)
+def test_wrong_submissions_are_refused(wrong: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with server(tmp_path / "run") as serving:
+        with pytest.raises(InputError, match=words):
+            serving.submit({**said("a", ["true"]), **wrong})
+        assert serving.ledger.jobs() == []
+
+
+def test_one_server_per_folder_and_one_stack_per_run(tmp_path: Path) -> None:
+    with server(tmp_path / "run") as serving:
+        with pytest.raises(InputError, match="another weft serve runs there"):
+            server(tmp_path / "run")
+        serving.submit(said("a", ["true"]))
+        serve_until(serving, all_ended(serving))
+    with pytest.raises(StackError, match="resume with that stack"):
+        server(tmp_path / "run", "srsf")
+    with pytest.raises(InputError, match="cluster of 4 GPUs, this one has 2"):
+        server(tmp_path / "run", gpus=2)
+
+
+def test_only_the_owner_of_the_token_changes_anything(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    child = fork_server(folder, "fifo")
+    try:
+        wait_for(lambda: (folder / "control.sock").exists())
+        for name in ("token", "control.sock", "ledger.sqlite"):
+            assert (folder / name).stat().st_mode & 0o077 == 0
+        true = (folder / "token").read_text()
+        (folder / "token").write_text("0" * 64)
+        with pytest.raises(InputError, match="only its owner may change things"):
+            call(folder, {"do": "submit", "job": said("a", ["true"])})
+        (folder / "token").write_text(true)
+        with pytest.raises(InputError, match="does not know how to do 'dance'"):
+            call(folder, {"do": "dance"})
+        call(folder, {"do": "submit", "job": said("a", ["true"])})
+        wait_for(lambda: statuses(folder) == {"a": "finished"})
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with pytest.raises(InputError, match="no weft serve runs there"):
+        call(folder, {"do": "cancel", "job": "a"})
+
+
+def test_waiting_jobs_are_explained(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with server(folder, "fifo") as serving:
+        for name in ("first", "second", "third"):
+            serving.submit(said(name, ["sleep", "30"], gpus=4))
+        serve_until(serving, lambda: bool(serving.core.table.running))
+        rows = {row["job"]: row for row in queue(folder, serving.ledger)}
+        assert rows["first"]["where"] == "s0: 0 1 2 3"
+        assert rows["second"]["reason"] == "wants 4 GPUs; fewer are free"
+        assert rows["third"]["reason"] == "stands behind second, which wants 4 GPUs; fewer are free"
+        for name in ("third", "second", "first"):
+            serving.cancel(name)
+        serve_until(serving, all_ended(serving))
+        assert explain_live(folder, serving.ledger, "second").headline.startswith("cancelled while it waited")
+        assert explain_live(folder, serving.ledger, "first").headline.startswith("cancelled; ended by SIGTERM")
+        with pytest.raises(InputError, match="no job nobody; jobs are first, second, third"):
+            explain_live(folder, serving.ledger, "nobody")
+        with pytest.raises(InputError, match="no job first that has not ended"):
+            serving.cancel("first")
