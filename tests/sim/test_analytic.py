@@ -365,14 +365,15 @@ def test_restart_cost_and_checkpoint() -> None:
 
 
 def test_aborted_transfer_keeps_its_bytes() -> None:
-    """Stopped t seconds into a transfer at C / 2: C t / 2 bytes are booked; the other goes on at C."""
+    """Stopped t seconds into a transfer at C / 2: C t / 2 bytes stay booked, as many are those of the other under way;
+    that one goes on at C."""
     spec = EngineSpec(np.array([2.0]), np.ones(1, np.bool_))
     engine = Engine(spec)
     program = make_program(chain(1.0, 8.0, 0), spec.capacity)
     stops, stays = engine.attach(0, program, 3), engine.attach(1, program, 1)
     assert engine.run(4.0) == []
     assert engine.detach(stops).comm_s == pytest.approx(3.0, rel=1e-12)
-    assert engine.links()["bytes"][0] == pytest.approx(3.0, rel=1e-12)
+    assert engine.links()["bytes"][0] == pytest.approx(3.0 + 3.0, rel=1e-12)
     assert engine.run() == [stays]
     assert engine.now == pytest.approx(4.0 + 5.0 / 2.0, rel=1e-12)
     assert engine.links()["bytes"][0] == pytest.approx(3.0 + 8.0, rel=1e-12)

@@ -95,7 +95,7 @@ def test_simulations_create_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         check_run(run, result, books)
         check_work(run, result)
         preempted += result.jobs["preemptions"].sum()
-    assert preempted > 20  # aborted work was in it
+    assert preempted > thorough(60) / 4  # aborted work was in it
 
 
 def test_simulations_that_skip_carry_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,195 @@
+"""The mutants: one broken place each, in words and in code. The place must occur exactly once in its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Replace `old` by `new` in a file of the package."""
+
+    file: str
+    why: str
+    old: str
+    new: str
+
+
+def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(file, *change) for change in changes]
+
+
+MUTANTS: list[Mutant] = [
+    *_of(
+        "network/maxmin_kernel.py",
+        ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
+        ("flows are not counted off", "        link.weight_left -= flow.n\n", ""),
+        ("a share that has grown is not looked at again", "if share > rate:", "if share > 2 * rate:"),
+        ("links forget what is used by others", "link.free = link.units - link.used", "link.free = link.units"),
+        (
+            "solved from the fastest change on",
+            "level = min(level, links[k].level)",
+            "level = max(level, links[k].level)",
+        ),
+        ("a full link fills later", "higher = (link.units - fixed) // weight", "higher = link.units // weight"),
+        (
+            "equally fast transfers are left out",
+            "node.stamp != stamp and node.units >= level and",
+            "node.stamp != stamp and node.units > level and",
+        ),
+        ("demands are not asked", "if node.demand_units < UNLIMITED:", "if node.demand_units < 0:"),
+        (
+            "followers that are not level are held",
+            "m.leads(E)[g].node == y and m.leads(E)[g].tight != 0",
+            "m.leads(E)[g].node == y",
+        ),
+        ("stalled followers move", "fixed += _fix(E, x, 0)", "fixed += 0"),
+        ("a queue's second child is never looked at", "if child + 1 < n and _before(", "if child + 1 < 0 and _before("),
+        ("k-way: eta counts once too often", "(k * b + (k - 1) * eta)", "(k * b + k * eta)"),
+        (
+            "k-way: the idlest server counts",
+            "k = max(k, links[flows[f].link].count)",
+            "k = max(1, min(k, links[flows[f].link].count))",
+        ),
+    ),
+    *_of(
+        "sim/events_kernel.py",
+        ("waiting for the network is booked backwards", "job.comm_s += now - job.mark", "job.comm_s -= now - job.mark"),
+        ("one iteration too many", "if job.done >= job.total:", "if job.done > job.total:"),
+        (
+            "a gate opens a slot early",
+            "opens = job.gate_epoch + (slot + 1.0) * job.gate_period",
+            "opens = job.gate_epoch + slot * job.gate_period",
+        ),
+        ("missed slots are not counted", "        job.adjusted += 1\n", "        job.adjusted += 0\n"),
+        ("the fastest worker sets the pace", "factor = max(\n", "factor = min(\n"),
+        ("a new transfer has no weight", "link.weight += flow.n", "link.weight += 0"),
+        ("a gone transfer still uses its rate", "link.used -= node.units * flow.n", "link.used -= 0"),
+        ("bytes are booked once for all flows", "link.bytes += sent * flow.n", "link.bytes += sent"),
+        ("busy time is not closed", "link.busy += now - link.mark", "link.busy += 0.0"),
+        ("last in line is admitted first", "m.nodes(E)[y].key < node.key or (", "m.nodes(E)[y].key > node.key or ("),
+        ("GPUs go to the last turn", "better = key < other or", "better = key > other or"),
+        ("one transfer too many is admitted", "if link.count >= k:", "if link.count > k:"),
+        ("waiting transfers are never looked at again", "every = m.ints(E)[I_RELEASED] != 0", "every = False"),
+        (
+            "the first chunk counts against a follower",
+            "- node.rate * node.mark - node.chunk",
+            "- node.rate * node.mark + node.chunk",
+        ),
+        (
+            "bytes sent are added to what remains",
+            "node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)",
+            "node.remaining = max(node.remaining + node.rate * (now - node.mark), 0.0)",
+        ),
+        (
+            "GPU seconds ignore the number of workers",
+            "job.gpu_s += node.weight * node.remaining",
+            "job.gpu_s += node.remaining",
+        ),
+        ("latency is skipped", "heap_set(E, 2 * x, now + node.latency)", "heap_set(E, 2 * x, now)"),
+        ("iteration times that differ are merged", "SAME = 1e-12", "SAME = 1e-2"),
+    ),
+    *_of(
+        "sim/engine_kernel.py",
+        (
+            "an aborted transfer books what it has not sent",
+            "sent = node.amount - remaining_bytes(E, x, now)",
+            "sent = remaining_bytes(E, x, now)",
+        ),
+        ("an aborted task's GPU seconds are lost", "job.gpu_s += node.weight * (now - node.began)", "job.gpu_s += 0.0"),
+        ("an aborted transfer stays in the queue", "if m.held(E)[i] != x:", "if m.held(E)[i] >= 0:"),
+        (
+            "a freed GPU is not handed over",
+            "        gpu.running = -1\n        if gpu.dirty == 0:\n",
+            "        gpu.running = -1\n        if gpu.dirty == 1:\n",
+        ),
+        ("events at the bound are left for later", "if now > until:", "if now >= until:"),
+        ("ties are handled in the order of the queue", "        if n > 1:\n            order_batch(E, n)\n", ""),
+    ),
+    *_of(
+        "sim/heap_kernel.py",
+        ("events never move forward", "if keys[parent] <= key:", "if keys[parent] >= key:"),
+        (
+            "the later child moves up",
+            "if child + 1 < n and keys[child + 1] < keys[child]:",
+            "if child + 1 < n and keys[child + 1] > keys[child]:",
+        ),
+        (
+            "a hole is filled without looking up",
+            "    if m.heap_key(E)[i] < old:\n        heap_up(E, i)\n    else:\n",
+            "    if True:\n",
+        ),
+        (
+            "an event moved earlier stays where it is",
+            "    if key < old:\n        heap_up(E, i)\n",
+            "    if key < old:\n        pass\n",
+        ),
+    ),
+    *_of(
+        "sim/random_kernel.py",
+        ("another hash", "np.uint64(30)", "np.uint64(31)"),
+        ("half the spread", "1.7320508075688772", "0.8660254037844386"),
+        ("everybody else straggles", "< straggle_p:", "> straggle_p:"),
+        ("all workers are alike", "np.uint64(worker) * _A", "np.uint64(0) * _A"),
+    ),
+    *_of(
+        "sim/components_kernel.py",
+        (
+            "a link must be twice overbooked to matter",
+            "total > link.capacity * (1.0 - MARGIN)",
+            "total > 2.0 * link.capacity",
+        ),
+        ("two jobs on a server do not count", "(counted and n_jobs > 1)", "(counted and n_jobs > 2)"),
+        (
+            "one flow's list entry is lost",
+            "m.flows(E)[flow.snext].sprev = flow.sprev",
+            "m.flows(E)[flow.snext].sprev = -1",
+        ),
+    ),
+    *_of(
+        "sim/skip_kernel.py",
+        ("the age of an iteration is not compared", " or abs(now - job.iter_start - job.snap_age) > tolerance", ""),
+        (
+            "what tasks are doing is not compared",
+            "node.state != node.snap_state or abs(_clock(E, x, now) - node.snap) > tolerance",
+            "node.state != node.snap_state",
+        ),
+        (
+            "phases of gates are not compared",
+            "if min(off, 1.0 - off) * job.gate_period > tolerance:",
+            "if min(off, 1.0 - off) * job.gate_period > 1e9:",
+        ),
+        (
+            "periods run past the end of a job",
+            "math.floor((job.total - job.done - 1) / per)",
+            "math.floor((job.total - job.done + 1) / per)",
+        ),
+        (
+            "turns may change hands while parked",
+            "if comp.ordered != 0 and periods >= 2.0:",
+            "if comp.ordered != 0 and periods < 0.0:",
+        ),
+        ("bytes of skipped iterations are lost", "link.bytes += carried", "link.bytes += 0.0"),
+        (
+            "waits of skipped iterations are lost",
+            "job.comm_s += factor * (job.comm_s - job.snap_comm)",
+            "job.comm_s += 0.0",
+        ),
+        (
+            "busy time of skipped iterations is lost",
+            "link.busy += periods * (at_park - link.snap_busy)",
+            "link.busy += 0.0",
+        ),
+        (
+            "one period too many is skipped",
+            "periods = min(comp.periods, math.floor((now - comp.park_time) / comp.period))",
+            "periods = min(comp.periods, 1.0 + math.floor((now - comp.park_time) / comp.period))",
+        ),
+    ),
+    *_of(
+        "sim/estimate_kernel.py",
+        ("a window's pace is counted double", "job.per = seen / span", "job.per = 2.0 * seen / span"),
+    ),
+]

@@ -1,0 +1,144 @@
+"""Does the suite notice a broken engine? python -m tools.mutants breaks a kernel in one place at a time and sees.
+
+Each mutant is applied to a copy of the package. Kernels run there as plain Python (NUMBA_DISABLE_JIT=1), so nothing is
+compiled, and a fast part of the suite is run against it until a test fails. A mutant that no test notices is a gap in
+the tests: the exit code is 1, and so it is when the unbroken copy fails or a mutant's place is no longer found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tools.mutant_list import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "weft"
+
+# The quickest judges first: pytest stops at the first failure.
+JUDGES = [
+    "tests/sim/test_analytic.py",
+    "tests/sim/test_replay.py",
+    "tests/sim/test_kernel_vs_reference.py::test_seeded_cases",
+    "tests/sim/test_skip.py::test_skipped_periods_leave_no_trace",
+    "tests/network/test_maxmin.py",
+    "tests/sim/test_engine.py",
+    "tests/sim/test_skip.py",
+    "tests/sim/test_conservation.py::test_seeded_runs_with_stops",
+    "tests/sim/test_kernel_vs_reference.py::test_kernel_equals_twin",
+    "tests/sim/test_kernel_vs_reference.py::test_skipping_equals_plain",
+]
+# Tests that try nothing new with many iterations, which plain Python takes its time for.
+LEFT_OUT = " and ".join(
+    f"not {name}"
+    for name in (
+        "go_on", "close_and_cheap", "jitter", "hundred_times", "states_its_error", "pairs_equal", "adadual",
+        "looking_changes", "not_estimated", "60-20",
+    )
+)  # fmt: skip
+SHARE = "0.25"  # of the random cases that the suite tries by default
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    mutant: Mutant | None
+    how: str  # the test that failed, "time out", or "" if none noticed
+    seconds: float
+
+
+def misplaced(mutants: Iterable[Mutant] = MUTANTS) -> list[Mutant]:
+    """Mutants whose place in the source is not found exactly once."""
+    return [m for m in mutants if (PACKAGE / m.file).read_text(encoding="utf-8").count(m.old) != 1]
+
+
+def judge(mutant: Mutant | None, limit_s: float) -> Verdict:
+    """Run the suite against a broken copy (or, without a mutant, against a faithful one)."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
+        copy = Path(folder) / "src" / "weft"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant is not None:
+            file = copy / mutant.file
+            file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+        how = _first_failure(folder, limit_s)
+    return Verdict(mutant, how, time.monotonic() - began)
+
+
+def _first_failure(folder: str, limit_s: float) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(folder) / "src"), str(ROOT)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NUMBA_DISABLE_JIT": "1",
+        "WEFT_CACHE_DIR": folder,
+        "WEFT_THOROUGH": SHARE,
+        "HYPOTHESIS_STORAGE_DIRECTORY": folder,
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    command += ["-W", "ignore", "-k", LEFT_OUT, *JUDGES]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "time out"
+    if done.returncode == 0:
+        return ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].split()[1].removeprefix("tests/") if failed else (done.stdout + done.stderr)[-2000:]
+
+
+def main() -> int:
+    """Judge every mutant; print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--only", default="", help="only mutants whose file or description contains this")
+    arguments = parser.parse_args()
+    console = Console()
+    chosen = [m for m in MUTANTS if arguments.only in m.file + " " + m.why]
+    if lost := misplaced(chosen):
+        for mutant in lost:
+            console.print(f"{mutant.file}: the place of '{mutant.why}' is not found once: {mutant.old!r}")
+        return 1
+    whole = judge(None, 900.0)
+    if whole.how:
+        console.print(f"the unbroken copy fails ({whole.how}); mend that first")
+        return 1
+    limit_s = 3.0 * whole.seconds + 30.0
+    console.print(
+        f"the unbroken copy passes in {whole.seconds:.0f} s; {len(chosen)} mutants, {arguments.jobs} at a time"
+    )
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        verdicts = list(pool.map(lambda m: judge(m, limit_s), chosen))
+    console.print(_table(verdicts))
+    survivors = [v for v in verdicts if not v.how]
+    console.print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} mutants are noticed")
+    return 1 if survivors else 0
+
+
+def _table(verdicts: Iterable[Verdict]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("kernel", "what is broken", "noticed by", "s"):
+        table.add_column(name, justify="right" if name == "s" else "left")
+    for v in verdicts:
+        if v.mutant is not None:
+            table.add_row(Path(v.mutant.file).stem, v.mutant.why, v.how or "NOBODY", f"{v.seconds:.0f}")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
