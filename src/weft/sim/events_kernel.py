@@ -6,10 +6,11 @@ rates. Readable twin: reference.py.
 
 import math
 
-from numba import njit
+from numba import float64, int64, njit
 
 from weft.network import memory_kernel as m
 from weft.network.maxmin_kernel import collect_near, fill_kway, solve_maxmin
+from weft.network.memory_kernel import TABLE
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
@@ -48,6 +49,7 @@ from weft.network.state import (
     KWAY,
     LATENCY,
     MAXMIN,
+    PARKED,
     PENDING,
     QUEUED,
     RUNNING,
@@ -60,7 +62,7 @@ NO_RATE, NOT_FLOWING = -1.0, -2.0  # values of node.rate before the first solve,
 SAME = 1e-12  # iteration times closer than this (relatively) share one record
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, int64, int64, int64), cache=True)
 def account(E, j, now, d_comp, d_net, d_gate):
     """Change what a job is busy with; book the time since the last change as exposed communication or gate wait."""
     job = m.jobs(E)[j]
@@ -84,7 +86,7 @@ def dirty_link(E, k):
         m.ints(E)[I_DIRTY] += 1
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def fresh_node(E, x):
     """Have a transfer get a new rate at the end of this instant."""
     if m.nodes(E)[x].listed == 0:
@@ -93,7 +95,7 @@ def fresh_node(E, x):
         m.ints(E)[I_FRESH] += 1
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def push_done(E, x):
     """Note a node as done at this instant."""
     m.finished_nodes(E)[m.ints(E)[I_DONE]] = x
@@ -107,7 +109,7 @@ def turn(E, j):
     return job.p0 + job.p1 * (job.total - job.done)
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def flush_record(E, j):
     """Write the pending run of equal iteration times."""
     job = m.jobs(E)[j]
@@ -121,7 +123,7 @@ def flush_record(E, j):
         job.last_count = 0.0
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def begin_iteration(E, j, now):
     """Release the first tasks of the next iteration."""
     job = m.jobs(E)[j]
@@ -184,7 +186,7 @@ def gate_opens(E, j, now):
     return max(now, opens)
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]
@@ -210,7 +212,7 @@ def start_compute(E, x, now):
         heap_set(E, 2 * x, now + seconds)
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def start_flowing(E, x, now):
     """First byte of an admitted transfer."""
     node = m.nodes(E)[x]
@@ -235,7 +237,7 @@ def start_flowing(E, x, now):
             fresh_node(E, m.follows(E)[f])
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def admit(E, x, now):
     """Let a transfer that is ready start: it occupies its links; bytes flow after its latency."""
     node = m.nodes(E)[x]
@@ -292,11 +294,12 @@ def unlink(E, x, now, sent):
             fresh_node(E, m.follows(E)[f])
 
 
-@njit(cache=True)
-def hold(E, x):
+@njit((TABLE, int64, float64), cache=True)
+def hold(E, x, now):
     """Queue a ready transfer for admission, in order of its job's turn."""
     node = m.nodes(E)[x]
     node.state = QUEUED
+    node.mark = now
     node.key = turn(E, node.job)
     node.event = 1  # not yet looked at
     uid = m.jobs(E)[node.job].uid
@@ -315,7 +318,7 @@ def hold(E, x):
     m.ints(E)[I_NEW_HELD] += 1
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def begin_node(E, x, now):
     """A node whose predecessors are done and whose gate is open."""
     node = m.nodes(E)[x]
@@ -337,7 +340,7 @@ def begin_node(E, x, now):
     if m.ints(E)[I_ADMIT] == ADMIT_ALL:
         admit(E, x, now)
     else:
-        hold(E, x)
+        hold(E, x, now)
 
 
 @njit(cache=True)
@@ -471,8 +474,12 @@ def admit_held(E, now):
     for i in range(m.ints(E)[I_HELD]):
         x = m.held(E)[i]
         node = m.nodes(E)[x]
-        look = every or node.event == 1
-        node.event = 0
+        # While a skipped component catches up, `now` lies in the past of the others: theirs were looked at later than
+        # that (mark), and what runs beside them had more left then. What is parked is looked at when it catches up.
+        look = (every or node.event == 1) and node.mark <= now and m.jobs(E)[node.job].state != PARKED
+        if look:
+            node.event = 0
+            node.mark = now
         if look and may_start(E, x, now):
             admit(E, x, now)
         else:
