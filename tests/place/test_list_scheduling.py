@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Start, Submitted
+from weft.place.base import Place
 from weft.place.list_scheduling import ListScheduling
 from weft.place.lwf import LeastWorkloadFirst
 from weft.registry import make
@@ -14,9 +17,12 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("make", [ListScheduling, LeastWorkloadFirst, lambda: LeastWorkloadFirst(4)])
-def test_conforms(make: type) -> None:
-    check_place(make)
+@pytest.mark.parametrize(
+    ("make", "workloads"),
+    [(LeastWorkloadFirst, range(4)), (ListScheduling, range(4, 6)), (lambda: LeastWorkloadFirst(4), range(2))],
+)
+def test_conforms(make: Callable[[], Place], workloads: range) -> None:
+    check_place(make, workloads)
 
 
 def example(place: str) -> dict[str, tuple[int, ...]]:
