@@ -10,9 +10,10 @@ the rate of a transfer that ended, or the rate at which a link of a new transfer
 level on, and connected to the change through such transfers, are solved again.
 """
 
-from numba import njit
+from numba import int32, int64, njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import TABLE
 from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
@@ -62,7 +63,7 @@ def _felt_from(E):
     return level
 
 
-@njit(cache=True)
+@njit((TABLE, int64, int64, int64), cache=True)
 def _take(E, x, stamp, n_nodes):
     m.nodes(E)[x].stamp = stamp
     m.work_nodes(E)[n_nodes] = x
@@ -151,7 +152,7 @@ def _before(key_a, id_a, key_b, id_b):
     return key_a < key_b or (key_a == key_b and id_a < id_b)
 
 
-@njit(cache=True)
+@njit((int64[::1], int32[::1], int64, int64), cache=True)
 def _queue_down(keys, ids, n, i):
     key, ident = keys[i], ids[i]
     while True:
@@ -169,7 +170,7 @@ def _queue_down(keys, ids, n, i):
     ids[i] = ident
 
 
-@njit(cache=True)
+@njit((TABLE, int64, int64), cache=True)
 def _give(E, x, rate):
     """Give a transfer its rate and take it from its links."""
     flows, links, node = m.flows(E), m.links(E), m.nodes(E)[x]
@@ -181,7 +182,7 @@ def _give(E, x, rate):
         link.weight_left -= flow.n
 
 
-@njit(cache=True)
+@njit((TABLE, int64, int64), cache=True)
 def _give_followers(E, x, rate):
     """Followers that are level with a transfer get its rate too; returns how many."""
     nodes, stack = m.nodes(E), m.work_stack(E)
@@ -205,7 +206,7 @@ def _give_followers(E, x, rate):
     return fixed
 
 
-@njit(cache=True)
+@njit((TABLE, int64, int64), cache=True)
 def _fix(E, x, rate):
     """Give a transfer and its followers their rate; returns how many got theirs."""
     _give(E, x, rate)

@@ -12,6 +12,9 @@ from numba.extending import intrinsic
 from weft.network import plain_memory
 from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEGMENT
 
+TABLE = types.int64[::1]  # the type of E; functions called with several kinds of integers name their types, to be
+# compiled once instead of once for each
+
 I4, I8, F8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
 
 

@@ -3,9 +3,10 @@ shared GPU. Jobs outside a component never change what happens inside."""
 
 import math
 
-from numba import njit
+from numba import int64, njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import TABLE
 from weft.network.state import (
     ADMIT_ALL,
     I_ADMIT,
@@ -77,7 +78,7 @@ def enter(E, j):
             update_binding(E, m.flows(E)[f].link)
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def leave(E, j):
     """Take a job out of the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
@@ -183,7 +184,7 @@ def dissolve(E, c):
     m.ints(E)[I_COMP_FREE] = c + 1
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def reset(E, c):
     """Forget snapshots and windows: the component has changed."""
     comp = m.comps(E)[c]

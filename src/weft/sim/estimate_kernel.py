@@ -7,9 +7,10 @@ against it. Such a component is not simulated at all until it has been left in p
 
 import math
 
-from numba import njit
+from numba import boolean, float64, int64, njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import TABLE
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
@@ -52,7 +53,7 @@ from weft.sim.skip_kernel import _book, freeze, park, resume, settle_paced, tick
 WARM_UP = 2  # iterations before a measuring window opens
 PEACE = 1.5  # a window is opened if the component is likely to last so many times as long
 WORTH = 2.0  # ... and if it is likely to save so many times the iterations that it costs
-ALLOWANCE = 100  # what the budget of windows grows by with every job that leaves
+ALLOWANCE = 20  # what the budget of windows grows by with every job that leaves
 ROUNDS = 12  # of the fluid model
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
@@ -289,7 +290,7 @@ def _to_pace(E, c, now):
     heap_drop(E, 2 * comp.ref + 1)
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, int64), cache=True)
 def _take_apart(E, c, now, n):
     """Bring a component up to date and give it up; its jobs are added to members, from n on. Returns their number."""
     comp = m.comps(E)[c]
@@ -309,13 +310,31 @@ def _take_apart(E, c, now, n):
 
 
 @njit(cache=True)
-def _put_together(E, n, now):
-    """Form components of the jobs in members, and decide for each whether to simulate it or to compute its pace."""
-    for i in range(n):
-        j = m.members(E)[i]
-        if m.jobs(E)[j].comp < 0 and m.jobs(E)[j].state == PARKED:
-            form(E, j)
-            _decide(E, m.jobs(E)[j].comp, now)
+def _pay(E, c, seconds):
+    """Take the price of simulating a component for so long from the budget, if there is enough left."""
+    price = 0.0
+    j = m.comps(E)[c].head
+    while j >= 0:
+        job = m.jobs(E)[j]
+        for x in range(job.node0, job.node1):
+            price += (1 + m.nodes(E)[x].flow1 - m.nodes(E)[x].flow0) * job.per * seconds
+        j = job.next
+    if price > m.ints(E)[I_BUDGET]:
+        return False
+    m.ints(E)[I_BUDGET] -= int(price)
+    return True
+
+
+@njit(cache=True)
+def _first_end(E, c):
+    """Seconds until the first job of a component is done at its pace."""
+    ends = math.inf
+    j = m.comps(E)[c].head
+    while j >= 0:
+        job = m.jobs(E)[j]
+        ends = min(ends, (job.total - job.done - job.carry) / job.per)
+        j = job.next
+    return ends
 
 
 @njit(cache=True)
@@ -353,32 +372,14 @@ def _decide(E, c, now):
     park(E, c, now, PARK_PACED, now + max(0.0, min(ends, comp.quiet)))
 
 
-@njit(cache=True)
-def _pay(E, c, seconds):
-    """Take the price of simulating a component for so long from the budget, if there is enough left."""
-    price = 0.0
-    j = m.comps(E)[c].head
-    while j >= 0:
-        job = m.jobs(E)[j]
-        for x in range(job.node0, job.node1):
-            price += (1 + m.nodes(E)[x].flow1 - m.nodes(E)[x].flow0) * job.per * seconds
-        j = job.next
-    if price > m.ints(E)[I_BUDGET]:
-        return False
-    m.ints(E)[I_BUDGET] -= int(price)
-    return True
-
-
-@njit(cache=True)
-def _first_end(E, c):
-    """Seconds until the first job of a component is done at its pace."""
-    ends = math.inf
-    j = m.comps(E)[c].head
-    while j >= 0:
-        job = m.jobs(E)[j]
-        ends = min(ends, (job.total - job.done - job.carry) / job.per)
-        j = job.next
-    return ends
+@njit((TABLE, int64, float64), cache=True)
+def _put_together(E, n, now):
+    """Form components of the jobs in members, and decide for each whether to simulate it or to compute its pace."""
+    for i in range(n):
+        j = m.members(E)[i]
+        if m.jobs(E)[j].comp < 0 and m.jobs(E)[j].state == PARKED:
+            form(E, j)
+            _decide(E, m.jobs(E)[j].comp, now)
 
 
 @njit(cache=True)
@@ -425,7 +426,7 @@ def _end_here(E, j, now):
     m.ints(E)[I_FINISHED] += 1
 
 
-@njit(cache=True)
+@njit((TABLE, int64, int64, float64, boolean, int64), cache=True)
 def _visit(E, j, y, now, computing, n):
     """A job that a newcomer j meets: its component is disturbed. Returns (members so far, or 1 if it was parked)."""
     c = m.jobs(E)[y].comp
@@ -478,7 +479,7 @@ def join(E, j):
     return False
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, int64), cache=True)
 def _depart(E, j, now, n):
     """Take a job out of the lists of its links and GPUs, and its component apart; returns how many members wait."""
     c = m.jobs(E)[j].comp
@@ -494,7 +495,7 @@ def _depart(E, j, now, n):
     return n
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def retire(E, first):
     """Jobs that finished at this instant (from the first-th on) leave; those they could influence regroup."""
     now = m.floats(E)[F_NOW]

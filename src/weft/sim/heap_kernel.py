@@ -1,12 +1,13 @@
 """The event queue: a binary heap on time, with the position of every event known so that it can move."""
 
-from numba import njit
+from numba import int64, njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import TABLE
 from weft.network.state import I_HEAP
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def heap_up(E, i):
     """Move the event at position i towards the front while it is earlier than its parent."""
     keys, ids, where = m.heap_key(E), m.heap_id(E), m.where(E)
@@ -66,7 +67,7 @@ def heap_set(E, ident, key):
         heap_down(E, i)
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def heap_drop(E, ident):
     """Take an event out, if it is in."""
     i = m.where(E)[ident]

@@ -9,9 +9,10 @@ A component may also be parked at a measured or computed pace (estimate_kernel.p
 
 import math
 
-from numba import njit
+from numba import boolean, float64, int64, njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import TABLE
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
@@ -152,7 +153,7 @@ def freeze(E, c):
         j = m.jobs(E)[j].next
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, int64, float64), cache=True)
 def park(E, c, now, kind, wake):
     """Take the component's events out of the queue, but for one that wakes it."""
     comp = m.comps(E)[c]
@@ -212,7 +213,7 @@ def tick_exact(E, c, now):
     return False
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, boolean), cache=True)
 def _carry_bytes(E, j, iterations, busy):
     """Book the bytes of skipped iterations on the links they crossed (and, if asked, the time these take at least)."""
     job = m.jobs(E)[j]
@@ -240,7 +241,7 @@ def _shift_job(E, j, shift):
             node.snap += shift
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64, float64), cache=True)
 def _shift_links(E, c, periods, shift):
     """Busy time of the component's own links over whole periods, and their clocks (once per link: stamp is -1)."""
     comp = m.comps(E)[c]
@@ -263,7 +264,7 @@ def _shift_links(E, c, periods, shift):
             j = job.next
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def _settle_exact(E, c, now):
     """Add up the whole periods since a repeating component was parked."""
     comp = m.comps(E)[c]
@@ -305,7 +306,7 @@ def _record_pace(E, j, duration, count):
     job.last_count = count
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def settle_paced(E, c, now):
     """Move a component that is parked at a pace on to now; it stays parked."""
     comp = m.comps(E)[c]
@@ -343,7 +344,7 @@ def settle_paced(E, c, now):
     comp.park_time = now
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def resume(E, c, now):
     """Put the events of a component that is up to date back into the queue."""
     comp = m.comps(E)[c]
@@ -368,7 +369,7 @@ def resume(E, c, now):
     reset(E, c)
 
 
-@njit(cache=True)
+@njit((TABLE, int64, float64), cache=True)
 def unpark(E, c, now):
     """Bring a parked component up to date and let it run: what is left of its last period is put back into the queue.
 
