@@ -1,7 +1,7 @@
 """Numbers and pictures of docs/papers/ada-srsf.md: python -m tools.ada_srsf [SWEEP...] runs the sweeps and draws them.
 
-Without names all sweeps are run (about ten minutes on two cores), and the figures of `weft reproduce` as well. The
-numbers go to docs/papers/ada-srsf/sweeps.json; sweeps that are not named keep theirs.
+Without names all sweeps are run (about ten minutes on two cores), and `weft reproduce` as well (by the name figures).
+The numbers go to docs/papers/ada-srsf/sweeps.json and claims.json; sweeps that are not named keep theirs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ def _figures() -> None:
     from weft.papers.ada_srsf import reproduce
     from weft.papers.claims import Request
 
-    for picture in reproduce(Request()).pictures:
+    result = reproduce(Request())
+    kept = ("id", "published", "measured", "ci95", "unit", "holds")
+    claims = [{k: v for k, v in claim.to_dict().items() if k in kept} for claim in result.claims]
+    (FOLDER / "claims.json").write_text(json.dumps(rounded(claims), indent=1) + "\n", encoding="utf-8")
+    for picture in result.pictures:
         number = picture.caption.split(":")[0].split()[-1]
         _save(picture.draw(), FOLDER / f"figure-{number}.svg")
 

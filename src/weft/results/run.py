@@ -32,7 +32,13 @@ DECISIONS = {
     "reason": pl.String,
 }  # fmt: skip
 # One row per assignment of a job to GPUs: the cluster timeline.
-SPANS: dict[str, pl.DataType | type[pl.DataType]] = {"job_id": pl.String, "start_s": pl.Float64, "end_s": pl.Float64, "gpus": pl.List(pl.Int64), "end": pl.String}
+SPANS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "job_id": pl.String,
+    "start_s": pl.Float64,
+    "end_s": pl.Float64,
+    "gpus": pl.List(pl.Int64),
+    "end": pl.String,
+}
 # The first tasks of the run, one row each (kind: compute, transfer), as far as the recording buffer reached.
 SEGMENTS = {"job_id": pl.String, "task": pl.String, "kind": pl.String, "start_s": pl.Float64, "end_s": pl.Float64}
 
