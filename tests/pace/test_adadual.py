@@ -13,7 +13,9 @@ import weft
 from weft.errors import StackError
 from weft.pace.adadual import AdaDual, threshold
 from weft.pace.base import Admission
-from weft.testing import check_pace
+from weft.sim import NetworkSpec, RunSpec
+from weft.sim.world import SimWorld
+from weft.testing import check_pace, toy_cluster
 
 MB = 1e6
 SLACK = 1 + 1e-9  # start times are floats
@@ -157,3 +159,10 @@ def test_the_strictest_answer_counts() -> None:
     assert end(300 * MB) == pytest.approx(0.01 + 2 * b * 100 * MB)  # both have more than twice as much left
     # y has too little left; when it is done x has 150 MB left, too little as well: the new one waits for both
     assert end(150 * MB) == pytest.approx(b * (300 + 100) * MB)
+
+
+@pytest.mark.parametrize(("sharing", "ratio"), [("k-way", 2 * (8.56 + 2.35) / 8.56), ("max-min", 2.0), ("ideal", 2.0)])
+def test_the_world_gives_the_constants_of_its_sharing(sharing: str, ratio: float) -> None:
+    world = SimWorld(toy_cluster(), [], NetworkSpec(sharing), RunSpec())
+    world.set_pace(AdaDual())
+    assert world.engine.spec.admission_ratios == pytest.approx((ratio,))
