@@ -244,6 +244,10 @@ class Engine:
         for slot in self._programs:
             self.catch_up(slot)
 
+    def finish_s(self, slot: int) -> float:
+        """When a job that has finished and is not detached yet did so."""
+        return float(self.arrays.jobs[slot]["finish"])
+
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
         job = self.arrays.jobs[slot]
