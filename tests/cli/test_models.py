@@ -34,6 +34,16 @@ def test_the_list_as_json_has_a_source_for_every_time(args: tuple[str, ...], cap
     assert all(t["source"] and t["forward_s"] > 0 for m in listed for t in m["timings"])
 
 
+@pytest.mark.parametrize(
+    ("parallel", "said"), [("data", "656.9 MB per worker"), ("parameter-server", "437.9 MB to 1,313.8 MB per worker")]
+)
+def test_what_workers_send_is_a_range_only_where_it_differs(parallel: str, said: str, capsys: Capture) -> None:
+    """A ring sends 2 (n - 1) / n of 437.9 MB from each of 4 workers; one of them is a parameter server, too."""
+    assert run(["models", "show", "bert-base", "--workers", "4", "--parallel", parallel]) == 0
+    sent = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sent"))
+    assert sent.split("sent", 1)[1].strip() == said
+
+
 def test_vgg16s_iteration_is_drawn(capsys: Capture, tmp_path: Path) -> None:
     plot = tmp_path / "vgg16.svg"
     assert run(["models", "show", "vgg16@cassini", "--workers", "4", "--plot", str(plot)]) == 0

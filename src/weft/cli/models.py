@@ -178,7 +178,8 @@ def _facts(entry: Model | None, alone: Alone) -> Any:
     iteration = f"{duration(alone.iteration_s)}, of which computing {duration(p.compute_s)} on the longest path"
     table.add_row("iteration", iteration)
     sent = [alone.sent_bytes(w) for w in range(p.workers)]
-    table.add_row("sent", f"{_megabytes(min(sent))} to {_megabytes(max(sent))} per worker")
+    least, most = _megabytes(min(sent)), _megabytes(max(sent))
+    table.add_row("sent", f"{most if least == most else f'{least} to {most}'} per worker")
     memory = f"{p.memory_bytes / 1e9:.3g} GB per worker" if p.memory_bytes else "not stated"
     table.add_row("memory", f"{memory}; batch {p.batch or 'unknown'}, {p.gpu or 'GPU unknown'}")
     table.add_row("times", p.source)
