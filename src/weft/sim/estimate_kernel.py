@@ -51,8 +51,8 @@ from weft.sim.heap_kernel import heap_drop, heap_set
 from weft.sim.skip_kernel import _book, freeze, park, resume, settle_paced, tick_exact, unpark
 
 WARM_UP = 2  # iterations before a measuring window opens
-PEACE = 1.5  # a window is opened if the component is likely to last so many times as long
-WORTH = 2.0  # ... and if it is likely to save so many times the iterations that it costs
+PEACE = 1.5  # a component is tried again when it has been left alone for so many windows
+WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs
 ALLOWANCE = 20  # what the budget of windows grows by with every job that leaves
 ROUNDS = 12  # of the fluid model
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
@@ -347,7 +347,6 @@ def _decide(E, c, now):
         return
     fluid_pace(E, c)
     slowest = 0.0
-    work = 0.0
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
@@ -357,13 +356,10 @@ def _decide(E, c, now):
         job.adjusted_per = 0.0
         job.seen = 0.0
         slowest = max(slowest, 1.0 / job.per)
-        work += job.per
         j = job.next
-    window = m.floats(E)[F_WINDOW]
-    comp.quiet = PEACE * (WARM_UP + window) * slowest
+    comp.quiet = PEACE * (WARM_UP + m.floats(E)[F_WINDOW]) * slowest
     ends = _first_end(E, c)
-    worth = WORTH * window * comp.size / work
-    if min(comp.gap, ends) > max(comp.quiet, worth) and _pay(E, c, comp.quiet / PEACE):
+    if _pay(E, c, min(comp.gap, ends, comp.quiet / PEACE)):
         resume(E, c, now)
         return
     comp.fluid = 1
