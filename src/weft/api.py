@@ -13,9 +13,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,7 +213,8 @@ def _run_all(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int,
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _quiet_worker)
     try:
-        futures = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
+        with _deaf():
+            futures = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
         for future in as_completed(futures):
             yield futures[future], future.result()
         pool.shutdown()
@@ -225,6 +228,19 @@ def _run_all(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int,
                 "use fewer workers, or workers = 1 to run in this process"
             ) from None
         raise
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Workers started inside are born deaf to interrupts: one that comes while they import must leave no traceback."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _quiet_worker() -> None:

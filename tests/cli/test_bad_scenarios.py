@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "nic_gbps = 10", 'nic_gbps = 10\ngpu = "V1000"',
         "gpu 'V1000' is not known to the zoo; did you mean V100?",
     ),
-    "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf?; `weft stacks` lists them"),
+    "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf or srsf-3 or srsf-2?; `weft stacks` lists them"),
     "empty stack": ('name = "srsf"\n', "", "stack.name is missing; give a name, or an order (see: weft stacks)"),
     "unknown sharing": (
         '"max-min"', '"maxmin"',
@@ -190,7 +190,8 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--place", "lwf:x"], "there is no place lwf; known are best-fit, first-fit, random"),
+        (["--place", "lwf:x"], "lwf:x: write lwf:K with a whole number K"),
+        (["--place", "nosuch"], "there is no place nosuch; known are best-fit, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),
     ],
