@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -115,52 +116,87 @@ def filled(flows: Sequence[tuple[dict[int, int], float]], capacity: Sequence[Fra
     return rates
 
 
-def drained(flows: Flows, sizes: Sequence[float], capacity: Sequence[float]) -> list[float]:
-    """When each of these transfers ends, by filling anew, exactly, whenever one has."""
-    exact = [Fraction(c) for c in capacity]
-    left = {i: Fraction(size) for i, size in enumerate(sizes)}
-    ends = [0.0] * len(flows)
-    now = Fraction(0)
-    while left:
-        rates = dict(zip(left, filled([flows[i] for i in left], exact), strict=True))
-        step = min(left[i] / rates[i] for i in left)
-        now += step
-        for i in list(left):
-            left[i] -= rates[i] * step
-            if left[i] == 0:
-                ends[i] = float(now)
-                del left[i]
-    return ends
+@dataclass(frozen=True)
+class Drain:
+    """Flows that start at their times, each with so many bytes."""
 
+    capacity: list[float]
+    flows: list[tuple[dict[int, int], float]]
+    sizes: list[float]
+    starts: list[float]
 
-def kernel_drained(flows: Flows, sizes: Sequence[float], capacity: Sequence[float]) -> list[float]:
-    """The same by the engine."""
-    engine = Engine(EngineSpec(np.array(capacity), np.ones(len(capacity), np.bool_)))
-    slots = {}
-    for i, ((uses, demand), size) in enumerate(zip(flows, sizes, strict=True)):
-        node = transfer_node(0, size, sorted(uses.items()), demand=demand)
-        slots[engine.attach(i, make_program([node], engine.spec.capacity), 1)] = i
-    ends = [0.0] * len(flows)
-    while finished := engine.run():
-        for slot in finished:
-            ends[slots[slot]] = engine.detach(slot).finish_s
-    return ends
-
-
-@pytest.mark.parametrize(("seed", "n_flows", "n_links"), [(0, 6, 3), (1, 10, 4), (2, 14, 6), (3, 40, 12), (4, 60, 20)])
-def test_kernel_drains_as_in_fractions(seed: int, n_flows: int, n_links: int) -> None:
-    """Flows that start together: every end is right to 1e-9, with few links and with more than a scan looks at."""
-    rng = random.Random(seed)
-    capacity = [float(rng.choice([1, 2, 3, rng.uniform(0.5, 5)])) for _ in range(n_links)]
-    flows = [
-        (
-            {k: rng.choice([1, 1, 2]) for k in rng.sample(range(n_links), rng.randint(1, min(3, n_links)))},
-            rng.choice([math.inf, math.inf, rng.uniform(0.05, 1.0)]),
+    @staticmethod
+    def drawn(seed: int, n_flows: int, n_links: int, together: bool) -> Drain:
+        """Random flows over one to three links each, some capped."""
+        rng = random.Random(seed)
+        flows = [
+            (
+                {k: rng.choice([1, 1, 2]) for k in rng.sample(range(n_links), rng.randint(1, min(3, n_links)))},
+                rng.choice([math.inf, math.inf, rng.uniform(0.05, 1.0)]),
+            )
+            for _ in range(n_flows)
+        ]
+        return Drain(
+            [float(rng.choice([1, 2, 3, rng.uniform(0.5, 5)])) for _ in range(n_links)],
+            flows,
+            [rng.choice([1.0, 2.0, rng.uniform(0.5, 5.0)]) for _ in flows],
+            [0.0 if together else rng.choice([0.0, 1.0, round(rng.uniform(0.0, 8.0), 2)]) for _ in flows],
         )
-        for _ in range(n_flows)
-    ]
-    sizes = [rng.choice([1.0, 2.0, rng.uniform(0.5, 5.0)]) for _ in range(n_flows)]
-    assert kernel_drained(flows, sizes, capacity) == pytest.approx(drained(flows, sizes, capacity), rel=1e-9)
+
+    def exactly(self) -> list[float]:
+        """When each ends, by filling anew, in fractions, whenever one has come or gone."""
+        capacity = [Fraction(c) for c in self.capacity]
+        waiting = sorted((Fraction(start), i) for i, start in enumerate(self.starts))
+        left: dict[int, Fraction] = {}
+        ends = [0.0] * len(self.flows)
+        now = Fraction(0)
+        while left or waiting:
+            while waiting and waiting[0][0] == now:
+                i = waiting.pop(0)[1]
+                left[i] = Fraction(self.sizes[i])
+            rates = dict(zip(left, filled([self.flows[i] for i in left], capacity), strict=True))
+            steps = [left[i] / rates[i] for i in left]
+            step = min([*steps, *([waiting[0][0] - now] if waiting else [])])
+            now += step
+            for i in list(left):
+                left[i] -= rates[i] * step
+                if left[i] == 0:
+                    ends[i] = float(now)
+                    del left[i]
+        return ends
+
+    def by_the_engine(self) -> list[float]:
+        """The same by the kernel."""
+        engine = Engine(EngineSpec(np.array(self.capacity), np.ones(len(self.capacity), np.bool_)))
+        slots, ends = {}, [0.0] * len(self.flows)
+        order = sorted(range(len(self.flows)), key=self.starts.__getitem__)
+        for i in [*order, None]:
+            while finished := engine.run(math.inf if i is None else self.starts[i]):
+                for slot in finished:
+                    ends[slots[slot]] = engine.detach(slot).finish_s
+            if i is not None:
+                uses, demand = self.flows[i]
+                node = transfer_node(0, self.sizes[i], sorted(uses.items()), demand=demand)
+                slots[engine.attach(i, make_program([node], engine.spec.capacity), 1)] = i
+        return ends
+
+
+SIZES = [(0, 6, 3), (1, 10, 4), (2, 14, 6), (3, 40, 12), (4, 60, 20)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("seed", "n_flows", "n_links"), SIZES)
+def test_kernel_drains_as_in_fractions(seed: int, n_flows: int, n_links: int, together: bool) -> None:
+    """Every end is right to 1e-9, with few flows and with more than a scan looks at, together and one by one."""
+    drain = Drain.drawn(seed, n_flows, n_links, together)
+    assert drain.by_the_engine() == pytest.approx(drain.exactly(), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_arrivals_on_crowded_links(seed: int) -> None:
+    """A newcomer on links whose flows go at different speeds slows down those it must, and no others."""
+    drain = Drain.drawn(1000 + seed, 9, 2, together=False)
+    assert drain.by_the_engine() == pytest.approx(drain.exactly(), rel=1e-9)
 
 
 @given(st.lists(st.floats(1e-3, 1e15), min_size=1, max_size=5))

@@ -76,9 +76,14 @@ def check_totals(case: Case, outcome: Outcome, slack: float = REL) -> None:
     assert np.all(carried <= most * (1 + REL)), (carried, most)
     for k, carries in enumerate(outcome.bytes):
         assert carries <= link_limit(case, k) * outcome.now * (1 + slack)
+    steady = case.spec.jitter == 0.0 and case.spec.straggle_p == 0.0
     for (i, s), usage in outcome.usage.items():
         stayed = outcome.ended_s[i, s] - case.jobs[i].stays[s].start_s
         assert 0 <= usage.comm_s + usage.gate_s <= stayed * (1 + REL) + REL
+        work = sum(spec.weight * spec.amount for spec in case.jobs[i].stays[s].specs if spec.kind != TRANSFER)
+        if steady:
+            assert usage.gpu_s >= usage.iterations * work * (1 - REL) - REL
+            assert usage.gpu_s <= (usage.iterations + (usage.finish_s <= 0)) * work * (1 + REL) + REL
 
 
 def check_busy(case: Case, outcome: Outcome) -> None:
