@@ -137,7 +137,7 @@ def test_metrics_are_served_on_request(folder: Path, launch: Launch) -> None:
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
     assert values["weft_starts_total"] == values["weft_wait_seconds_count"] == 1
     assert values['weft_wait_seconds_bucket{le="+Inf"}'] == 1
-    assert values["weft_decision_seconds_count"] >= 3
+    assert values["weft_decision_seconds_count"] >= 2  # the submission and the end; its start may come with either
     assert values["weft_gpus"] == 16
     assert values["weft_gpus_busy"] == values['weft_jobs{status="running"}'] == 0
 
