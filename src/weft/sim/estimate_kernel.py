@@ -170,6 +170,11 @@ def _measured(E, j, seen, span, comm, gate, gpu, adjusted):
     job.comm_per = (job.comm_s - comm) / seen
     job.gate_per = (job.gate_s - gate) / seen
     job.gpu_per = (job.gpu_s - gpu) / seen
+    if m.floats(E)[F_JITTER] <= 0.0 and m.floats(E)[F_STRAGGLE_P] <= 0.0:
+        job.gpu_per = 0.0  # every iteration computes as much; the window cuts some of them in two
+        for x in range(job.node0, job.node1):
+            if m.nodes(E)[x].kind == COMPUTE:
+                job.gpu_per += m.nodes(E)[x].weight * m.nodes(E)[x].amount
     job.adjusted_per = (job.adjusted - adjusted) / seen
 
 
@@ -406,6 +411,17 @@ def wake(E, j, now):
 
 
 @njit(cache=True)
+def _take_back(E, x):
+    """Un-book a task of the iteration that was under way when its job was parked: the pace counted it anew."""
+    node = m.nodes(E)[x]
+    if node.kind == COMPUTE:
+        m.jobs(E)[node.job].gpu_s -= node.weight * node.remaining
+        return
+    for f in range(node.flow0, node.flow1):
+        m.links(E)[m.flows(E)[f].link].bytes -= node.amount * m.flows(E)[f].n
+
+
+@njit(cache=True)
 def _end_here(E, j, now):
     """A job whose pace was computed is done."""
     job = m.jobs(E)[j]
@@ -417,6 +433,8 @@ def _end_here(E, j, now):
         node = m.nodes(E)[x]
         if node.kind != COMPUTE and node.state in (ACTIVE, LATENCY, FROZEN):
             unlink(E, x, now, 0.0)
+        elif node.state == DONE:
+            _take_back(E, x)
         node.state = DONE
     m.finished(E)[m.ints(E)[I_FINISHED]] = j
     m.ints(E)[I_FINISHED] += 1
@@ -448,11 +466,12 @@ def join(E, j):
     job.gap = math.inf
     job.calib = 1.0
     computing = _may_compute(E)
+    for x in range(job.node0, job.node1):
+        if m.nodes(E)[x].gpu >= 0:
+            computing = False
     n = 0
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
-        if node.gpu >= 0:
-            computing = False
         for f in range(node.flow0, node.flow1):
             link = m.links(E)[m.flows(E)[f].link]
             if link.binding == 0:

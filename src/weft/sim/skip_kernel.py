@@ -318,7 +318,7 @@ def settle_paced(E, c, now):
     while j >= 0:
         job = m.jobs(E)[j]
         progress = job.per * passed + job.carry
-        steps = min(math.floor(progress), job.total - job.done - (0.0 if comp.fluid != 0 else 1.0))
+        steps = min(math.floor(progress + 1e-6), job.total - job.done - (0.0 if comp.fluid != 0 else 1.0))
         job.carry = min(progress - steps, 1.0)
         job.comm_s += steps * job.comm_per
         job.gate_s += steps * job.gate_per
