@@ -132,6 +132,7 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         exact=features["skip"] != "estimate",
         window=2.0,  # few iterations are to be enough for an estimate
         tolerance=0.5,
+        budget=rng.choice([0, 1_000_000]),  # paces are computed, or measured
         segments=1 << 14,
     )
     jobs = tuple(_draw_job(rng, features, spec, iterations) for _ in range(rng.randint(2, 5)))
