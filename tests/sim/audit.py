@@ -82,8 +82,8 @@ def check_totals(case: Case, outcome: Outcome, slack: float = REL) -> None:
         assert 0 <= usage.comm_s + usage.gate_s <= stayed * (1 + REL) + REL
         work = sum(spec.weight * spec.amount for spec in case.jobs[i].stays[s].specs if spec.kind != TRANSFER)
         if steady:
-            assert usage.gpu_s >= usage.iterations * work * (1 - max(REL, slack)) - REL
-            assert usage.gpu_s <= (usage.iterations + (usage.finish_s <= 0)) * work * (1 + max(REL, slack)) + REL
+            assert usage.gpu_s >= usage.iterations * work * (1 - REL) - REL
+            assert usage.gpu_s <= (usage.iterations + (usage.finish_s <= 0)) * work * (1 + REL) + REL
 
 
 def check_busy(case: Case, outcome: Outcome) -> None:

@@ -267,6 +267,7 @@ class Engine:
         if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
             self._skip.unpark(self._table, comp, self.now)
             self._skip.reset(self._table, comp)
+            self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""

@@ -494,13 +494,19 @@ def join(E, j):
     return False
 
 
+@njit(cache=True)
+def _regroups(E, c):
+    """Whether the others of a component stay parked, at paces computed anew, when one of it leaves."""
+    comp = m.comps(E)[c]
+    return _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1
+
+
 @njit((TABLE, int64, float64, int64), cache=True)
 def _depart(E, j, now, n):
     """Take a job out of the lists of its links and GPUs, and its component apart; returns how many members wait."""
     c = m.jobs(E)[j].comp
     if c >= 0:
-        comp = m.comps(E)[c]
-        if _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1:
+        if _regroups(E, c):
             n = _take_apart(E, c, now, n)
         else:
             dissolve(E, c)
@@ -536,7 +542,7 @@ def up_to_date(E, j):
     if c < 0 or m.comps(E)[c].parked == NOT_PARKED:
         return False
     now = m.floats(E)[F_NOW]
-    if m.comps(E)[c].parked == PARK_PACED:
+    if m.comps(E)[c].parked == PARK_PACED and _regroups(E, c):
         settle_paced(E, c, now)
         return False
     unpark(E, c, now)
