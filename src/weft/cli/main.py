@@ -12,6 +12,7 @@ import typer
 from weft.cli import (
     bench,
     compare,
+    compat,
     explain,
     fit,
     init,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
+app.command("compat")(compat.compat)
 app.command("reproduce")(reproduce.reproduce)
 app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)

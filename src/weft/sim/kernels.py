@@ -1,43 +1,18 @@
-"""Loads the compiled kernels on first use, with a cache directory that changes whenever any kernel source does.
-
-numba's own cache looks only at the file of each function; a change in a function it calls would go unseen.
-"""
+"""The engine's kernels, loaded on first use."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import os
-import sys
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 
+from weft.compiled import cache_dir
+from weft.compiled import load as _load
+
 __all__ = ["cache_dir", "compile_all", "engine_kernel", "estimate_kernel", "is_cached", "skip_kernel"]
-
-
-@cache
-def cache_dir() -> Path:
-    """Where compiled kernels are kept: a folder named after the hash of all their sources."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(sys.version.encode())
-    for source in sorted([*root.rglob("*_kernel.py"), root / "network" / "state.py"]):
-        digest.update(source.read_bytes())
-    base = os.environ.get("WEFT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "weft" / f"kernels-{digest.hexdigest()[:16]}"
 
 
 def is_cached() -> bool:
     """Whether the kernels have been compiled on this machine before."""
     return any(cache_dir().rglob("engine_kernel.run-*.nbc"))
-
-
-@cache
-def _load(name: str) -> ModuleType:
-    os.environ["NUMBA_CACHE_DIR"] = str(cache_dir())
-    numba_config = importlib.import_module("numba.core.config")
-    numba_config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
-    return importlib.import_module(name)
 
 
 def compile_all() -> None:

@@ -1,0 +1,82 @@
+"""`weft compat`: do these jobs fit on one link?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import JsonOption, notice, print_json, stdout
+
+__all__ = ["compat"]
+
+
+def compat(
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS.json", help="The link's capacity, and the jobs' circles.")],
+    quantum_ms: Annotated[
+        float, typer.Option("--quantum-ms", min=1e-6, help="Iteration times are rounded to this.")
+    ] = 0.001,
+    padding: Annotated[
+        float, typer.Option("--padding", min=0.0, max=1.0, help="How much longer iterations may be made, relative.")
+    ] = 0.0,
+    grid: Annotated[
+        float | None, typer.Option("--grid", min=0.05, max=120.0, help="Also on the paper's grid of so many degrees.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the circles before and after.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Score how compatible jobs are on a link, and find the time-shifts with which they fit best (CASSINI).
+
+    Score 1: with these shifts demand never exceeds capacity. docs/papers/cassini.md describes the file.
+
+    Example: weft compat examples/compat.json --plot circles.svg
+    """
+    from weft.interleave.circle import Circle
+    from weft.interleave.compat import compat as solve
+    from weft.scenario.compatfile import load_compat_file
+
+    given = load_compat_file(jobs)
+    circles = {
+        job.id: Circle(job.iteration_s, tuple((a.start_s, a.length_s, a.gbps) for a in job.arcs)) for job in given.jobs
+    }
+    solve(circles, given.capacity_gbps)  # so that wall_s is without compilation
+    found = solve(circles, given.capacity_gbps, quantum_ms / 1e3, padding, grid)
+    if plot is not None:
+        from weft.results.circle_drawing import Ring, circles_figure, save_circles
+
+        rings = [
+            Ring(name, period, circle.pieces, shift)
+            for name, circle, period, shift in zip(
+                found.jobs, found.circles, found.periods.periods_s, found.rotation.shifts_s, strict=True
+            )
+        ]
+        perimeter = found.rotation.perimeter_s if found.periods.fit else max(ring.period_s for ring in rings)
+        save_circles(circles_figure(rings, perimeter, given.capacity_gbps, found.rotation.score), plot)
+    answer = found.to_dict()
+    if json:
+        print_json(answer)
+    else:
+        _print(answer)
+    if plot is not None:
+        notice(f"wrote {plot}")
+
+
+def _print(answer: dict[str, object]) -> None:
+    from rich.table import Table
+
+    console = stdout()
+    how = "exact" if answer["exact"] else f"at most {answer['bound']:.6f}"
+    console.print(f"score {answer['score']:.6f} ({how}), {answer['score_unshifted']:.6f} on average without shifts")
+    if not answer["fits"]:
+        console.print("iteration times have no common circle of reasonable size: shifts drift, and none matters")
+    table = Table(box=None, pad_edge=False)
+    for title in ("job", "shift s", "period s", "idle added s", "drift s"):
+        table.add_column(title, justify="left" if title == "job" else "right")
+    columns = [answer[key] for key in ("shifts_s", "periods_s", "padding_s", "drift_s")]
+    for name in answer["shifts_s"]:  # type: ignore[attr-defined]
+        table.add_row(name, *(f"{column[name]:.6g}" for column in columns))  # type: ignore[index]
+    console.print(table)
+    console.print(f"perimeter {answer['perimeter_s']:.6g} s, slack {answer['slack_s']:.6g} s")

@@ -1,0 +1,328 @@
+"""Best rotations of circles on one link, exactly (CASSINI Table 1); plain_rotate.py says the same in plain Python.
+
+A job is pieces (start, end, level) of its period, disjoint and inside it, repeated over the perimeter. Its shift delays
+all of them. Costs are excess demand integrated over the perimeter.
+"""
+
+import numpy as np
+from numba import njit
+
+FLAT = 1e-11  # of capacity x perimeter: costs closer than this are equal
+
+
+@njit(cache=True, nogil=True)
+def _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed):
+    """Where the summed demand of the placed jobs changes, in order, and the demand before the first change and after
+    each."""
+    count = 0
+    for j in range(len(periods)):
+        if placed[j]:
+            count += 2 * (first[j + 1] - first[j]) * repeats[j]
+    times = np.empty(count)
+    jumps = np.empty(count)
+    base = 0.0
+    k = 0
+    for j in range(len(periods)):
+        if not placed[j]:
+            continue
+        for i in range(first[j], first[j + 1]):
+            at = (starts[i] + shifts[j]) % periods[j]
+            length = ends[i] - starts[i]
+            for r in range(repeats[j]):
+                begin = at + r * periods[j]
+                end = begin + length
+                if begin >= perimeter:
+                    begin -= perimeter
+                    end -= perimeter
+                if end >= perimeter:
+                    end -= perimeter
+                    base += levels[i]
+                times[k], jumps[k] = begin, levels[i]
+                times[k + 1], jumps[k + 1] = end, -levels[i]
+                k += 2
+    order = np.argsort(times)
+    return times[order], jumps[order], base
+
+
+@njit(cache=True, nogil=True)
+def excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed):
+    """Demand above capacity of the placed jobs, integrated over the perimeter."""
+    times, jumps, level = _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed)
+    total = 0.0
+    before = 0.0
+    for k in range(len(times)):
+        total += max(level - capacity, 0.0) * (times[k] - before)
+        level += jumps[k]
+        before = times[k]
+    return total + max(level - capacity, 0.0) * (perimeter - before)
+
+
+@njit(cache=True, nogil=True)
+def best_shift(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
+    """(shift, cost, slack): the best place of one job among the placed others, which stay where they are.
+
+    As the job moves, cost is piecewise linear: its slope changes by what an edge of the others changes in the excess
+    that a piece adds, whenever that edge meets an end of the piece. So all corners follow from one cost and the jumps;
+    the first slope from the fact that a full turn ends where it began. Among equal optima the middle of the widest
+    stretch is taken; slack is half its width.
+    """
+    mine = placed[job]
+    placed[job] = False
+    times, jumps, level = _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed)
+    period = periods[job]
+    n = len(times)
+    corners = np.empty(2 * n * (first[job + 1] - first[job]))
+    bends = np.empty(len(corners))
+    k = 0
+    for e in range(n):
+        after = level + jumps[e]
+        at = times[e] % period
+        for i in range(first[job], first[job + 1]):
+            bend = max(after + levels[i] - capacity, 0.0) - max(after - capacity, 0.0)
+            bend -= max(level + levels[i] - capacity, 0.0) - max(level - capacity, 0.0)
+            if bend != 0.0:
+                corners[k], bends[k] = (at - ends[i]) % period, bend
+                corners[k + 1], bends[k + 1] = (at - starts[i]) % period, -bend
+                k += 2
+        level = after
+    placed[job] = True
+    held = shifts[job]
+    shifts[job] = 0.0
+    cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+    shifts[job] = held
+    placed[job] = mine
+    if k == 0:
+        return 0.0, cost, 0.5 * period
+    order = np.argsort(corners[:k])
+    where = corners[:k][order]
+    slope = 0.0
+    for e in range(k):
+        slope -= bends[order[e]] * (period - where[e]) / period
+    costs = np.empty(k)
+    before = 0.0
+    for e in range(k):
+        cost += slope * (where[e] - before)
+        costs[e] = cost
+        before = where[e]
+        slope += bends[order[e]]
+    return _widest(where, costs, period, FLAT * capacity * perimeter)
+
+
+@njit(cache=True, nogil=True)
+def _widest(where, costs, period, flat):
+    """(middle, cost, half width) of the widest stretch between corners that are all as low as the lowest."""
+    k = len(where)
+    lowest = np.min(costs)
+    high = -1
+    for e in range(k):
+        if costs[e] > lowest + flat:
+            high = e
+            break
+    if high < 0:
+        return 0.0, lowest, 0.5 * period
+    best_from = 0.0
+    best_width = -1.0
+    width = -1.0  # of the stretch that we are in; none: below 0
+    begun = 0.0
+    for step in range(1, k + 1):
+        e = (high + step) % k
+        if costs[e] > lowest + flat:
+            width = -1.0
+            continue
+        if width < 0.0:
+            width, begun = 0.0, where[e]
+        else:
+            gap = where[e] - where[e - 1 if e > 0 else k - 1]
+            width += gap if gap >= 0.0 else gap + period
+        if width > best_width:
+            best_width, best_from = width, begun
+    return (best_from + 0.5 * best_width) % period, lowest, 0.5 * best_width
+
+
+@njit(cache=True, nogil=True)
+def _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, flat):
+    """Move one job at a time to its best place until nobody gains; the first job stays. Returns the cost."""
+    n = len(periods)
+    placed = np.ones(n, np.bool_)
+    cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+    for _ in range(50):
+        before = cost
+        for j in range(1, n):
+            shift, found, _ = best_shift(
+                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
+            )
+            if found < cost - flat:
+                shifts[j], cost = shift, found
+        if cost >= before - flat:
+            break
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity):
+    """A cost that no shifts can go below: of all demand together, or of disjoint pairs (each at its own best)."""
+    n = len(periods)
+    load = -capacity * perimeter
+    for j in range(n):
+        for i in range(first[j], first[j + 1]):
+            load += levels[i] * (ends[i] - starts[i]) * repeats[j]
+    pairs = np.zeros((n, n))
+    shifts = np.zeros(n)
+    for a in range(n):
+        placed = np.zeros(n, np.bool_)
+        placed[a] = True
+        pairs[a, a] = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+        for b in range(a + 1, n):
+            pairs[a, b] = best_shift(
+                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, b
+            )[1]
+    disjoint = 0.0
+    used = np.zeros(n, np.bool_)
+    while True:
+        most, x, y = 0.0, -1, -1
+        for a in range(n):
+            for b in range(a, n):
+                if not used[a] and not used[b] and pairs[a, b] > most:
+                    most, x, y = pairs[a, b], a, b
+        if x < 0:
+            break
+        used[x] = used[y] = True
+        disjoint += most
+    return max(load, disjoint, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed, shifts, best, count):
+    """Every spanning tree of edges that meet, by placing jobs one after another on an edge of one that is placed.
+
+    `count` is (jobs placed, work left, in edges looked at); `best` is the best shifts found, and then their cost.
+    """
+    n = len(periods)
+    if count[0] == n - 1:
+        for j in range(n):
+            if not placed[j]:
+                edges = 0
+                for a in range(n):
+                    edges += (first[a + 1] - first[a]) * repeats[a]
+                count[1] -= edges * (first[j + 1] - first[j])
+                shift, cost, _ = best_shift(
+                    starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
+                )
+                if cost < best[n] - flat:
+                    best[:n] = shifts
+                    best[j], best[n] = shift, cost
+        return 0
+    for j in range(n):
+        if placed[j]:
+            continue
+        for a in range(n):
+            if not placed[a]:
+                continue
+            turns = repeats[a] if count[0] > 1 else 1  # all else is this, turned by the first job's period
+            for p in range(2 * (first[a + 1] - first[a])):
+                i = first[a] + p // 2
+                edge = shifts[a] + (starts[i] if p % 2 == 0 else ends[i])
+                for q in range(2 * (first[j + 1] - first[j])):
+                    m = first[j] + q // 2
+                    own = starts[m] if q % 2 == 0 else ends[m]
+                    for r in range(turns):
+                        if count[1] <= 0:
+                            return 1
+                        count[1] -= (first[a + 1] - first[a]) * repeats[a]
+                        shifts[j] = (edge + r * periods[a] - own) % periods[j]
+                        placed[j] = True
+                        count[0] += 1
+                        so_far = excess(
+                            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed
+                        )
+                        stopped = 0
+                        if so_far < best[n] - flat:  # more jobs never cost less
+                            stopped = _search(
+                                starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed,
+                                shifts, best, count,
+                            )  # fmt: skip
+                        count[0] -= 1
+                        placed[j] = False
+                        if stopped:
+                            return 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat):
+    """Give every job as much room as it can have at this cost; returns the least half width."""
+    n = len(periods)
+    placed = np.ones(n, np.bool_)
+    slack = 0.0
+    for _ in range(12):
+        slack = 0.5 * perimeter
+        moved = 0.0
+        for j in range(n):
+            shift, found, room = best_shift(
+                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
+            )
+            slack = min(slack, room)
+            if j > 0 and found <= cost + flat:
+                moved = max(moved, abs(shift - shifts[j]))
+                shifts[j] = shift
+        if moved <= 1e-12 * perimeter:
+            break
+    return slack
+
+
+@njit(cache=True, nogil=True)
+def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, restarts, work):
+    """(shifts, cost, slack, exact, bound): the best rotations, the first job's being 0.
+
+    Two jobs: exact. More: coordinate descent from several starts, then, unless that meets the lower bound, the exact
+    search while `work` lasts.
+    """
+    n = len(periods)
+    flat = FLAT * capacity * perimeter
+    shifts = np.zeros(n)
+    placed = np.ones(n, np.bool_)
+    if n == 1:
+        cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+        return shifts, cost, 0.5 * perimeter, True, cost
+    if n == 2:
+        shift, cost, slack = best_shift(
+            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, 1
+        )
+        shifts[1] = shift
+        return shifts, cost, slack, True, cost
+    bound = lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity)
+    best = np.zeros(n + 1)
+    best[n] = np.inf
+    state = np.uint64(0x9E3779B97F4A7C15)
+    for attempt in range(restarts):
+        trial = np.zeros(n)
+        if attempt == 0:
+            placed[:] = False
+            placed[0] = True
+            for j in range(1, n):
+                trial[j] = best_shift(
+                    starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, placed, j
+                )[0]
+                placed[j] = True
+        elif attempt > 1:
+            for j in range(1, n):
+                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                trial[j] = periods[j] * (np.float64(state >> np.uint64(11)) / 9007199254740992.0)
+        cost = _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, flat)
+        if cost < best[n] - flat:
+            best[:n], best[n] = trial, cost
+        if best[n] <= bound + flat:
+            break
+    exact = best[n] <= bound + flat
+    if not exact and work > 0:
+        placed[:] = False
+        placed[0] = True
+        count = np.array([1, work])
+        stopped = _search(
+            starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed, np.zeros(n), best, count
+        )
+        exact = stopped == 0
+    cost = best[n]
+    shifts[:] = best[:n]
+    slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)
+    return shifts, cost, slack, exact, cost if exact else bound
