@@ -1,6 +1,6 @@
 """Numbers and pictures of docs/papers/ada-srsf.md: python -m tools.ada_srsf [SWEEP...] runs the sweeps and draws them.
 
-Without names all sweeps are run (about ten minutes on two cores), and `weft reproduce` as well (by the name figures).
+Without names all sweeps are run (about half an hour on two cores), and `weft reproduce` as well (by the name figures).
 The numbers go to docs/papers/ada-srsf/sweeps.json and claims.json; sweeps that are not named keep theirs.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "papers" / "ada-srsf"
 NUMBERS = FOLDER / "sweeps.json"
-SEEDS = 5
+SEEDS = 10
 
 
 def main() -> None:

@@ -9,27 +9,33 @@ import pytest
 
 from weft.cli.main import run
 
-CLAIM = "section-i.four-at-once"
+CLAIM = "table-v.srsf-1.jct-mean"
+ONE = ["--seeds", "1", "--workers", "1"]
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, "--json"]) == 0
+    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert set(result) == {"paper", "claims", "notes"}
     (claim,) = result["claims"]
     assert claim["id"] == CLAIM
     assert claim["ci95"] == [None, None]
     assert Path(claim["scenario"]).is_file()
-    assert claim["holds"] is True
+    assert claim["seeds"] == [0]
+    assert claim["holds"] is False  # one seed has no interval
+    shown = claim["command"].split()
+    assert shown[:2] == ["weft", "reproduce"]
+    assert run([*shown[1:], "--workers", "1"]) == 0
+    assert json.loads(capsys.readouterr().out) == result
 
 
 def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     report = tmp_path / "out" / "report.html"
-    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, "--report", str(report)]) == 0
+    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--report", str(report)]) == 0
     out = capsys.readouterr()
     assert CLAIM[:14] in out.out  # a narrow terminal folds it
     assert "wrote" in out.err
-    assert "1 of 1 claims hold here" in report.read_text()
+    assert "0 of 1 claims hold here" in report.read_text()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import weft
 from weft.errors import StackError
 from weft.pace.adadual import AdaDual, threshold
-from weft.pace.base import Admission
+from weft.pace.at_most import AtMost
+from weft.pace.base import Admission, Pace
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.testing import check_pace, toy_cluster
@@ -64,6 +65,23 @@ def ends(
     ]
     done = weft.replay({"links": {"server": {"gbps": 10}}, "network": network, "jobs": jobs})["jobs"]
     return [done[f"c{i}"]["finish_s"] for i in range(len(transfers))]
+
+
+@pytest.mark.parametrize(
+    ("pace", "expected"),
+    [
+        (AtMost(1), (1.0, 1.3, 1.8)),
+        (AtMost(2), (2.0, 0.775, 1.9)),
+        (AtMost(3), (2.0, 0.2 + 0.23 / 0.9 * 3.5, 0.2 + 0.23 / 0.9 * 3.5 + 0.55)),
+        (AdaDual(), (1.375, 0.775, 1.875)),
+        (AdaDual(3), (1.375, 0.775, 1.875)),
+    ],
+)
+def test_example_by_hand(pace: Pace, expected: tuple[float, ...]) -> None:
+    """The example of docs/baselines/at-most.md and adadual.md: b = 1 s/GB, eta = 0.25 s/GB."""
+    b, eta = 1e-9, 0.25e-9
+    transfers = [(1.0e9, 0.0), (0.3e9, 0.1), (0.5e9, 0.2)]
+    assert ends(b, eta, transfers, pace.admission(b, eta)) == pytest.approx(expected)
 
 
 def grid(end: float) -> list[float]:

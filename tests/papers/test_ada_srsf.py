@@ -9,15 +9,19 @@ import pytest
 
 import weft
 from weft.papers import reproduce
-from weft.papers.ada_srsf import CLAIMS, TABLE_IV, TABLE_V, four_at_once
+from weft.papers.ada_srsf import CLAIMS, NO_LIMIT, TABLE_IV, TABLE_V
 from weft.papers.ada_srsf_sweeps import SWEEPS, drawn, paper_scenario, run_sweep
-from weft.papers.claims import Request
+from weft.papers.claims import Reproduction, Request
 from weft.papers.figures import gpu_shares
 from weft.papers.report import claims_table, render
 from weft.results.metrics import summary
 from weft.scenario import Scenario
+from weft.scenario.files import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ONE = "table-v.srsf-1.jct-mean"
 
 
 def test_the_published_numbers_agree_with_each_other() -> None:
@@ -31,19 +35,50 @@ def test_the_published_numbers_agree_with_each_other() -> None:
         assert published == pytest.approx(100 * (1 - ours / TABLE_V[name][2]), abs=0.1)
 
 
-def test_one_claim_alone_moves_with_the_seed() -> None:
-    name = "table-v.srsf-1.jct-mean"
-    found = [reproduce("ada-srsf", Request(claims=(name,), seed=s, seeds=1, workers=1)) for s in (0, 1)]
-    first, second = (result.claims[0] for result in found)
-    assert [c.id for c in found[0].claims] == [name]
+@pytest.fixture(scope="module")
+def at_seed_0() -> tuple[Reproduction, list[tuple[int, int]]]:
+    """Table V's means, with and without the memory limit for SRSF(1); and the progress told."""
+    told: list[tuple[int, int]] = []
+    names = ("table-iv.lwf-1.jct-mean", *(f"table-v.srsf-{n}.jct-mean" for n in (1, 2, 3)), f"no-limit.{ONE}")
+    request = Request(claims=names, seeds=1, workers=1, on_progress=lambda *at: told.append(at))
+    return reproduce("ada-srsf", request), told
+
+
+def test_one_claim_alone_moves_with_the_seed(at_seed_0: tuple[Reproduction, object]) -> None:
+    found = reproduce("ada-srsf", Request(claims=(ONE,), seed=1, seeds=1, workers=1))
+    assert [claim.id for claim in found.claims] == [ONE]
+    first, second = next(c for c in at_seed_0[0].claims if c.id == ONE), found.claims[0]
     assert first.published == second.published == 1374.84
     assert first.measured != second.measured
-    assert first.command == f"weft reproduce ada-srsf --claim {name} --seeds 1 --seed 0 --json"
+    assert first.command == f"weft reproduce ada-srsf --claim {ONE} --seeds 1 --seed 0 --json"
     alone = weft.simulate(first.scenario, stack="srsf-1", seed=1)
     assert summary(alone)["jct_s"]["mean"] == second.measured
+    assert gpu_shares(alone).mean() == pytest.approx(summary(alone)["gpu_utilisation"])
     assert set(first.to_dict()) == {
         "id", "what", "published", "measured", "ci95", "unit", "holds", "scenario", "command", "seeds",
     }  # fmt: skip
+
+
+def test_a_claim_of_the_other_scenario(at_seed_0: tuple[Reproduction, list[tuple[int, int]]]) -> None:
+    """The memory limit makes SRSF(1) slower; progress counts the runs of both scenarios."""
+    result, told = at_seed_0
+    by_id = {claim.id: claim for claim in result.claims}
+    limited, free = by_id[ONE], by_id[f"no-limit.{ONE}"]
+    assert limited.measured is not None
+    assert free.measured is not None
+    assert limited.measured > free.measured
+    assert Path(free.scenario).stem == NO_LIMIT
+    assert told == [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5), (4, 5), (5, 5)]
+
+
+def test_report_has_the_figures_and_every_claim(at_seed_0: tuple[Reproduction, object]) -> None:
+    result = at_seed_0[0]
+    page = render(result, "weft reproduce ada-srsf")
+    assert page.count("<svg") == 1  # figure 6; the others need other stacks
+    assert result.notes[0].startswith("Table V, average JCT here: ")
+    assert "published: Ada-SRSF 1,099 s < SRSF(1) 1,375 s < SRSF(2) 1,735 s < SRSF(3) 1,751 s" in result.notes[0]
+    assert all(claim.id in page for claim in result.claims)
+    assert claims_table(result).row_count == len(result.claims)
 
 
 def test_no_iteration_is_faster_than_the_line() -> None:
@@ -60,27 +95,33 @@ def test_no_iteration_is_faster_than_the_line() -> None:
         assert fastest[job["job_id"]] >= (profile.compute_s + line) * (1 - 1e-9)
 
 
-def test_four_at_once() -> None:
-    """(C + (4 b + 3 eta) M) / (C + b M) with M = 103 MB and C + b M = 295 ms: 632 s, where 675 s were measured."""
-    b, eta, message = 8.56e-10, 2.35e-10, 103e6
-    assert four_at_once() == pytest.approx((0.295 + 3 * (b + eta) * message) / 0.295)
-    assert four_at_once(eta=0.0) == pytest.approx((0.295 + 3 * b * message) / 0.295)
+@pytest.mark.parametrize(("jobs", "seconds"), [("alone", 295.0), ("four", 632.119), ("in-turn", 352.879)])
+def test_section_i(jobs: str, seconds: float) -> None:
+    """C + b M = 295 ms alone; C + (4 b + 3 eta) M in step; 4 b M a round in turn, as 4 b M > C + b M.
+
+    In turn the first round waits for the computing: C + 1,000 x 4 b M.
+    """
+    b, eta, message, n = 8.56e-10, 2.35e-10, 103e6, 1000
+    compute = 0.295 - b * message
+    expected = {
+        "alone": n * (compute + b * message),
+        "four": n * (compute + (4 * b + 3 * eta) * message),
+        "in-turn": compute + n * 4 * b * message,
+    }
+    found = weft.replay(EXAMPLES / f"contention-{jobs}.json")["makespan_s"]
+    assert found == pytest.approx(expected[jobs]) == pytest.approx(seconds, abs=1e-3)
 
 
-def test_report_has_the_figures_and_every_claim() -> None:
-    names = tuple(name for name in CLAIMS if name.startswith("table-v") and name.endswith("jct-mean"))
-    names = (*names, "table-iv.lwf-1.jct-mean")
-    result = reproduce("ada-srsf", Request(claims=names, seeds=1, workers=1))
-    page = render(result, "weft reproduce ada-srsf")
-    assert page.count("<svg") == 1  # figure 6; the others need other stacks
-    assert all(name in page for name in names)
-    assert claims_table(result).row_count == len(names)
+def test_every_claim_needs_a_seed() -> None:
+    """So that `command` with another seed can move `measured`."""
+    assert all(check.stacks for check in CLAIMS.values())
+    assert {check.scenario for check in CLAIMS.values()} == {"", NO_LIMIT}
 
 
-def test_shares_of_gpus_add_up() -> None:
-    """Mean busy share = GPU utilisation of the run."""
-    run = weft.simulate(scenario_path("ada-srsf"), stack="srsf-1", seed=0)
-    assert gpu_shares(run).mean() == pytest.approx(summary(run)["gpu_utilisation"])
+def test_the_scenarios_differ_in_memory_only() -> None:
+    limited, free = (read_toml(scenario_path(name)) for name in ("ada-srsf", NO_LIMIT))
+    assert limited["cluster"].pop("gpu_memory_gb") < free["cluster"].pop("gpu_memory_gb")
+    assert limited == free
 
 
 def test_sweeps_are_made_of_scenarios_that_run(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from weft.errors import InputError
 from weft.papers import reproduce
-from weft.papers.checks import on_that_side, value_inside
-from weft.papers.claims import Measured, Request
+from weft.papers.checks import on_that_side, order, value_inside
+from weft.papers.claims import Measured, Request, Runs
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,24 @@ def test_without_an_interval_the_value_decides() -> None:
     assert on_that_side(1.0)(1.5, Measured(1.1))
     assert not on_that_side(1.0)(1.5, Measured(0.9))
     assert not on_that_side(1.0)(1.5, Measured(None))
+
+
+class Means(Runs):
+    """Runs of which only the means are known."""
+
+    def __init__(self, means: dict[str, float]) -> None:
+        self.means = means
+
+    def metric(self, stack: str, metric: str, factor: float = 1.0) -> Measured:
+        return Measured(self.means[stack])
+
+
+@pytest.mark.parametrize(("means", "pairs"), [((1.0, 2.0, 3.0), 3), ((2.0, 1.0, 3.0), 2), ((3.0, 2.0, 1.0), 0)])
+def test_an_order_holds_if_all_pairs_are_in_it(means: tuple[float, ...], pairs: int) -> None:
+    check = order("a < b < c", "abc")
+    measured = check.measure(Means(dict(zip("abc", means, strict=True))))
+    assert measured.value == pairs
+    assert check.holds(check.published, measured) is (pairs == 3)
 
 
 def test_unknown_names_are_refused_with_a_hint() -> None:

@@ -21,7 +21,9 @@ __all__ = ["SWEEPS", "Point", "Sweep", "message_model", "run_sweep"]
 
 SIZES = {1: 80.0, 2: 14.0, 4: 26.0, 8: 30.0, 16: 8.0, 32: 2.0}  # GPUs of the paper's jobs
 B = 8.56e-10
+LOAD = 1.5  # offered, where a sweep does not vary it
 PACES = ("srsf-1", "ada-srsf", "srsf-2")
+RATIO = 16.0  # of message sizes, where the first sweep shows a gain
 KAPPAS = tuple(f"ada-srsf[place=lwf:{k}]" for k in (1, 2, 4, 8, 16))
 
 
@@ -66,12 +68,12 @@ def paper_scenario(**changes: Mapping[str, Any]) -> dict[str, Any]:
     return scenario
 
 
-def drawn(models: Sequence[str], load: float, network: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """160 jobs of the paper's sizes with other models, a quarter as long, arriving by load."""
-    scenario = paper_scenario(network=network or {})
+def drawn(models: Sequence[str] = (), load: float = LOAD, **changes: Mapping[str, Any]) -> dict[str, Any]:
+    """160 jobs of the paper's sizes, with its models or others, a quarter as long, arriving by load."""
+    scenario = paper_scenario(**changes)
     scenario["workload"] = {
-        "source": "poisson", "jobs": 160, "load": load, "models": list(models), "gpus": SIZES,
-        "iterations": (250, 1500),
+        "source": "poisson", "jobs": 160, "load": load, "models": list(models) or scenario["workload"]["models"],
+        "gpus": SIZES, "iterations": (250, 1500),
     }  # fmt: skip
     return scenario
 
@@ -79,37 +81,60 @@ def drawn(models: Sequence[str], load: float, network: Mapping[str, Any] | None 
 def _by_ratio(folder: Path) -> Iterator[Point]:
     big = message_model(folder, 400)
     for ratio in (1.25, 2.0, 2.5, 3.0, 4.0, 8.0, 16.0, 64.0):
-        yield Point(f"{ratio:g}", ratio, drawn((big, message_model(folder, 400 / ratio)), 1.5))
+        yield Point(f"{ratio:g}", ratio, drawn((big, message_model(folder, 400 / ratio))))
 
 
-def _by_eta(folder: Path) -> Iterator[Point]:
-    for eta in (0.0, 1.2e-10, 2.35e-10, 4.7e-10, 9.4e-10):
-        yield Point(f"{eta / B:.2f}", eta / B, paper_scenario(network={"eta_s_per_byte": eta}))
+def _papers_models(folder: Path) -> list[str]:
+    return []  # those of the scenario
 
 
-def _by_load(folder: Path) -> Iterator[Point]:
-    models = paper_scenario()["workload"]["models"]
-    for load in (0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0):
-        yield Point(f"{load:g}", load, drawn(models, load))
+def _two_models(folder: Path) -> list[str]:
+    return [message_model(folder, 400), message_model(folder, 400 / RATIO)]
+
+
+def _by_eta(models: Callable[[Path], list[str]]) -> Callable[[Path], Iterator[Point]]:
+    def points(folder: Path) -> Iterator[Point]:
+        for part in (0.0, 0.14, 0.275, 0.55, 1.1):
+            yield Point(f"{part:g}", part, drawn(models(folder), network={"eta_s_per_byte": part * B}))
+
+    return points
+
+
+def _by_load(models: Callable[[Path], list[str]]) -> Callable[[Path], Iterator[Point]]:
+    def points(folder: Path) -> Iterator[Point]:
+        for load in (0.25, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0):
+            yield Point(f"{load:g}", load, drawn(models(folder), load))
+
+    return points
 
 
 def _by_limit(folder: Path) -> Iterator[Point]:
     """Messages of 400, 120, 36 and 11 MB: each meets ones more than three times as large."""
     models = [message_model(folder, size) for size in (400, 120, 36, 11)]
     for part in (0.0, 0.275, 1.0):
-        yield Point(f"{part:g}", part, drawn(models, 1.5, {"eta_s_per_byte": part * B}))
+        yield Point(f"{part:g}", part, drawn(models, network={"eta_s_per_byte": part * B}))
 
 
 def _by_shape(folder: Path) -> Iterator[Point]:
     for servers, gpus in ((32, 2), (16, 4), (8, 8), (4, 16)):
-        yield Point(f"{servers} x {gpus}", gpus, paper_scenario(cluster={"servers": servers, "gpus_per_server": gpus}))
+        yield Point(f"{servers} x {gpus}", gpus, drawn(cluster={"servers": servers, "gpus_per_server": gpus}))
+
+
+def _by_network(folder: Path) -> Iterator[Point]:
+    for times in (1.0, 4.0, 16.0, 64.0):
+        network = {"b_s_per_byte": B / times, "eta_s_per_byte": 0.275 * B / times}
+        yield Point(f"{10 * times:g}", times, drawn(network=network))
+
+
+def _by_memory(folder: Path) -> Iterator[Point]:
+    for memory_gb in (8.0, 16.0, 24.0, 32.0, 64.0):
+        yield Point(f"{memory_gb:g}", memory_gb, drawn(cluster={"gpu_memory_gb": memory_gb}))
 
 
 def _by_overlap(folder: Path) -> Iterator[Point]:
     for overlap in (False, True):
-        yield Point(
-            "layer-wise" if overlap else "at the end", float(overlap), paper_scenario(workload={"overlap": overlap})
-        )
+        label = "layer-wise" if overlap else "at the end"
+        yield Point(label, float(overlap), paper_scenario(workload={"overlap": overlap}))
 
 
 def _by_sharing(folder: Path) -> Iterator[Point]:
@@ -121,10 +146,14 @@ def _by_sharing(folder: Path) -> Iterator[Point]:
 
 SWEEPS: dict[str, Sweep] = {
     "ratio": Sweep("Ratio of message sizes", "larger message / smaller message", PACES, _by_ratio),
-    "eta": Sweep("Penalty of contention", "eta / b", PACES, _by_eta),
-    "load": Sweep("Load", "offered load", PACES, _by_load),
+    "eta": Sweep("Penalty of contention, the paper's models", "eta / b", PACES, _by_eta(_papers_models)),
+    "eta-16": Sweep("Penalty of contention, messages 16 : 1", "eta / b", PACES, _by_eta(_two_models)),
+    "load": Sweep("Load, the paper's models", "offered load", PACES, _by_load(_papers_models)),
+    "load-16": Sweep("Load, messages 16 : 1", "offered load", PACES, _by_load(_two_models)),
     "limit": Sweep("Transfers on a server", "eta / b", ("srsf-1", "ada-srsf", "ada-srsf:3", "ada-srsf:4"), _by_limit),
     "shape": Sweep("Shape of the cluster", "GPUs of a server", KAPPAS, _by_shape),
+    "network": Sweep("Speed of the network", "Gbit/s", KAPPAS, _by_network),
+    "memory": Sweep("Memory of a GPU", "GB", PACES, _by_memory),
     "overlap": Sweep("When gradients are sent", "", ("srsf-1", "ada-srsf", "srsf-2", "srsf-3"), _by_overlap),
     "sharing": Sweep("How links are shared", "", ("srsf-1", "ada-srsf", "srsf-2", "srsf-3"), _by_sharing),
 }  # fmt: skip

@@ -10,14 +10,17 @@ from weft.papers.claims import Claim, Measured, Request, Runs
 from weft.registry import near
 from weft.scenario.shipped import scenario_path
 
-__all__ = ["Check", "on_that_side", "saving", "test", "times", "value", "value_inside"]
+__all__ = ["Check", "on_that_side", "order", "saving", "test", "times", "value", "value_inside"]
 
 Holds = Callable[[float, Measured], bool]
 
 
 @dataclass(frozen=True)
 class Check:
-    """What the paper says, the stacks that are needed to check it, and how; `slow` ones are left out when quick."""
+    """What the paper says, the stacks that are needed to check it, and how.
+
+    `slow` ones are left out when quick. `scenario` names the shipped scenario if it is not the paper's own.
+    """
 
     what: str
     published: float
@@ -26,6 +29,7 @@ class Check:
     measure: Callable[[Runs], Measured]
     holds: Holds
     slow: bool = False
+    scenario: str = ""
 
 
 def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
@@ -54,6 +58,21 @@ def times(what: str, published: float, stack: str, other: str, metric: str) -> C
     )
 
 
+def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
+    """How many pairs of methods are in the published order, smallest mean over seeds first; holds if all are."""
+    pairs = [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]]
+
+    def measure(runs: Runs) -> Measured:
+        mean = {stack: runs.metric(stack, metric).value for stack in stacks}
+        found = [(mean[a], mean[b]) for a, b in pairs]
+        return Measured(float(sum(a is not None and b is not None and a < b for a, b in found)))
+
+    return Check(
+        f"{what} (holds if all {len(pairs)} are)", float(len(pairs)), "pairs", tuple(stacks), measure,
+        lambda published, measured: measured.value == published,
+    )  # fmt: skip
+
+
 def value_inside(published: float, measured: Measured) -> bool:
     """The published number lies in the interval."""
     low, high = measured.ci95
@@ -76,25 +95,43 @@ def on_that_side(of: float) -> Holds:
 
 def test(
     paper: str, checks: Mapping[str, Check], request: Request, full: int, quick: int
-) -> tuple[tuple[Claim, ...], Runs, list[str]]:
-    """Run what the wanted claims need over `full` (or `quick`) seeds and judge them; also notes about what was left."""
-    from weft import api
+) -> tuple[tuple[Claim, ...], dict[str, Runs], list[str]]:
+    """Run what the wanted claims need over `full` (or `quick`) seeds and judge them.
 
+    Also returned: the runs of each scenario, and notes about what was left out.
+    """
     names, notes = _chosen(request, checks)
-    stacks = list(dict.fromkeys(stack for name in names for stack in checks[name].stacks))
     seeds = request.numbers(full, quick)
-    scenario = scenario_path(paper)
-    runs = Runs(())
-    if stacks:
-        done = api.compare(
-            scenario, stacks, seeds, workers=request.workers, on_progress=request.on_progress,
-            on_compile=request.on_compile,
-        )  # fmt: skip
-        runs = Runs(done.runs)
+    needed: dict[str, dict[str, None]] = {}  # scenario: stacks, each once and in order
+    for name in names:
+        needed.setdefault(checks[name].scenario or paper, {}).update(dict.fromkeys(checks[name].stacks))
+    runs = _run(needed, seeds, request)
     if request.quick and request.seeds is None:
         notes.append(f"quick: {quick} seeds instead of {full}.")
-    claims = tuple(_judge(paper, name, checks[name], runs, seeds, str(scenario)) for name in names)
+    claims = tuple(_judge(paper, name, checks[name], runs[checks[name].scenario or paper], seeds) for name in names)
     return claims, runs, notes
+
+
+def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request: Request) -> dict[str, Runs]:
+    """The runs of each scenario, with one progress over all of them."""
+    from weft import api
+
+    total = len(seeds) * sum(map(len, needed.values()))
+    done: dict[str, Runs] = {}
+    before = 0
+    for scenario, stacks in needed.items():
+
+        def tell(count: int, of: int, before: int = before) -> None:
+            if request.on_progress is not None:
+                request.on_progress(before + count, total)
+
+        compared = api.compare(
+            scenario_path(scenario), list(stacks), seeds, workers=request.workers, on_progress=tell,
+            on_compile=request.on_compile,
+        ) if stacks else None  # fmt: skip
+        done[scenario] = Runs(compared.runs if compared else ())
+        before += len(seeds) * len(stacks)
+    return done
 
 
 def _chosen(request: Request, checks: Mapping[str, Check]) -> tuple[list[str], list[str]]:
@@ -105,14 +142,20 @@ def _chosen(request: Request, checks: Mapping[str, Check]) -> tuple[list[str], l
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]
-    return [name for name in checks if name not in late], [f"quick: without {name}." for name in late]
+    notes = [f"quick: without {_named(late)}."] if late else []
+    return [name for name in checks if name not in late], notes
 
 
-def _judge(paper: str, name: str, check: Check, runs: Runs, seeds: Sequence[int], scenario: str) -> Claim:
+def _named(names: Sequence[str]) -> str:
+    """A few names as they are; of many, what they begin with."""
+    return ", ".join(names if len(names) < 4 else dict.fromkeys(f"{name.split('.')[0]}.*" for name in names))
+
+
+def _judge(paper: str, name: str, check: Check, runs: Runs, seeds: Sequence[int]) -> Claim:
     """The claim, with the command that checks it alone."""
     measured = check.measure(runs)
     command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
     return Claim(
         name, check.what, check.published, measured.value, measured.ci95, check.unit,
-        check.holds(check.published, measured), scenario, command, tuple(seeds),
+        check.holds(check.published, measured), str(scenario_path(check.scenario or paper)), command, tuple(seeds),
     )  # fmt: skip
