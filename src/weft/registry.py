@@ -40,6 +40,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "planners": {},
     "interleave": {
+        "cassini": "weft.interleave.cassini:Cassini",
         "none": "weft.interleave.none:NoInterleave",
     },
     "pace": {

@@ -8,12 +8,14 @@ from hashlib import blake2b
 import numpy as np
 
 from weft.core.table import Table
-from weft.core.world import World
+from weft.core.world import KnowsTraffic, World
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
+from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
+from weft.workload.traffic import link_traffic
 
 __all__ = ["View", "stream"]
 
@@ -101,6 +103,12 @@ class View:
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job at some size and spread, as the world knows it."""
         return self._world.estimate(job, workers, spread)
+
+    def traffic(self, job: Job, gpus: Placement) -> Traffic:
+        """What a job would send over each link on these GPUs; a world that knows no better leaves it to its profile."""
+        if isinstance(self._world, KnowsTraffic):
+            return self._world.traffic(job, gpus)
+        return link_traffic(job.profiles[len(gpus)], gpus, self.cluster)
 
     def residents(self, gpu: int) -> tuple[str, ...]:
         """Jobs on a GPU, in order of arrival."""

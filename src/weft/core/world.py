@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.job import Job
-from weft.model.plan import Decision
+from weft.model.plan import Decision, Placement
+from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 
-__all__ = ["World"]
+__all__ = ["KnowsTraffic", "World"]
 
 
 class World(Protocol):
@@ -72,4 +73,13 @@ class World(Protocol):
 
         With `until_s` None, [] means that nothing can happen any more without a decision.
         """
+        ...
+
+
+@runtime_checkable
+class KnowsTraffic(Protocol):
+    """A world that can say which links a job's traffic takes, and when: from its routes, or from port counters."""
+
+    def traffic(self, job: Job, gpus: Placement) -> Traffic:
+        """What the job would send over each link in one iteration on these GPUs, alone."""
         ...

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
+from weft.model.traffic import Traffic
 
 __all__ = ["ClusterView", "Estimate", "Fact", "JobStatus", "JobView", "Offer", "Spread"]
 
@@ -161,6 +162,10 @@ class ClusterView(Protocol):
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job at some size and spread, as the world knows it."""
+        ...
+
+    def traffic(self, job: Job, gpus: Placement) -> Traffic:
+        """What a job would send over each link in an iteration on these GPUs, alone, as the world knows it."""
         ...
 
     def residents(self, gpu: int) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ class RunResult:
     command: str = ""  # the command line that made the run
     version: str = ""  # of weft
     server_of_gpu: tuple[int, ...] = ()  # server id of every GPU id; empty if unknown
+    adjustments: dict[str, int] = field(default_factory=dict)  # times a gate re-aligned a job, where it did
 
     def _repr_html_(self) -> str:
         """The run's summary as an HTML table: what a notebook shows."""

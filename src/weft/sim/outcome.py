@@ -39,6 +39,7 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
         link_series=_link_series(world),
         notes=tuple(notes),
         server_of_gpu=tuple(int(s) for s in world.cluster.server_of_gpu),
+        adjustments={r.job.id: r.adjusted for r in records if r.adjusted},
     )
 
 

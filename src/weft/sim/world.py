@@ -8,27 +8,32 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.core.capabilities import Capabilities
-from weft.errors import EngineError
+from weft.errors import EngineError, StackError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
 from weft.sim.lower import Lowering
+from weft.sim.noise import slowest_worker
 from weft.sim.spec import NetworkSpec, RunSpec
+from weft.workload.traffic import iteration_s, link_traffic
 
 __all__ = ["JobRecord", "SimWorld", "Span"]
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
+_TRAFFIC = 50_000  # placements whose traffic is remembered
+_PROBE = 0.01  # by how much computing is stretched to see what an iteration makes of it
 
 
 @dataclass(slots=True)
@@ -114,6 +119,7 @@ class SimWorld:
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
         self._next_sample = 0.0 if record else math.inf
         self._engine: Engine | None = None
+        self._traffic: dict[tuple[str, Placement], Traffic] = {}
 
     @property
     def engine(self) -> Engine:
@@ -161,6 +167,33 @@ class SimWorld:
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
         return self.estimator.estimate(job.profiles[workers], job.model, spread)
+
+    def traffic(self, job: Job, gpus: Placement) -> Traffic:
+        """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
+        if (job.id, gpus) not in self._traffic:
+            if self.lowering.kway_b is not None or self.network.cost != "links":
+                raise StackError(
+                    'traffic on links is known only with network.sharing "max-min" or "ideal" and '
+                    'network.cost "links"; use those, or a stack that does not shift communication'
+                )
+            if len(self._traffic) >= _TRAFFIC:
+                self._traffic.clear()
+            self._traffic[job.id, gpus] = self._measured(job, gpus)
+        return self._traffic[job.id, gpus]
+
+    def _measured(self, job: Job, gpus: Placement) -> Traffic:
+        profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
+        found = link_traffic(profile, gpus, self.cluster, collective, uid)
+        run = self.spec
+        if run.jitter <= 0.0 and run.stragglers <= 0.0:
+            return found
+        mean, spread = slowest_worker(len(gpus), run.jitter, run.stragglers, run.straggler_factor)
+        slower = iteration_s(profile, gpus, self.cluster, collective, uid, 1.0 + _PROBE) - found.iteration_s
+        return replace(
+            found,
+            iteration_s=found.iteration_s + slower / _PROBE * (mean - 1.0),
+            spread_s=slower / _PROBE * spread,
+        )
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Carry out decisions; what takes no time is confirmed at once."""

@@ -1,0 +1,135 @@
+"""Alignment: the shifts and periods that jobs of a group will keep, and whether keeping them is worth it.
+
+Idle time that is added to iterations (padding) is a cost like excess demand: of the periods tried, those with the least
+sum of both are kept, and no gate is set where jobs that nobody shifts would lose less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from weft.interleave.affinity import components, unique_shifts
+from weft.interleave.circle import Circle
+from weft.interleave.consensus import settle, total_score
+from weft.interleave.layout import Group, Layout, Meeting, circles_of, problem_of, ratio_periods, with_the_others
+from weft.interleave.rotate import Problem, Rotation, rotate, uniform_score
+
+__all__ = ["COMPATIBLE", "Alignment", "align"]
+
+COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, they are shifted once (section 5.7)
+_SCALES = 6
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Jobs that keep step: periods, shifts, the worst score on their links.
+
+    `loss` is what an iteration loses with these shifts (excess and idle time, relative, summed over jobs), `loss_free`
+    without any; `looped`: their links make loops; `forgone` is the score that links lose because of them, summed.
+    """
+
+    jobs: tuple[str, ...]
+    periods_s: Mapping[str, float]
+    shifts_s: Mapping[str, float]
+    score: float
+    loss: float
+    loss_free: float
+    looped: bool = False
+    forgone: float = 0.0
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is better than leaving the jobs alone."""
+        return self.loss < self.loss_free - 1e-12
+
+
+def align(layout: Layout, group: Group, padding: float, consensus: bool) -> list[Alignment]:
+    """One alignment per part of the group whose jobs fit each other; loops only by consensus, else left out."""
+    kept = [[job for job in m.jobs if job in group.periods_s] for m in group.meetings]
+    able = [i for i, jobs in enumerate(kept) if len(jobs) > 1]
+    found = []
+    for part in components([kept[i] for i in able]):
+        meetings = [group.meetings[able[i]] for i in part.links]
+        if part.is_tree or consensus:
+            found.append(_best_periods(layout, meetings, part.jobs, group.periods_s, padding, not part.is_tree))
+    return found
+
+
+def _best_periods(
+    layout: Layout,
+    meetings: Sequence[Meeting],
+    jobs: Sequence[str],
+    periods_s: Mapping[str, float],
+    padding: float,
+    looped: bool,
+) -> Alignment:
+    time = {job: layout.traffic[job].iteration_s for job in jobs}
+    room = min((1.0 + padding) * time[job] / periods_s[job] for job in jobs)
+    scales = [1.0 + (room - 1.0) * k / _SCALES for k in range(_SCALES + 1)] if room > 1.0 + 1e-9 else [1.0]
+    free = _unshifted(layout, meetings, jobs)
+    best: Alignment | None = None
+    for scale in scales:
+        periods = {job: periods_s[job] * scale for job in jobs}
+        shifts, forgone = _shifts(layout, meetings, periods, looped)
+        scores = [_score(layout, m, periods, shifts) for m in meetings]
+        lost = {job: max(1.0 - s for m, s in zip(meetings, scores, strict=True) if job in m.jobs) for job in jobs}
+        loss = math.fsum(lost[job] + periods[job] / time[job] - 1.0 for job in jobs)
+        if best is None or loss < best.loss - 1e-9:
+            best = Alignment(tuple(jobs), periods, shifts, min(scores), loss, free, looped, forgone)
+        if min(scores) >= 1.0 - 1e-9:
+            break  # more idle time gains nothing
+    assert best is not None
+    return best
+
+
+def _unshifted(layout: Layout, meetings: Sequence[Meeting], jobs: Sequence[str]) -> float:
+    """What iterations lose when nobody is shifted: the excess averaged over all positions."""
+    lost = dict.fromkeys(jobs, 0.0)
+    for meeting in meetings:
+        for i, (capacity, _) in enumerate(meeting.problems):
+            loss = 1.0 - uniform_score(list(circles_of(meeting, i, layout, {}).values()), capacity)
+            for job in meeting.jobs:
+                if job in lost:
+                    lost[job] = max(lost[job], loss)
+    return math.fsum(lost.values())
+
+
+def _shifts(
+    layout: Layout, meetings: Sequence[Meeting], periods_s: Mapping[str, float], looped: bool
+) -> tuple[dict[str, float], float]:
+    """Algorithm 1 over the tightest link of each meeting; where there are loops, a consensus from there."""
+    wanted: list[dict[str, float]] = []
+    tightest: list[tuple[list[str], Problem]] = []
+    best = 0.0
+    for meeting in meetings:
+        solved: list[tuple[Rotation, Problem]] = []
+        for i in range(len(meeting.problems)):
+            problem = problem_of(meeting, i, layout, periods_s)
+            if problem is not None:
+                solved.append((rotate(*problem), problem))
+        rotation, problem = min(solved, key=lambda pair: pair[0].score)
+        jobs = [job for job in meeting.jobs if job in periods_s]
+        wanted.append(dict(zip(jobs, rotation.shifts_s, strict=True)))
+        tightest.append((jobs, problem))
+        best += rotation.score
+    shifts = unique_shifts(wanted, periods_s)
+    if not looped:
+        return shifts, 0.0
+    shifts = settle(tightest, [shifts, {}], periods_s)
+    return shifts, best - total_score(tightest, shifts)
+
+
+def _score(layout: Layout, meeting: Meeting, periods_s: Mapping[str, float], shifts_s: Mapping[str, float]) -> float:
+    """The worst link of a meeting at these shifts, with jobs that drift past."""
+    worst = math.inf
+    for i, (capacity, _) in enumerate(meeting.problems):
+        circles: dict[str, Circle] = circles_of(meeting, i, layout, periods_s)
+        worst = min(worst, with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, capacity))
+    return worst
+
+
+def common_perimeter_s(periods_s: Mapping[str, float]) -> float:
+    """The circle on which all these periods fit."""
+    return ratio_periods(list(periods_s.values())).perimeter_s
