@@ -42,9 +42,20 @@ def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     ("arguments", "message"),
     [
         (["reproduce", "adasrsf"], "error: reproduce: there is no paper adasrsf; did you mean ada-srsf?\n"),
-        (["reproduce", "ada-srsf", "--claim", "x"], "error: reproduce: there is no claim x; known are table-iv"),
+        (["reproduce", "ada-srsf", "--claim", "x"], "error: reproduce: there is no claim x; --list shows all\n"),
+        (["reproduce", "ada-srsf", "--report", "."], "error: .: cannot write the report (Is a directory); name a"),
+        (["reproduce", "ada-srsf", "--report", "/proc/x/y"], "error: /proc/x/y: cannot write the report ("),
+        (["reproduce", "x", "--list"], "error: reproduce: there is no paper x"),
     ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "ada-srsf", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"{CLAIM:40s} SRSF(1): average JCT" in lines
+    assert run(["reproduce", "ada-srsf", "--list", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(lines)

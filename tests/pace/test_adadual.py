@@ -45,7 +45,7 @@ def test_thresholds_fall_towards_two() -> None:
     assert 2.0 < ratios[-1] < ratios[1] == pytest.approx(2.241, abs=5e-4)
 
 
-@pytest.mark.parametrize("text", ["0", "x", "-2", "2.5", ""])
+@pytest.mark.parametrize("text", ["0", "x", "-2", "2.5", "", "1001", "9" * 30])
 def test_parameter(text: str) -> None:
     with pytest.raises(StackError, match="write adadual, or adadual:K"):
         AdaDual.from_text(text)

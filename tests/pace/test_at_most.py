@@ -17,7 +17,7 @@ def test_conforms(n: int) -> None:
     assert AtMost(n).name == f"at-most:{n}"
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1.5"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1.5", "1001", "9" * 30])
 def test_parameter(text: str) -> None:
     with pytest.raises(StackError, match="write at-most:N"):
         AtMost.from_text(text)

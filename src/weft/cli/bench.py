@@ -42,6 +42,10 @@ def bench(
     for name, values in figures.items():
         console.print(f"[bold]{name}[/]")
         for key, value in values.items():
-            console.print(
-                f"  {key:32s} {'-' if value is None else f'{value:,.6g}' if isinstance(value, float) else value}"
-            )
+            console.print(f"  {key:32s} {_number(value)}")
+
+
+def _number(value: float | str | None) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+    return "-" if value is None else value

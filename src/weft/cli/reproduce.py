@@ -22,6 +22,7 @@ def reproduce(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
     ] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Run a paper's experiments and set published and measured numbers side by side.
@@ -30,20 +31,28 @@ def reproduce(
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
+    from weft.papers import claims_of
     from weft.papers import reproduce as run
     from weft.papers.claims import Request
+    from weft.papers.report import claims_table, prepare, write
 
+    if show:
+        words = {name: check.what for name, check in claims_of(paper).items()}
+        if json:
+            print_json(words)
+        else:
+            for name, what in words.items():
+                print(f"{name:40s} {what}")
+        return
+    if report is not None:
+        prepare(report)
     with progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     if report is not None:
-        from weft.papers.report import write
-
         write(report, result, command_line())
     if json:
         print_json(result.to_dict())
     else:
-        from weft.papers.report import claims_table
-
         console = stdout()
         console.print(claims_table(result))
         for note in result.notes:

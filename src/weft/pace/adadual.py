@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from weft.errors import StackError
-from weft.pace.base import Admission, Pace
+from weft.pace.base import MOST_TRANSFERS, Admission, Pace
 
 __all__ = ["AdaDual", "threshold"]
 
@@ -40,8 +40,10 @@ class AdaDual(Pace):
         """`adadual` or `adadual:K`."""
         if arg is None:
             return cls()
-        if not (arg.isascii() and arg.isdecimal()) or int(arg) < 1:
-            raise StackError(f"adadual:{arg}: write adadual, or adadual:K with a whole number K of at least 1")
+        if not (arg.isascii() and arg.isdecimal()) or not 1 <= int(arg) <= MOST_TRANSFERS:
+            raise StackError(
+                f"adadual:{arg}: write adadual, or adadual:K with a whole number K from 1 to {MOST_TRANSFERS}"
+            )
         return cls(int(arg))
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:

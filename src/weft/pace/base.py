@@ -9,7 +9,9 @@ from typing import Self
 from weft.errors import StackError
 from weft.model.view import Fact
 
-__all__ = ["Admission", "Pace"]
+__all__ = ["MOST_TRANSFERS", "Admission", "Pace"]
+
+MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,22 @@
 """Papers whose claims are checked: `weft reproduce NAME`.
 
-A paper is a module with a function `reproduce(request: Request) -> Reproduction` and its claims. What all of them have
+A paper is a module with a function `reproduce(request: Request) -> Reproduction` and its CLAIMS. What all of them have
 in common is here and in claims.py.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError
 from weft.registry import near
 
 if TYPE_CHECKING:
+    from weft.papers.checks import Check
     from weft.papers.claims import Reproduction, Request
 
-__all__ = ["PAPERS", "reproduce"]
+__all__ = ["PAPERS", "claims_of", "reproduce"]
 
 # name: module, title
 PAPERS: dict[str, tuple[str, str]] = {
@@ -28,7 +29,17 @@ PAPERS: dict[str, tuple[str, str]] = {
 
 def reproduce(name: str, request: Request) -> Reproduction:
     """Check a paper's claims."""
+    result: Reproduction = _paper(name).reproduce(request)
+    return result
+
+
+def claims_of(name: str) -> dict[str, Check]:
+    """The claims of a paper by their names; nothing is run."""
+    found: dict[str, Check] = _paper(name).CLAIMS
+    return found
+
+
+def _paper(name: str) -> Any:
     if name not in PAPERS:
         raise InputError(f"reproduce: there is no paper {name}{near(name, list(PAPERS))}")
-    result: Reproduction = import_module(PAPERS[name][0]).reproduce(request)
-    return result
+    return import_module(PAPERS[name][0])

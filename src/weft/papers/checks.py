@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from weft.errors import InputError
 from weft.papers.claims import Claim, Measured, Request, Runs
@@ -138,7 +139,8 @@ def _chosen(request: Request, checks: Mapping[str, Check]) -> tuple[list[str], l
     """Claims asked for; all, if none are named, but for slow ones when quick."""
     for name in request.claims:
         if name not in checks:
-            raise InputError(f"reproduce: there is no claim {name}{near(name, list(checks))}")
+            like = near(name, list(checks)) if len(get_close_matches(name, checks)) else ""
+            raise InputError(f"reproduce: there is no claim {name or repr(name)}{like}; --list shows all")
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]

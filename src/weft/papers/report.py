@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from weft.papers.claims import Claim, Reproduction
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["claims_table", "render", "write"]
+__all__ = ["claims_table", "prepare", "render", "write"]
 
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "holds")
 
@@ -32,13 +33,29 @@ def claims_table(result: Reproduction) -> Table:
     return table
 
 
-def write(path: Path, result: Reproduction, command: str = "") -> None:
-    """Write the HTML report."""
+def prepare(path: Path) -> None:
+    """Make the folder of a report, and refuse a path that cannot be written before anything is run."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from None
+    if path.is_dir():
+        raise _unwritable(path, "Is a directory")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise _unwritable(path, "Permission denied")
+
+
+def write(path: Path, result: Reproduction, command: str = "") -> None:
+    """Write the HTML report."""
+    prepare(path)
+    try:
         path.write_text(render(result, command), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot write the report ({error.strerror}); name a writable file") from None
+        raise _unwritable(path, error.strerror) from None
+
+
+def _unwritable(path: Path, why: str | None) -> InputError:
+    return InputError(f"{path}: cannot write the report ({why}); name a writable file")
 
 
 def render(result: Reproduction, command: str = "") -> str:
