@@ -1,19 +1,21 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine?
+# make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+TORCH  ?= 2.13.0
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench mutants docs install dev clean
+.PHONY: help demo test lint format bench mutants docs install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -4
+	@sed -n 's/^# //p' Makefile | head -5
 
 # Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
 $(BIN)/python:
@@ -34,8 +36,20 @@ $(VENV)/.dev-stamp: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/.run-stamp
 
+# The profiler's tests run on PyTorch and skip without it. A build without CUDA is 150 MB instead of 2 GB: from where
+# pip looks already, or from PyTorch's own index; any build where neither has one.
+$(VENV)/.torch-stamp: | $(VENV)/.dev-stamp
+	@echo "installing PyTorch into $(VENV)"
+	@$(BIN)/python -c 'import torch' 2>/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)+cpu' \
+	       --index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 30 2>/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
+	@touch $@
+
 install: $(VENV)/.run-stamp
 dev: $(VENV)/.dev-stamp
+torch: $(VENV)/.torch-stamp
 
 demo: install
 	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)

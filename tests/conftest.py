@@ -8,6 +8,8 @@ import subprocess
 import pytest
 from hypothesis import settings
 
+from tests.engines import missing_engine
+
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)
 settings.load_profile("weft")
@@ -29,14 +31,6 @@ def simgrid_python() -> str:
     if not os.path.exists(python) or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
         missing_engine("SimGrid (apt-get install python3-simgrid)")
     return python
-
-
-def missing_engine(name: str) -> None:
-    """Skip with a reason; in CI, where engines are installed, fail."""
-    for variable in ("WEFT_REQUIRE_ENGINES", "CI"):
-        if os.environ.get(variable, "").lower() not in ("", "0", "false"):
-            pytest.fail(f"{name} is not installed, and {variable} is set")
-    pytest.skip(f"{name} is not installed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

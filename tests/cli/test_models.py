@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines import load_torch
 from weft.cli.main import run
 from weft.workload import zoo
 from weft.workload.profiles_io import save_profile
@@ -154,7 +155,7 @@ def test_profile_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_profile_measures_and_writes(tmp_path: Path, capsys: Capture) -> None:
-    pytest.importorskip("torch", reason="the profiler measures PyTorch models: pip install 'weft[torch]'")
+    load_torch()
     out = tmp_path / "small.json"
     args = ["profile", "mobilenet-v3-small", "--batch", "1", "--device", "cpu", "--library", "weft", "--repeats", "3"]
     assert run([*args, "--warmup", "1", "--out", str(out), "--json"]) == 0

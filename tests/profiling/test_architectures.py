@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engines import load_torch
 from weft.errors import InputError
 from weft.workload import zoo
 
-torch = pytest.importorskip("torch", reason="architectures are PyTorch modules: pip install 'weft[torch]'")
+torch = load_torch()
 
 from weft.profiling.architectures import build  # noqa: E402 - after torch is known to be there
 from weft.profiling.measure import profile  # noqa: E402

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engines import load_torch
 from weft.workload.measured import bucket_groups
 
-torch = pytest.importorskip("torch", reason="the rule is PyTorch's: pip install 'weft[torch]'")
+torch = load_torch()
 distributed = pytest.importorskip("torch.distributed", reason="this PyTorch has no distributed package")
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.engines import load_torch
 from weft.errors import InputError
 from weft.workload import zoo
 from weft.workload.profiles_io import MeasuredModel, load_file
 
-torch = pytest.importorskip("torch", reason="the profiler measures PyTorch models: pip install 'weft[torch]'")
+torch = load_torch()
 nn = torch.nn
 
-from weft.profiling.measure import profile  # noqa: E402 - after torch is known to be there
+from weft.profiling.measure import _precision, profile  # noqa: E402 - after torch is known to be there
 
 
 def _net() -> nn.Sequential:
@@ -109,6 +111,30 @@ def test_bf16_runs_under_autocast() -> None:
     seen = profile(_net(), torch.randn(8, 64), dtype="bf16", repeats=3)
     assert seen.dtype == "bf16"
     assert seen.gradient_bytes == 4 * seen.params
+
+
+def _modes() -> tuple[object, ...]:
+    backends = torch.backends
+    return tuple(x.fp32_precision for x in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn))
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="torch before 2.9 has no such switches")
+@pytest.mark.parametrize(("dtype", "mode"), [("fp32", "ieee"), ("tf32", "tf32")])
+def test_the_matrix_units_mode_is_put_back(dtype: str, mode: str) -> None:
+    before = _modes()
+    with _precision(torch, dtype):
+        assert _modes() == (mode,) * 3
+    assert _modes() == before
+
+
+def test_the_switches_of_torch_before_2_9_are_put_back() -> None:
+    """The older interface, as plain attributes: torch 2.4 to 2.8 know no fp32_precision."""
+    matmul, cudnn = SimpleNamespace(allow_tf32=False), SimpleNamespace(allow_tf32=True)
+    old = SimpleNamespace(backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn))
+    for dtype in ("tf32", "fp32"):
+        with _precision(old, dtype):
+            assert (matmul.allow_tf32, cudnn.allow_tf32) == (dtype == "tf32",) * 2
+        assert (matmul.allow_tf32, cudnn.allow_tf32) == (False, True)
 
 
 def test_a_profile_file_is_written_and_is_a_model(tmp_path: Path) -> None:

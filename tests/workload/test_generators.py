@@ -53,7 +53,7 @@ PINNED = {
     "batch": "829588fec795df1c",
     "dynamic": "ecd124e310a1b1a4",
     "snapshot": "829588fec795df1c",
-    "bursty": "d8c804c4e0a249bc",
+    "bursty": "27ec6aaa8941939e",
     "ada-srsf": "8ec6ae97e282c9b8",
     "log-normal": "83bdec64ef655a64",
     "acme": "8e61774bb70d043f",

@@ -54,6 +54,13 @@ def test_models_named_standing_in_or_drawn(jobs_csv: Path) -> None:
     assert len({tuple(j.model for j in jobs) for jobs in drawn}) > 3
 
 
+def test_a_named_model_takes_the_options_of_the_scenario(jobs_csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trace says ResNet-50; the scenario says how ResNet-50 is trained."""
+    monkeypatch.setitem(KNOWN, "resnet-50[batch=8]", 0.125)
+    work = make(jobs_csv, trace="jobs.csv", models={"resnet-50[batch=8]": 0.0, "vgg16": 1.0})
+    assert [j.model for j in work.jobs] == ["vgg16", "resnet-50[batch=8]", "resnet-50[batch=8]"]
+
+
 def test_a_model_the_zoo_lacks_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("name,time,application,num_replicas,batch_size\na,0,yolov3,2,8\nb,1,gpt2,2,8\n")
     work = make(tmp_path, trace="w.csv", models=["vgg16"], iterations=(7, 7))

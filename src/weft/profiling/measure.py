@@ -41,10 +41,10 @@ def profile(
 
     `batch` is what the model is called with: a tensor, a tuple of arguments, or a dict of keyword arguments. `loss`
     turns its output into a scalar (default: the output's own `loss`, else the mean of its tensors). Without an
-    `optimizer` a stochastic gradient descent with learning rate 0 is timed, so the weights stay as they are; buffers
-    (running means) are put back. dtype "bf16" runs under autocast; "fp32" and "tf32" set the matrix units' mode.
-    Fewer than `repeats` iterations are timed if they would take longer than `max_s`. With `out` the result is written
-    as a profile file.
+    `optimizer` a stochastic gradient descent with learning rate 0 is timed, so the weights stay as they are; one that
+    is given steps and changes them. Buffers (running means) are put back. dtype "bf16" runs under autocast; "fp32" and
+    "tf32" set the matrix units' mode. Fewer than `repeats` iterations are timed if they would take longer than `max_s`.
+    With `out` the result is written as a profile file.
     """
     torch = load_torch()
     if dtype not in DTYPES:
@@ -294,19 +294,22 @@ def _precision(torch: Any, dtype: str) -> Iterator[None]:
     if dtype not in ("fp32", "tf32"):
         yield
         return
-    mode = "tf32" if dtype == "tf32" else "ieee"
-    cudnn = torch.backends.cudnn
-    flags = [torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn] if hasattr(cudnn, "conv") else []
-    before = [flag.fp32_precision for flag in flags]
-    for flag in flags:
-        flag.fp32_precision = mode
-    if not flags:  # torch before 2.9
-        torch.backends.cuda.matmul.allow_tf32 = cudnn.allow_tf32 = dtype == "tf32"
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    switches: list[tuple[Any, str]]
+    mode: str | bool
+    if hasattr(cudnn, "conv"):
+        switches = [(holder, "fp32_precision") for holder in (matmul, cudnn.conv, cudnn.rnn)]
+        mode = "tf32" if dtype == "tf32" else "ieee"
+    else:  # torch before 2.9
+        switches, mode = [(matmul, "allow_tf32"), (cudnn, "allow_tf32")], dtype == "tf32"
+    before = [getattr(holder, name) for holder, name in switches]
+    for holder, name in switches:
+        setattr(holder, name, mode)
     try:
         yield
     finally:
-        for flag, value in zip(flags, before, strict=True):
-            flag.fp32_precision = value
+        for (holder, name), value in zip(switches, before, strict=True):
+            setattr(holder, name, value)
 
 
 def _device_name(torch: Any, device: Any) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from math import ceil
+from pathlib import Path
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
@@ -89,7 +91,8 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
     """A model that does not fit into a GPU would wait for ever; one without a row in a table of tiers would be free."""
     for job in workload.jobs:
-        if network.cost == "tiers" and job.model not in network.tiers and "default" not in network.tiers:
+        rows = (job.model, zoo.without(job.model), "default")
+        if network.cost == "tiers" and not any(row in network.tiers for row in rows):
             raise ScenarioError(f"network.tiers has no row for {job.model}; add it, or one named default")
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
@@ -121,8 +124,13 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
 
 
 def _model(scenario: Scenario, name: str) -> str:
-    """A model as the zoo knows it: a profile file's path is relative to the scenario's folder."""
-    return str(scenario.folder / name) if zoo.is_path(name) else name
+    """A model as the zoo knows it: a file's path starts in the scenario's folder, or else in that of WEFT_TRACES."""
+    if not zoo.is_path(name):
+        return name
+    store, file = os.environ.get("WEFT_TRACES"), zoo.without(name)
+    if store and not (scenario.folder / file).exists() and (Path(store) / file).exists():
+        return str(Path(store) / name)
+    return str(scenario.folder / name)
 
 
 def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:

@@ -124,7 +124,7 @@ class Lowering:
     def _add_tier_delay(self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, model: str) -> None:
         """Cost model `tiers`: all exposed communication as one fixed delay after the last task."""
         tiers = self.network.tiers
-        tier = tiers.get(model) or tiers.get("default", self._no_tier)
+        tier = tiers.get(model) or tiers.get(model.partition("[")[0]) or tiers.get("default", self._no_tier)
         servers = {int(self.cluster.server_of_gpu[g]) for g in gpus}
         racks = {int(self.cluster.rack_of_server[s]) for s in servers}
         part = tier.machine if len(servers) == 1 else tier.rack if len(racks) == 1 else tier.network

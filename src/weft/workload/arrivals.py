@@ -14,6 +14,7 @@ from weft.workload.streams import Stream
 __all__ = ["Bursts", "bursty", "dynamic", "mean_gap_s", "poisson", "uniform_seconds"]
 
 US = 1e6
+MAX_BURSTS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +64,48 @@ def poisson(n: int, gap_s: float, stream: Stream) -> list[float]:
 
 
 def bursty(n: int, gap_s: float, bursts: Bursts, arrivals: Stream, switches: Stream) -> list[float]:
-    """Arrival times of a two-state Markov-modulated Poisson process, started in its steady state.
+    """Arrival times of a two-state Markov-modulated Poisson process in steady state: n of them in n + 1 mean gaps.
 
-    Exact by time change: the integral of the rate between two arrivals is a unit exponential.
+    Given when it is calm and when not, and given how many arrive, arrivals are independent with a density in proportion
+    to the rate; the last of n + 1 gaps is the one behind the last arrival. Without fixing their number the load would
+    be off by as much as the bursts are coarse: at 200 jobs and bursts of ten gaps by more than half of it in one seed,
+    and by 15 % in the mean over seeds.
     """
-    rates = bursts.rates(gap_s)
-    lengths = (bursts.length_s * (1.0 - bursts.share) / bursts.share, bursts.length_s)
+    span_s = (n + 1) * gap_s
+    _check_span(span_s)
+    edges, rates = _states(span_s, bursts, bursts.rates(gap_s), switches)
+    expected = np.concatenate(([0.0], np.cumsum(np.diff(edges) * rates)))
+    drawn = np.sort(arrivals.uniform(n)) * expected[-1]
+    whole = np.rint(np.interp(drawn, expected, edges) * US).astype(np.int64)
+    times: list[float] = (whole / US).tolist()
+    return times
+
+
+def _states(
+    span_s: float, bursts: Bursts, rates: tuple[float, float], switches: Stream
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Edges of the calm and busy stretches of a span, and the arrival rate in each."""
+    calm_s = bursts.length_s * (1.0 - bursts.share) / bursts.share
+    pairs = span_s / (calm_s + bursts.length_s)
+    if pairs > MAX_BURSTS:
+        raise InputError(
+            f"workload.burst_s: {pairs:.2g} bursts of {bursts.length_s:g} s would fit between the first job and the "
+            f"last; raise it so that there are at most {MAX_BURSTS:,}"
+        )
     state = int(switches.uniform(1)[0] < bursts.share)
-    left = float(switches.exponential(1, lengths[state])[0])
-    gaps = np.empty(n)
-    for i, need in enumerate(arrivals.exponential(n, 1.0).tolist()):
-        waited = 0.0
-        while need > left * rates[state]:
-            need -= left * rates[state]
-            waited += left
-            state = 1 - state
-            left = float(switches.exponential(1, lengths[state])[0])
-        waited += need / rates[state]
-        left -= need / rates[state]
-        gaps[i] = waited
-    return _from_gaps(gaps)
+    means = np.array([calm_s, bursts.length_s])[[state, 1 - state]]
+    pieces: list[NDArray[np.float64]] = []
+    filled = 0.0
+    while filled < span_s:
+        drawn = switches.exponential(2 * (int(pairs) + 8), 1.0).reshape(-1, 2) * means
+        # Whole microseconds, at least one: logarithms differ in the last bit between machines.
+        pieces.append(np.maximum(np.rint(drawn.ravel() * US), 1.0) / US)
+        filled += float(pieces[-1].sum())
+    lengths = np.concatenate(pieces)
+    edges = np.minimum(np.concatenate(([0.0], np.cumsum(lengths))), span_s)
+    used = int(np.searchsorted(edges, span_s)) + 1
+    both = np.array(rates)[[state, 1 - state]]
+    return edges[:used], np.resize(both, used - 1)
 
 
 def dynamic(n: int, present: int, arrive_s: float, gap_s: float, stream: Stream) -> list[float]:
@@ -103,8 +126,11 @@ def uniform_seconds(n: int, span_s: int, stream: Stream) -> list[float]:
 
 
 def _from_gaps(gaps: NDArray[np.float64]) -> list[float]:
-    whole = np.rint(gaps * US)
-    if not np.all(np.isfinite(whole)) or float(whole.sum()) > 2.0**62:
-        raise InputError("workload: arrivals would be spread over more than 100,000 years; raise load or shorten jobs")
-    times: list[float] = (np.cumsum(whole.astype(np.int64)) / US).tolist()
+    _check_span(float(gaps.sum()))
+    times: list[float] = (np.cumsum(np.rint(gaps * US).astype(np.int64)) / US).tolist()
     return times
+
+
+def _check_span(seconds: float) -> None:
+    if not seconds * US < 2.0**62:
+        raise InputError("workload: arrivals would be spread over more than 100,000 years; raise load or shorten jobs")

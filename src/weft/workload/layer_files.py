@@ -89,7 +89,8 @@ class LayerFile:
         """
         writer = _Writer(self, workers)
         writer.write()
-        return Profile(self.name, tuple(writer.tasks), workers, source=f"layer file {self.name}")
+        source = "; ".join((f"layer file {self.name}", *self.notes))
+        return Profile(self.name, tuple(writer.tasks), workers, source=source)
 
 
 @dataclass

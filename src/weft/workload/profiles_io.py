@@ -19,7 +19,7 @@ from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.measured import Bucket, Measured
 
-__all__ = ["FORMAT", "VERSION", "MeasuredModel", "load_file", "save_measured", "save_profile"]
+__all__ = ["FORMAT", "VERSION", "MeasuredModel", "load_file", "parse_file", "save_measured", "save_profile"]
 
 FORMAT = "weft-profile"
 VERSION = 1
@@ -125,6 +125,11 @@ def load_file(path: str | Path) -> MeasuredModel | Profile:
         raise InputError(f"{path}: {error.strerror or error}; give the path of a profile file") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: it is not UTF-8 text; weft profile writes profile files") from error
+    return parse_file(text, path)
+
+
+def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
+    """What the text of a profile file holds; `path` is for messages."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:

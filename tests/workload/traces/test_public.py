@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -157,15 +156,3 @@ def test_published_figures(name: str, store: Path) -> None:
     found = (spread["median"], spread["mean"], spread["p99"], facts["gpu_hours"], facts["load_gpus"])
     for value, stated in zip(found, FIGURES[name], strict=True):
         assert stated is None or value == pytest.approx(stated, rel=1e-5, abs=1)
-
-
-@pytest.mark.parametrize(("name", "limit_s"), [("elasticflow/raw", 2.0), ("elasticflow/sim", 2.0),
-                                               ("helios/venus_gpu_jobs.csv.gz", 3.0)])  # fmt: skip
-def test_speed(name: str, limit_s: float, store: Path) -> None:
-    """The better of two reads, so that another program on the machine does not decide."""
-    took = []
-    for _ in range(2):
-        start = time.perf_counter()
-        read(store / name)
-        took.append(time.perf_counter() - start)
-    assert min(took) < limit_s

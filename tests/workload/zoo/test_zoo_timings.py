@@ -48,6 +48,16 @@ def test_another_gpu_is_scaled_by_peak_rates() -> None:
     assert v100.forward_s / h200.forward_s == pytest.approx(66.9 / 15.7)
     assert v100.source.startswith("estimated from H200 by the ratio of peak rates (fp32)")
     assert v100.buckets[-1][1] == pytest.approx(v100.backward_s, rel=1e-3)
+    assert v100.optimiser_s / h200.optimiser_s == pytest.approx(4800 / 900)  # by the bandwidth of the memories
+
+
+def test_another_precision_serves_where_the_asked_one_was_never_measured() -> None:
+    """GPT2-A was measured in bf16 only: a P100 in single precision gets the bf16 time by the ratio of bf16 peaks."""
+    t = zoo.timing(_model("gpt2-a"), "P100", 24)
+    h200 = zoo.timing(_model("gpt2-a"), "H200", 24)
+    assert t.forward_s / h200.forward_s == pytest.approx(989 / 21.2)
+    assert t.dtype == "bf16"
+    assert t.source.startswith("estimated from H200 by the ratio of peak rates (bf16)")
 
 
 def test_without_any_measurement_operations_decide() -> None:

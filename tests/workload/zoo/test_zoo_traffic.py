@@ -31,6 +31,44 @@ def _wire(profile: Profile) -> list[float]:
     return sent
 
 
+def _expected(name: str, scheme: str, n: int, profile: Profile) -> float:
+    """Bytes that all workers together send in one iteration, from the layers and the collectives' formulas.
+
+    A ring of n sends 2 (n - 1) M for a message M, an all-to-all (n - 1) M, push and pull 2 (n - 1) M, a point-to-point
+    message M; tensor-parallel workers sum activations of both passes.
+    """
+    model = zoo.find(name)[0]
+    m, ring = model.gradient_bytes, 2 * (n - 1)
+    width = 2 if zoo.timing(model, "V100", model.batch).dtype.startswith("bf16") else 4
+    if scheme in ("data", "parameter-server"):
+        return ring * m
+    if scheme == "tensor":
+        halves = [x.activation for x in model.layers if x.name.startswith("block.")]
+        return ring * 2 * width * profile.batch * sum(halves or [x.activation for x in model.layers[1::2]])
+    if scheme == "embedding":
+        tables = [x for x in model.layers if x.sharded]
+        exchange = 4 * profile.batch * sum(x.activation for x in tables)
+        return (n - 1) * 2 * exchange + ring * 4 * sum(x.params for x in model.layers if not x.sharded)
+    tied = model.gradient_dtype_bytes * sum(x.tied for x in model.layers)
+    cuts = sum(t.bytes for t in profile.tasks if isinstance(t, Transfer) and t.name.startswith("activation"))
+    return 2 * cuts + 2 * tied  # pipeline: each cut there and back, and a ring of two sums the tied embedding
+
+
+@pytest.mark.parametrize("scheme", ["data", "parameter-server", "pipeline", "tensor", "embedding"])
+@pytest.mark.parametrize("name", zoo.names())
+def test_every_model_conserves_bytes_under_every_scheme(name: str, scheme: str) -> None:
+    """What leaves the workers of 4, run alone on a network, is what the formulas say."""
+    if scheme == "embedding" and name != "dlrm":
+        with pytest.raises(InputError, match="no embedding tables"):
+            zoo.profile(name, 4, parallel=scheme)
+        return
+    profile = zoo.profile(name, 4, parallel=scheme)
+    alone = run_alone(profile, 6.25e9)
+    expected = _expected(name, scheme, 4, profile)
+    assert expected > 0
+    assert sum(alone.sent_bytes(w) for w in range(4)) == pytest.approx(expected, rel=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(models, st.integers(2, 16), st.booleans())
 def test_data_parallel_ring_sends_twice_the_gradients_but_a_share(name: str, workers: int, overlap: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from weft.workload.generators.spec import WorkloadSpec
 from weft.workload.streams import Stream
 from weft.workload.trace import read
 from weft.workload.traces.schema import TraceJob
+from weft.workload.zoo.lookup import same_model
+from weft.workload.zoo.options import without
 
 __all__ = ["drawn_rows", "find_trace", "rows_to_drafts", "stretch", "trace_rows"]
 
@@ -110,7 +112,7 @@ def _models(
             used["drawn by seed"] += 1
             continue
         if row.model not in known:
-            known[row.model] = _known(row.model, sizes[i], format, times, notes)
+            known[row.model] = _known(row.model, sizes[i], format, spec.models, times, notes)
         name = known[row.model]
         if name is None:
             used["not in the zoo, drawn by seed"] += 1
@@ -121,10 +123,14 @@ def _models(
     return models
 
 
-def _known(model: str, gpus: int, format: str, times: Times, notes: list[str]) -> str | None:
+def _known(
+    model: str, gpus: int, format: str, models: Iterable[str], times: Times, notes: list[str]
+) -> str | None:  # fmt: skip
+    """The zoo's name of a trace's model, with the options that the scenario's models give it."""
     name, same = zoo_name(model, format)
     if name is None:
         return None
+    name = next((m for m in models if without(m) != m and same_model(m, name)), name)
     try:
         times.profile(name, gpus)
     except InputError:

@@ -58,7 +58,9 @@ class WorkloadSpec(BaseModel):
         "With a trace: its arrival times are stretched to reach it.",
     )
     models: list[str] | dict[str, NotNegative] = Field(
-        default_factory=lambda: list(FOUR), description="Models to draw from, equally or by weight."
+        default_factory=lambda: list(FOUR),
+        description="Models to draw from, equally or by weight: names of the zoo, with options behind them "
+        '("vgg16[batch=64]"), or files.',
     )
     overlap: bool = Field(
         False, description="Gradients go in buckets while the backward pass still runs; false: all at its end."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft.errors import InputError
@@ -10,13 +10,15 @@ from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.units import gbps_to_bytes_per_s
 from weft.workload import graphs
 from weft.workload.graphs import Work
-from weft.workload.measured import Measured
-from weft.workload.zoo.entry import Layer, Published, Timing
-from weft.workload.zoo.gpus import same_gpu
+from weft.workload.layer_files import LayerFile
+from weft.workload.profiles_io import MeasuredModel
+from weft.workload.zoo.entry import Published, Timing
+from weft.workload.zoo.files import is_path, measured_work, read_model
 from weft.workload.zoo.lookup import find
-from weft.workload.zoo.timings import at_batch, timing
+from weft.workload.zoo.options import split
+from weft.workload.zoo.timings import timing
 
-__all__ = ["PARALLEL", "check", "grid", "is_path", "load_profile", "profile", "work_of"]
+__all__ = ["PARALLEL", "check", "grid", "load_profile", "profile", "work_of"]
 
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
@@ -36,45 +38,61 @@ def profile(
     schedule: str = "gpipe",
     servers: int = 1,
 ) -> Profile:
-    """One iteration of a zoo model, or of a profile file (its path), on `workers` GPUs.
+    """One iteration of a zoo model, or of a file that describes one (its path), on `workers` GPUs.
 
     `batch` is per worker under data parallelism and per replica of the model otherwise (default: the model's usual
     one). `parallel`: "auto" is the model's usual scheme; "hybrid:TxPxD" fixes tensor x pipeline x data, plain "hybrid"
     chooses them; "pipeline" and "tensor" put one replica on all workers. `overlap` sends gradient buckets during the
-    backward pass. `dtype` asks for times in one precision (fp32, bf16).
+    backward pass. `dtype` asks for times in one precision (fp32, bf16). Options in the name, `vgg16[batch=64]`, come
+    before these.
     """
+    name, own = split(model)
+    how = replace(_How(batch, gpu, parallel, overlap, dtype, micro_batches, schedule, servers), **own)
     if workers < 1:
         raise InputError(f"model {model!r}: workers is {workers}; it must be at least 1")
-    if batch is not None and batch < 1:
-        raise InputError(f"model {model!r}: batch is {batch}; it must be at least 1")
-    scheme, _, shape = parallel.partition(":")
-    if scheme not in PARALLEL:
-        raise InputError(f"model {model!r}: parallel {parallel!r} is not known; use one of {', '.join(PARALLEL)}")
-    if is_path(model):
-        return _from_file(model, workers, batch, gpu, scheme, overlap, servers)
-    entry, variant = find(model)
-    if variant and variant.up_s > 0 and scheme in ("auto", "data"):
+    if how.batch is not None and how.batch < 1:
+        raise InputError(f"model {model!r}: batch is {how.batch}; it must be at least 1")
+    scheme, colon, _ = how.parallel.partition(":")
+    if scheme not in PARALLEL or (colon and scheme != "hybrid"):
+        raise InputError(f"model {model!r}: parallel {how.parallel!r} is not known; use one of {', '.join(PARALLEL)}")
+    made = _from_file(name, workers, how) if is_path(name) else _from_zoo(name, workers, how)
+    return replace(made, name=f"{made.name}{model[len(name) :].lstrip()}") if own else made
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How a model is trained: the keyword arguments of `profile`."""
+
+    batch: int | None
+    gpu: str
+    parallel: str
+    overlap: bool
+    dtype: str | None
+    micro_batches: int
+    schedule: str
+    servers: int
+
+
+def _from_zoo(name: str, workers: int, how: _How) -> Profile:
+    """A model of the zoo, parallelised as asked or as usual."""
+    entry, variant = find(name)
+    if variant and variant.up_s > 0 and how.parallel in ("auto", "data"):
+        if how.batch not in (None, variant.timing.batch):
+            raise InputError(f"model {name!r}: its circle was published for one batch; use plain {entry.name}")
         return _circle(entry.name, variant, workers)
-    work = work_of(model, batch=batch, gpu=gpu, dtype=dtype)
-    if scheme == "auto":
-        scheme = entry.parallel if workers > 1 else "data"
-    if scheme == "data":
-        return graphs.data_parallel(work, workers, overlap=overlap)
-    if scheme == "parameter-server":
-        return graphs.parameter_server(work, workers, servers=servers, overlap=overlap)
-    if scheme == "embedding":
-        return graphs.sharded_embedding(work, workers)
-    tensor, pipeline, data = grid(scheme, shape, workers, entry.parallel == "pipeline" and parallel == "auto")
+    work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
-    return graphs.hybrid(
-        work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=micro_batches, schedule=schedule,
-        tensor_demand_bytes_per_s=cap,
-    )  # fmt: skip
+    if how.parallel != "auto":
+        return _parallelised(work, workers, how, cap)
+    usual = entry.parallel if workers > 1 else "data"
+    return _parallelised(work, workers, replace(how, parallel=usual), cap, two_stages=usual == "pipeline")
 
 
 def work_of(model: str, *, batch: int | None = None, gpu: str = "V100", dtype: str | None = None) -> Work:
     """One iteration of a zoo model on one GPU, layer by layer."""
+    model, own = split(model)
     entry, variant = find(model)
+    batch, dtype = own.get("batch", batch), own.get("dtype", dtype)
     size = batch or (variant.timing.batch if variant else entry.batch)
     found = _published(variant, size) if variant else timing(entry, gpu, size, dtype)
     work = graphs.work(model, entry.layers, found, entry.gradient_dtype_bytes)
@@ -99,19 +117,13 @@ def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tup
     return tensor, pipeline, rest // pipeline
 
 
-def is_path(model: str) -> bool:
-    """Whether a model's name is the path of a profile file."""
-    return model.endswith(".json") or "/" in model or "\\" in model
-
-
 def check(model: str) -> None:
-    """Refuse a name that is not in the zoo, and a profile file that cannot be read."""
-    if is_path(model):
-        from weft.workload.profiles_io import load_file
-
-        load_file(model)
+    """Refuse a name that is not in the zoo, an option that no model has, and a file that cannot be read."""
+    name, _ = split(model)
+    if is_path(name):
+        read_model(name)
     else:
-        find(model)
+        find(name)
 
 
 def _given(shape: str, workers: int) -> tuple[int, int, int]:
@@ -150,42 +162,51 @@ def _circle(name: str, variant: Published, workers: int) -> Profile:
     return Profile(f"{name}@{variant.variant}", tuple(tasks), workers, t.memory_bytes, t.batch, t.gpu, t.source)
 
 
-def _from_file(
-    path: str, workers: int, batch: int | None, gpu: str, scheme: str, overlap: bool, servers: int
+def _from_file(path: str, workers: int, how: _How) -> Profile:
+    """The profile of a file: a graph or a layer file as it is, measurements and PipeDream graphs parallelised."""
+    content = read_model(path)
+    usual = replace(how, parallel="data") if how.parallel == "auto" else how
+    if isinstance(content, MeasuredModel):
+        if usual.parallel not in ("data", "parameter-server"):
+            raise InputError(
+                f"{path}: measurements know no layers, so parallel {how.parallel} is not possible; use data"
+            )
+        return _parallelised(measured_work(content, path, how.batch, how.gpu, how.dtype), workers, usual)
+    for name, value in (("batch", how.batch), ("dtype", how.dtype)):
+        if value is not None:
+            raise InputError(f"{path}: its times are those of one {name}; leave {name} out")
+    if isinstance(content, Work):
+        return _parallelised(content, workers, usual)
+    if how.parallel != "auto":
+        raise InputError(f"{path}: it says itself what is sent; leave parallel out")
+    if isinstance(content, LayerFile):
+        return content.profile(workers)
+    if content.workers != workers:
+        raise InputError(f"{path}: it is a graph for {content.workers} workers, not {workers}; use that many")
+    return content
+
+
+def _parallelised(
+    work: Work, workers: int, how: _How, tensor_bytes_per_s: float | None = None, two_stages: bool = False
 ) -> Profile:
-    """The profile of a file: a graph as it is, or measurements as data parallelism."""
-    from weft.workload.profiles_io import load_file
-
-    content = load_file(path)
-    if isinstance(content, Profile):
-        if content.workers != workers:
-            raise InputError(f"{path}: it is a graph for {content.workers} workers, not {workers}; use that many")
-        return content
-    if scheme not in ("auto", "data", "parameter-server"):
-        raise InputError(f"{path}: measurements know no layers, so parallel {scheme} is not possible; use data")
-    first = next((m for m in content.measurements if same_gpu(m.gpu, gpu)), content.measurements[0])
-    alike = [m for m in content.measurements if (m.gpu, m.dtype) == (first.gpu, first.dtype)]
-    seen = at_batch([_timing_of(m, Path(path).name) for m in alike], batch or first.batch)
-    whole = Layer(content.model, ())
-    work = graphs.work(content.model, (whole,), seen)
-    layer = replace(work.layers[0], gradients=(first.gradient_bytes,))
-    work = replace(work, layers=(layer,))
+    """Work on so many workers."""
+    scheme, _, shape = how.parallel.partition(":")
+    if scheme == "data":
+        return graphs.data_parallel(work, workers, overlap=how.overlap)
     if scheme == "parameter-server":
-        return graphs.parameter_server(work, workers, servers=servers, overlap=overlap)
-    return graphs.data_parallel(work, workers, overlap=overlap)
-
-
-def _timing_of(m: Measured, file: str) -> Timing:
-    source = f"{file}, measured on {m.gpu}, {m.dtype}, {m.date}"
-    buckets = tuple((b.bytes, b.ready_s) for b in m.buckets)
-    return Timing(m.gpu, m.batch, m.forward_s, m.backward_s, source, m.dtype, m.memory_bytes, m.optimiser_s, buckets)
+        return graphs.parameter_server(work, workers, servers=how.servers, overlap=how.overlap)
+    if scheme == "embedding":
+        return graphs.sharded_embedding(work, workers)
+    tensor, pipeline, data = grid(scheme, shape, workers, two_stages)
+    return graphs.hybrid(
+        work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches, schedule=how.schedule,
+        tensor_demand_bytes_per_s=tensor_bytes_per_s,
+    )  # fmt: skip
 
 
 def load_profile(path: str | Path, workers: int | None = None, **options: object) -> Profile:
     """The profile of a file for so many workers (a graph file knows its own number)."""
-    from weft.workload.profiles_io import load_file
-
-    content = load_file(path)
+    content = read_model(path)
     if isinstance(content, Profile) and workers in (None, content.workers):
         return content
     return profile(str(Path(path)) if is_path(str(path)) else f"./{path}", workers or 1, **options)  # type: ignore[arg-type]

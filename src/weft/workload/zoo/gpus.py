@@ -1,7 +1,8 @@
 """GPU types: peak rates and memory from the vendors' data sheets, and the rule that carries a time from one to another.
 
 The rule: a time scales with the ratio of the two GPUs' peak rates in the precision it was measured in. A data sheet's
-peak is never reached, but the ratio of two peaks of one precision is close to the ratio of the times.
+peak is never reached, but the ratio of two peaks of one precision is close to the ratio of the times. The optimiser
+computes next to nothing and passes over all parameters, so its time scales with the bandwidth of the memory.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Gpu:
     fp32_tflops: float
     tf32_tflops: float
     bf16_tflops: float
+    memory_gb_per_s: float
     aliases: tuple[str, ...] = ()
 
     def tflops(self, dtype: str) -> float:
@@ -41,16 +43,16 @@ class Gpu:
 
 # NVIDIA data sheets (SXM parts where there are several), without sparsity.
 GPUS: tuple[Gpu, ...] = (
-    Gpu("K80", 12, 4.37, 0, 0),  # one of the card's two GPUs
-    Gpu("P100", 16, 10.6, 0, 21.2),
-    Gpu("V100", 16, 15.7, 0, 125, ("Tesla V100",)),
-    Gpu("T4", 16, 8.1, 0, 65),
-    Gpu("A10", 24, 31.2, 62.5, 125),
-    Gpu("A100", 40, 19.5, 156, 312),
-    Gpu("A800", 80, 19.5, 156, 312),
-    Gpu("H100", 80, 66.9, 494, 989),
-    Gpu("H800", 80, 66.9, 494, 989),
-    Gpu("H200", 141, 66.9, 494, 989, ("NVIDIA H200",)),
+    Gpu("K80", 12, 4.37, 0, 0, 240),  # one of the card's two GPUs
+    Gpu("P100", 16, 10.6, 0, 21.2, 732),
+    Gpu("V100", 16, 15.7, 0, 125, 900, ("Tesla V100",)),
+    Gpu("T4", 16, 8.1, 0, 65, 320),
+    Gpu("A10", 24, 31.2, 62.5, 125, 600),
+    Gpu("A100", 40, 19.5, 156, 312, 1555),
+    Gpu("A800", 80, 19.5, 156, 312, 2039),
+    Gpu("H100", 80, 66.9, 494, 989, 3350),
+    Gpu("H800", 80, 66.9, 494, 989, 3350),
+    Gpu("H200", 141, 66.9, 494, 989, 4800, ("NVIDIA H200",)),
 )
 
 

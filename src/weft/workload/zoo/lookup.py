@@ -8,8 +8,9 @@ from functools import cache
 from weft.errors import InputError
 from weft.workload.zoo.catalogue import MODELS
 from weft.workload.zoo.entry import Model, Published
+from weft.workload.zoo.options import without
 
-__all__ = ["find", "names"]
+__all__ = ["find", "names", "same_model"]
 
 
 def names() -> tuple[str, ...]:
@@ -18,8 +19,11 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> tuple[Model, Published | None]:
-    """The model (and variant, after `@`) of a name or alias; an unknown name is refused with the nearest known ones."""
-    base, _, variant = name.partition("@")
+    """The model (and variant, after `@`) of a name or alias; an unknown name is refused with the nearest known ones.
+
+    Options behind the name do not matter here.
+    """
+    base, _, variant = without(name).partition("@")
     model = _index().get(_key(base))
     if model is None:
         near = difflib.get_close_matches(_key(base), list(_index()), n=3, cutoff=0.5)
@@ -33,6 +37,13 @@ def find(name: str) -> tuple[Model, Published | None]:
             return model, published
     there = ", ".join(f"{model.name}@{v.variant}" for v in model.variants) or f"plain {model.name}"
     raise InputError(f"model {model.name!r} has no variant {variant!r}; use {there}")
+
+
+def same_model(one: str, other: str) -> bool:
+    """Whether two names, whatever their options, are one model of the zoo in one variant."""
+    pair = [without(name).partition("@") for name in (one, other)]
+    known = [_index().get(_key(base)) for base, _, _ in pair]
+    return known[0] is not None and known[0] is known[1] and pair[0][2] == pair[1][2]
 
 
 def _key(name: str) -> str:

@@ -5,7 +5,8 @@ In this order:
 2. the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
    batch beyond them;
 3. another precision on the same GPU type (unless one was asked for), as in 1 and 2;
-4. another GPU type in the same precision, times the ratio of the two peak rates (`weft.workload.zoo.gpus`);
+4. another GPU type, in the same precision if any has it, times the ratio of the two peak rates (the optimiser: of
+   the memories' bandwidths, `weft.workload.zoo.gpus`); of several GPU types the newest;
 5. floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of the
    peak rate, a little below what LLaMA-7B reached when it was measured.
 
@@ -118,7 +119,8 @@ def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | No
                 reference = at_batch(there, batch)
                 ratio = gpu.tflops(reference.dtype) / target.tflops(reference.dtype)
                 why = f"from {gpu.name} by the ratio of peak rates ({reference.dtype}) {ratio:.3g}"
-                return _scaled(reference, ratio, why, batch, target.name)
+                found = _scaled(reference, ratio, why, batch, target.name)
+                return replace(found, optimiser_s=reference.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
     return None
 
 

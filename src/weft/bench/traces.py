@@ -1,0 +1,51 @@
+"""Reading public traces: CPU seconds until all jobs are in one table.
+
+The files are found through WEFT_TRACES, as everywhere; what is not there is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["TRACES", "run"]
+
+# name of the figure: file or folder under WEFT_TRACES
+TRACES = {
+    "elasticflow_raw": "elasticflow/raw",
+    "elasticflow_sim": "elasticflow/sim",
+    "helios_venus": "helios/venus_gpu_jobs.csv.gz",
+    "philly": "philly/philly_jobs.csv.gz",
+    "pai": "alibaba_pai_2020/pai_tasks_sample.csv.gz",
+}
+REPEATS = 3
+
+
+def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Jobs of each trace and the CPU seconds that this process, all its threads together, spends on reading them.
+
+    The least of some readings: other programs on the machine can only add.
+    """
+    from weft.workload.trace import read
+
+    store = os.environ.get("WEFT_TRACES")
+    if not store:
+        say("WEFT_TRACES is not set: no trace is read; let it name the folder of public traces")
+        return {}
+    figures: dict[str, Any] = {}
+    for name, place in list(TRACES.items())[: 1 if quick else None]:
+        path = Path(store) / place
+        if not path.exists():
+            say(f"{place} is not in {store}: left out")
+            continue
+        took = []
+        for _ in range(1 if quick else REPEATS):
+            began = time.process_time()
+            trace = read(path)
+            took.append(time.process_time() - began)
+        figures[f"{name}_jobs"] = trace.frame.height
+        figures[f"{name}_cpu_s"] = min(took)
+    return figures
