@@ -164,3 +164,78 @@ def test_profile_measures_and_writes(tmp_path: Path, capsys: Capture) -> None:
     assert run(["models", "show", str(out), "--workers", "2", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["message_bytes"] == 4 * 2_542_856
+
+
+def _one_line(args: list[str], capsys: Capture) -> str:
+    """What a command that is refused says: exit code 2 and one line."""
+    assert run(args) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("error: ")
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["vgg16", "-n", "100000000"], "less than or equal to 100000"),
+        (["vgg16", "--gbps", "nan"], "--gbps: nan is no speed of a NIC"),
+        (["vgg16", "--gbps", "-1"], "--gbps: -1 is no speed of a NIC"),
+        (["vgg16", "--dtype", "fp99"], "dtype 'fp99' is not known; use one of fp32, tf32, bf16"),
+        (["vgg16[btach=3]"], "'btach' is no option of a model; did you mean batch?"),
+        (["vgg16[batch=3"], "a bracket is open"),
+        (["vgg16", "--parallel", "pipeline:2"], "parallel 'pipeline:2' is not known"),
+        (["./nothing"], "nothing: No such file or directory; check the path"),
+    ],
+)
+def test_odd_requests_to_show_get_one_line(args: list[str], said: str, capsys: Capture) -> None:
+    assert said in _one_line(["models", "show", *args], capsys)
+
+
+def test_files_are_shown_whatever_they_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """A layer file of 4 MB: a ring of 4 sends 6 MB per worker, after 6 ms of computing."""
+    monkeypatch.chdir(tmp_path)
+    text = "DATA\n1\nconv -1 1000000 NONE 0 2000000 NONE 0 3000000 ALLREDUCE 4000000 10\n"
+    for name in ("layers.txt", "layers"):
+        Path(name).write_text(text)
+        assert run(["models", "show", name, "--workers", "4", "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["sent_bytes"] == pytest.approx([6e6] * 4)
+        assert shown["compute_s"] == pytest.approx(6e-3)
+    Path("notes.csv").write_text("a,b\n1,2\n")
+    assert "no PipeDream graph" in _one_line(["models", "show", "notes.csv"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "it has no timings; add rows below its header"),
+        ("1,100,5\n", "fit.csv: all-reduce timings: 1 rows cannot fix 2 constants"),
+        ("1,1e308,1e308\n2,1e308,1e300\n1,1,1\n", "line 2: msg_size is '1e308'; it must be between"),
+        ("1,100,1e-300\n2,100,1\n1,10,1\n", "line 2: avg_latency is '1e-300'; it must be between"),
+        ("1.5,100,5\n", "line 2: job_num is 1.5; it must be a whole number"),
+    ],
+)
+def test_fit_refuses_what_it_cannot_fit(rows: str, said: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "fit.csv"
+    path.write_text("job_num,msg_size,avg_latency\n" + rows)
+    assert said in _one_line(["fit", "allreduce", str(path)], capsys)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["mine.json"], "weft profile measures models of the zoo; one of your own is measured in its training script"),
+        (["alexnet[batch=2]"], "give --batch and --dtype"),
+        (["alexnet", "--device", "tpu"], "--device: 'tpu' is not known; use auto, cpu, cuda or cuda:N"),
+        (["alexnet", "--device", "meta"], "--device: 'meta' is not known"),
+        (["alexnet", "--device", "cuda:x"], "--device: 'cuda:x' is not known"),
+        (["alexnet", "--dtype", "fp8"], "--dtype: 'fp8' is not known; use one of as-is, fp32"),
+        (["alexnet", "--out", "no/such/folder/a.json"], "--out: there is no folder no/such/folder"),
+        (["alexnet", "--batch", "0"], "--batch: 0 is too small"),
+    ],
+)
+def test_profile_refuses_before_it_measures(args: list[str], said: str, capsys: Capture) -> None:
+    assert said in _one_line(["profile", *args], capsys)

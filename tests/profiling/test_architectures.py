@@ -35,6 +35,20 @@ def test_an_unknown_library_is_refused() -> None:
         build("dlrm", 2, "meta", library="torchvision")
 
 
+def test_a_model_beyond_the_memory_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPT-3: 175 billion parameters and as many gradients, 8 bytes for both, on a host with 2^20 pages of 4 KiB."""
+    host = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}
+    monkeypatch.setattr("os.sysconf", host.__getitem__)
+    with pytest.raises(InputError, match=r"gpt3: its parameters and gradients need 1,39\d GB, cpu has 4;"):
+        build("gpt3", 1, "cpu")
+
+
+def test_a_model_on_no_device_is_refused() -> None:
+    made = build("alexnet", 1, "meta", library="weft")
+    with pytest.raises(InputError, match="the model is on meta"):
+        profile(made.module, made.batch, loss=made.loss)
+
+
 def test_a_real_model_is_measured() -> None:
     made = build("mobilenet-v3-small", 1, library="weft")
     seen = profile(made.module, made.batch, loss=made.loss, warmup=1, repeats=3, max_s=1.0)

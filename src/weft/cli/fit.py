@@ -40,9 +40,14 @@ def allreduce(
 
     Example: weft fit allreduce results.csv --max-k 4 --plot fit.svg
     """
+    from weft.errors import InputError
     from weft.workload.allreduce_fit import fit_allreduce, read_allreduce
 
-    fit = fit_allreduce(read_allreduce(file), max_k=max_k, weighted=not absolute)
+    samples = read_allreduce(file)
+    try:
+        fit = fit_allreduce(samples, max_k=max_k, weighted=not absolute)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
     if plot is not None:
         from weft.results.fit_plot import save_fit_plot
 

@@ -46,8 +46,8 @@ def list_models(json: JsonOption = False) -> None:
 
 @app.command("show")
 def show(
-    model: Annotated[str, typer.Argument(help="A model of the zoo, model@variant, or the path of a profile file.")],
-    workers: Annotated[int, typer.Option("--workers", "-n", help="Number of workers (GPUs).")] = 4,
+    model: Annotated[str, typer.Argument(help="A model of the zoo, model@variant, model[option=value], or a file.")],
+    workers: Annotated[int, typer.Option("--workers", "-n", max=100_000, help="Number of workers (GPUs).")] = 4,
     gpu: Annotated[str, typer.Option("--gpu", help="GPU type whose compute times are used.")] = "V100",
     batch: Annotated[int | None, typer.Option("--batch", help="Samples per worker (default: the usual).")] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", help="Precision: fp32 or bf16 (default: the GPU's).")] = None,
@@ -77,6 +77,10 @@ def show(
     from weft.workload import zoo
     from weft.workload.alone import run_alone
 
+    if not 0 < gbps < float("inf"):
+        raise InputError(f"--gbps: {gbps:g} is no speed of a NIC; give a number above 0")
+    if not zoo.is_path(model) and Path(zoo.without(model)).is_file():
+        model = f"./{model}"  # a file of the folder one is in, without an ending that tells
     profile = zoo.profile(
         model, workers, batch=batch, gpu=gpu, parallel=parallel, overlap=overlap, dtype=dtype,
         micro_batches=micro_batches, schedule=schedule, servers=servers,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["profile"]
 
+DTYPES = ("as-is", "fp32", "tf32", "bf16", "bf16-weights")
+
 
 def profile(
     model: Annotated[str, typer.Argument(help="A model of the zoo (weft models lists them).")],
@@ -43,6 +45,7 @@ def profile(
     from weft.workload import zoo
     from weft.workload.profiles_io import save_measured
 
+    _check(model, device, dtype, out)
     entry = zoo.find(model)[0]
     sizes = batch or [entry.batch]
     if min(sizes) < 1:
@@ -58,6 +61,27 @@ def profile(
         print_json({"model": entry.name, "measurements": [asdict(m) for m in seen]})
         return
     stdout().print(_table(seen))
+
+
+def _check(model: str, device: str, dtype: str, out: Path | None) -> None:
+    """Refuse, before minutes are spent on measuring, what cannot be measured or written."""
+    from weft.errors import InputError
+    from weft.workload import zoo
+
+    if zoo.is_path(model):
+        raise InputError(
+            f"{model}: weft profile measures models of the zoo; one of your own is measured in its training script, by "
+            "weft.profile(model, batch, out=FILE)"
+        )
+    if zoo.without(model) != model:
+        raise InputError(f"model {model!r}: options behind the name are not measured; give --batch and --dtype")
+    kind, colon, number = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (colon and not (kind == "cuda" and number.isdecimal())):
+        raise InputError(f"--device: {device!r} is not known; use auto, cpu, cuda or cuda:N")
+    if dtype not in DTYPES:
+        raise InputError(f"--dtype: {dtype!r} is not known; use one of {', '.join(DTYPES)}")
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"--out: there is no folder {out.parent}; choose a path that can be written")
 
 
 def _measure(
@@ -81,7 +105,8 @@ def _measure(
         raise InputError(f"model {model}: batch {batch} does not fit into {where}; use a smaller --batch") from error
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"model {model} on {where}: {reason}; try --device cpu") from error
+        remedy = "try a smaller --batch" if where == "cpu" else "try --device cpu"
+        raise InputError(f"model {model} on {where}: {reason}; {remedy}") from error
 
 
 def _table(seen: list[Measured]) -> Any:

@@ -8,11 +8,13 @@ of parameters is the zoo's in either case (that is checked when a model is built
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import InputError
+from weft.model.units import GB
 from weft.profiling.torch_bridge import load_torch, optional
 from weft.workload import zoo
 from weft.workload.zoo import mobilenet, recommend
@@ -53,6 +55,7 @@ def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto",
     if library not in LIBRARIES:
         raise InputError(f"profile: library {library!r} is not known; use one of {', '.join(LIBRARIES)}")
     entry, _ = zoo.find(model)
+    _check_room(torch, entry, device, getattr(torch, weights).itemsize)
     with torch.device(device):
         before = torch.get_default_dtype()
         torch.set_default_dtype(getattr(torch, weights))
@@ -65,6 +68,24 @@ def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto",
             raise InputError(f"model {entry.name}: {used} builds {params} parameters, the zoo counts {entry.params}")
         data, loss = _data(torch, entry.name, batch, getattr(torch, weights))
     return Trainable(module, data, loss, used)
+
+
+def _check_room(torch: Any, entry: zoo.Model, device: str, width: int) -> None:
+    """Refuse a model whose parameters and gradients alone are more than the device holds: trying may end the host."""
+    if device.startswith("cuda"):
+        if not torch.cuda.is_available():
+            return  # said by torch itself
+        there = float(torch.cuda.mem_get_info(device)[1])
+    elif device == "cpu":
+        there = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    else:
+        return
+    needed = 2.0 * width * entry.params
+    if needed > there:
+        raise InputError(
+            f"model {entry.name}: its parameters and gradients need {needed / GB:,.0f} GB, {device} has "
+            f"{there / GB:,.0f}; profile a smaller one"
+        )
 
 
 def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:

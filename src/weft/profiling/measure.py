@@ -53,6 +53,8 @@ def profile(
     if not parameters:
         raise InputError("profile: the model has no parameters that need gradients; pass a model in training")
     device = parameters[0].device
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"profile: the model is on {device.type}, whose clock is not read; move it to cpu or cuda")
     step = _Step(torch, model, batch, loss or _default_loss, optimizer or _idle_sgd(torch, parameters), dtype, device)
     with _undisturbed(model), _precision(torch, dtype):
         spans, memory = _time(torch, step, warmup, repeats, max_s)

@@ -20,6 +20,7 @@ from weft.workload.layer_files import read_text
 __all__ = ["AllReduceFit", "Sample", "fit_allreduce", "read_allreduce"]
 
 _COLUMNS = ("job_num", "msg_size", "avg_latency")
+_SENSIBLE = {"job_num": (1, 1e6), "msg_size": (1e-3, 1e18), "avg_latency": (1e-3, 1e15)}
 _US = 1e-6
 
 
@@ -73,9 +74,12 @@ def read_allreduce(path: str | Path) -> tuple[Sample, ...]:
         if missing:
             raise TraceError(f"{path}: line 1: no column {missing[0]}; the columns are {', '.join(_COLUMNS)}")
         reader.fieldnames = header
-        return tuple(_sample(row, f"{path}: line {reader.line_num}") for row in reader)
+        found = tuple(_sample(row, f"{path}: line {reader.line_num}") for row in reader)
     except csv.Error as error:
         raise TraceError(f"{path}: line {reader.line_num}: {error}; give a plain CSV file") from error
+    if not found:
+        raise TraceError(f"{path}: it has no timings; add rows below its header")
+    return found
 
 
 def fit_allreduce(samples: Sequence[Sample], *, max_k: int | None = None, weighted: bool = True) -> AllReduceFit:
@@ -145,6 +149,9 @@ def _sample(row: dict[str, str], where: str) -> Sample:
             value = math.nan
         if not 0 < value < math.inf:
             raise TraceError(f"{where}: {name} is {row.get(name)!r}; it must be a number above 0")
+        low, high = _SENSIBLE[name]
+        if not low <= value <= high:  # beyond these the arithmetic of the fit would overflow
+            raise TraceError(f"{where}: {name} is {row.get(name)!r}; it must be between {low:g} and {high:g}")
         values.append(value)
     k, size, latency = values
     if k != int(k):
