@@ -26,17 +26,24 @@ LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folde
 BUILT_IN: dict[str, dict[str, str]] = {
     "order": {
         "fifo": "weft.order.fifo:Fifo",
+        "las": "weft.order.las:LeastAttainedService",
+        "las-queues": "weft.order.las:QueuedLeastAttainedService",
+        "nw-sens": "weft.order.nw_sens:NetworkSensitive",
         "sjf": "weft.order.sjf:ShortestJobFirst",
         "srsf": "weft.order.srsf:ShortestRemainingServiceFirst",
+        "time-slice": "weft.order.time_slice:TimeSlice",
     },
     "place": {
+        "affinity": "weft.place.affinity:Affinity",
         "best-fit": "weft.place.best_fit:BestFit",
+        "delay": "weft.place.delay:DelayScheduling",
         "ff": "weft.place.first_fit:FF",
         "first-fit": "weft.place.first_fit:FirstFit",
         "ls": "weft.place.list_scheduling:ListScheduling",
         "lwf": "weft.place.lwf:LeastWorkloadFirst",
         "rand": "weft.place.random:Rand",
         "random": "weft.place.random:RandomPlace",
+        "skew": "weft.place.skew:Skew",
     },
     "planners": {},
     "interleave": {

@@ -32,10 +32,18 @@ STACKS: dict[str, dict[str, str]] = {
     "srsf-1": {"order": "srsf", "place": "lwf:1", "pace": "at-most:1"},
     "srsf-2": {"order": "srsf", "place": "lwf:1", "pace": "at-most:2"},
     "srsf-3": {"order": "srsf", "place": "lwf:1", "pace": "at-most:3"},
+    "dally": {"order": "nw-sens", "place": "delay"},
+    "dally-manual": {"order": "nw-sens", "place": "delay:manual"},
+    "dally-nowait": {"order": "nw-sens", "place": "delay:no-wait"},
+    "dally-consolidated": {"order": "nw-sens", "place": "delay:consolidated"},
+    "dally-benefit": {"order": "nw-sens", "place": "delay:benefit"},
+    "tiresias": {"order": "las", "place": "skew"},
+    "tiresias-queues": {"order": "las-queues", "place": "skew"},
+    "gandiva": {"order": "time-slice", "place": "affinity"},
 }
 
 # name: the layer that a parameter of the stack is handed on to
-_PARAMETERS = {"ada-srsf": "pace"}
+_PARAMETERS = {"ada-srsf": "pace", "gandiva": "order", "tiresias": "order", "tiresias-queues": "order"}
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
 

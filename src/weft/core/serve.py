@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
 from weft.core.occupancy import Draft
+from weft.core.outcome import Ask, Outcome
+from weft.core.pool import serve_pool
 from weft.core.table import memory_of, shape_of
 from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
@@ -17,19 +18,6 @@ from weft.order.base import Claim, Ranking
 from weft.place.base import Answer, Place
 
 __all__ = ["Ask", "Outcome", "serve"]
-
-Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask with a twist
-
-
-@dataclass
-class Outcome:
-    """What serving the claims led to."""
-
-    state: State  # place's, after all its answers
-    placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
-    leaving: set[str] = field(default_factory=set)  # running jobs that give way
-    reasons: dict[str, str] = field(default_factory=dict)
-    declined: list[Declined] = field(default_factory=list)
 
 
 def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None) -> Outcome:
@@ -42,6 +30,8 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     Place is not asked about a job that wants more GPUs than there can be; of those only the first is declined in
     words, the rest stand behind it.
     """
+    if ranking.pooled:
+        return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
     claims = iter(ranking.claims)
     if ranking.preemptive:

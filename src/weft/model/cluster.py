@@ -94,3 +94,8 @@ class Cluster:
     def gpus_per_server(self) -> npt.NDArray[np.int64]:
         """Number of GPUs of every server."""
         return np.array([len(s.gpus) for s in self.servers], dtype=np.int64)
+
+    @cached_property
+    def gpus_per_rack(self) -> npt.NDArray[np.int64]:
+        """Number of GPUs of every rack."""
+        return np.bincount(self.rack_of_server, weights=self.gpus_per_server).astype(np.int64)

@@ -36,6 +36,12 @@ class Ranking:
     way. A non-preemptive order lists waiting jobs only. `strict` means nobody may pass a claim that does not fit.
     `wake_s` asks for another cycle then (a lease end, a queue threshold). `claims` may be a generator: only as much
     of it is taken as can matter, so a queue of thousands costs nothing while no GPU is free.
+
+    `pooled` is the other way to take GPUs from running jobs: those in `released` (their lease is over) put theirs into
+    the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
+    keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
+    left, or waits. Running jobs that are not released keep theirs (claimed `anew` they may move), and every waiting job
+    that is not placed is told why.
     """
 
     claims: Iterable[Claim]
@@ -43,6 +49,8 @@ class Ranking:
     preemptive: bool = False
     strict: bool = False
     wake_s: float | None = None
+    pooled: bool = False
+    released: frozenset[str] = frozenset()
 
 
 class Order(ABC):

@@ -17,8 +17,10 @@ from weft.collectives import route_collective
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
+from weft.network.cost import CostModel
+from weft.network.shape import Shape, shape_of
 from weft.sim.program import NodeSpec, Program, compute_node, make_program, transfer_node
-from weft.sim.spec import NetworkSpec, Tier
+from weft.sim.spec import NetworkSpec, cost_model
 
 if TYPE_CHECKING:
     from weft.collectives.lowering import RoutedCollective
@@ -41,17 +43,33 @@ class Lowering:
         else:  # k-way sharing knows servers, not links
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
-        self._no_tier = Tier(0.0, 0.0, 0.0)
+        self.cost = cost_model(network)
+        self._kept: dict[tuple[int, str, Shape], tuple[Profile, Program]] = {}
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
         """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
         nodes: list[NodeSpec] = []
-        if self.network.cost == "tiers":
-            self._add_tasks(nodes, profile, gpus, flow_key, transfers=False)
-            self._add_tier_delay(nodes, profile, gpus, model)
-        else:
-            self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
+        if self.cost is not None:
+            return self._fixed(self.cost, profile, gpus, model)
+        self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
         return make_program(nodes, self.capacity, kway_b=self.kway_b)
+
+    def _fixed(self, cost: CostModel, profile: Profile, gpus: Placement, model: str) -> Program:
+        """All exposed communication as one delay after the last task, made once for each shape of a placement."""
+        shape = shape_of(self.cluster, gpus)
+        key = (id(profile), model, shape)
+        if key in self._kept and not self.shared_gpus:
+            return self._kept[key][1]
+        nodes: list[NodeSpec] = []
+        self._add_tasks(nodes, profile, gpus, 0, transfers=False)
+        seconds = cost.exposed_s(profile, model, shape)
+        if seconds > 0:
+            waited_for = {p for spec in nodes for p in spec.after}
+            last = tuple(i for i in range(len(nodes)) if i not in waited_for)
+            nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=seconds))
+        program = make_program(nodes, self.capacity, kway_b=self.kway_b)
+        self._kept[key] = (profile, program)
+        return program
 
     def _add_tasks(
         self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, flow_key: int, transfers: bool
@@ -120,19 +138,6 @@ class Lowering:
             nodes.append(transfer_node(index, g.bytes, g.links, before, demand=cap, latency=g.latency_s))
             before = (len(nodes) - 1,)
         return before
-
-    def _add_tier_delay(self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, model: str) -> None:
-        """Cost model `tiers`: all exposed communication as one fixed delay after the last task."""
-        tiers = self.network.tiers
-        tier = tiers.get(model) or tiers.get(model.partition("[")[0]) or tiers.get("default", self._no_tier)
-        servers = {int(self.cluster.server_of_gpu[g]) for g in gpus}
-        racks = {int(self.cluster.rack_of_server[s]) for s in servers}
-        part = tier.machine if len(servers) == 1 else tier.rack if len(racks) == 1 else tier.network
-        if part <= 0 or len(gpus) == 1:
-            return
-        waited_for = {p for spec in nodes for p in spec.after}
-        last = tuple(i for i in range(len(nodes)) if i not in waited_for)
-        nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=part * profile.compute_s))
 
 
 def _nodes(ends: dict[int, int] | tuple[int, ...]) -> Iterable[int]:

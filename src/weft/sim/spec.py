@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["NetworkSpec", "RunSpec", "Tier"]
+from weft.network.analytical import Analytical
+from weft.network.astra_sim import AstraSim
+from weft.network.cost import Cached, CostModel, Tier, TierTable
+from weft.network.hierarchy import MODERN, Hierarchy
 
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """Exposed communication as a fraction of compute time, by how far apart the workers are."""
-
-    machine: float
-    rack: float
-    network: float
+__all__ = ["NetworkSpec", "RunSpec", "Tier", "cost_model"]
 
 
 @dataclass(frozen=True)
@@ -22,12 +18,26 @@ class NetworkSpec:
     """How transfers share links and what they cost. The constants belong to k-way sharing (Ada-SRSF, Eq. 5)."""
 
     sharing: str = "max-min"  # ideal, max-min, k-way
-    cost: str = "links"  # links, tiers
+    cost: str = "links"  # links, tiers, analytical, astra-sim
     collective: str = "ring"  # for transfers whose profile does not say
     a_s: float = 0.0
     b_s_per_byte: float = 8.56e-10
     eta_s_per_byte: float = 2.35e-10
     tiers: Mapping[str, Tier] = field(default_factory=dict)
+    hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
+    scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds
+    program: str = ""  # of cost astra-sim
+
+
+def cost_model(network: NetworkSpec) -> CostModel | None:
+    """What stands in for links, asked once for each shape; None if nothing does."""
+    if network.cost == "tiers":
+        return Cached(TierTable(network.tiers))
+    if network.cost == "analytical":
+        return Cached(Analytical(network.hierarchy, network.scale))
+    if network.cost == "astra-sim":
+        return Cached(AstraSim(network.program, network.hierarchy, network.scale))
+    return None
 
 
 @dataclass(frozen=True)

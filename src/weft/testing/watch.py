@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from weft.core.checker import check
@@ -114,15 +114,14 @@ class WatchedOrder(_Watch, Order):
 
         def listed(policy: Order, state: State) -> Ranking:
             ranking = policy.rank(view, state)
-            claims = tuple(ranking.claims)
-            return Ranking(claims, ranking.state, ranking.preemptive, ranking.strict, ranking.wake_s)
+            return replace(ranking, claims=tuple(ranking.claims))
 
         ranking: Ranking = self.ask("rank", listed, state, lambda ranking: ranking)
         claims = tuple(ranking.claims)
         self.json_able(ranking.state, "the state that rank returns")
         self.later(ranking.wake_s, view.now, "wake_s")
         for claim in claims:
-            known = claim.job in view.waiting or (ranking.preemptive and claim.job in view.running)
+            known = claim.job in view.waiting or ((ranking.preemptive or ranking.pooled) and claim.job in view.running)
             require(known, f"{self.what}.rank claims {claim.job}, which is not there to be claimed")
             job = view.job(claim.job).job
             sizes = job.sizes if self.resizes else (job.gpus,)

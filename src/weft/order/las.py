@@ -1,0 +1,109 @@
+"""las: least attained service first, GPUs x seconds (2D-LAS of Tiresias), continuous or in queues."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from heapq import merge
+from typing import Self
+
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView
+from weft.order.base import Claim, Order, Ranking
+from weft.order.leases import LeaseOrder, positive
+
+__all__ = ["LeastAttainedService", "QueuedLeastAttainedService"]
+
+LEASE_S = 3600.0
+THRESHOLD_GPU_S = 3200.0
+
+
+class LeastAttainedService(LeaseOrder):
+    """Jobs by GPU seconds held so far, ranked anew when leases end (continuous 2D-LAS).
+
+    `las:SECONDS` sets the lease, an hour by default.
+    """
+
+    def __init__(self, lease_s: float = LEASE_S) -> None:
+        self.lease_s = lease_s
+        self.name = "las" if lease_s == LEASE_S else f"las:{lease_s:g}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`las` or `las:SECONDS`."""
+        return cls() if arg is None else cls(positive(arg, f"las:{arg}: the lease in seconds"))
+
+    def key_of_running(self, view: ClusterView, job: JobView) -> float:
+        """GPU seconds up to now."""
+        return job.attained_gpu_s(view.now)
+
+    @property
+    def key_of_waiting(self) -> Callable[[JobView], float]:
+        """GPU seconds of earlier assignments."""
+        return _attained
+
+    def words(self, key: float) -> str:
+        """The value."""
+        return f"least attained service first: {key:.4g} GPU s"
+
+
+class QueuedLeastAttainedService(Order):
+    """Discretised 2D-LAS (Tiresias, section 4.1): jobs move to the next queue when their GPU seconds pass a threshold.
+
+    A higher queue goes before a lower one and takes its GPUs at once; inside a queue running jobs keep theirs and
+    waiting ones come in order of submission. `las-queues:3200/36000` sets the thresholds (3200 by default).
+    """
+
+    def __init__(self, thresholds: tuple[float, ...] = (THRESHOLD_GPU_S,)) -> None:
+        self.thresholds = thresholds
+        self.name = "las-queues:" + "/".join(f"{t:g}" for t in thresholds)
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`las-queues` or `las-queues:GPU-SECONDS[/GPU-SECONDS...]`."""
+        if arg is None:
+            return cls()
+        what = f"las-queues:{arg}: a threshold in GPU seconds"
+        return cls(tuple(sorted(positive(part, what) for part in arg.split("/"))))
+
+    def rank(self, view: ClusterView, state: State) -> Ranking:
+        """Queue by queue: running jobs, then waiting ones."""
+        if not view.waiting:
+            return Ranking((), state, pooled=True)
+        running = sorted(
+            ((self._queue(job.attained_gpu_s(view.now)), 0, job) for job in view.running.values()), key=_key
+        )
+        waiting = ((self._of_waiting(job), 1, job) for job in view.waiting_by(self._of_waiting))
+        highest = min(map(self._of_waiting, view.waiting.values()))
+        released = frozenset(job.id for queue, _, job in running if queue > highest)
+        claims = self._claims(merge(running, waiting, key=_key))
+        return Ranking(claims, state, wake_s=self._next_demotion(view), pooled=True, released=released)
+
+    def _claims(self, entries: Iterator[tuple[float, int, JobView]]) -> Iterator[Claim]:
+        for queue, waits, job in entries:
+            yield Claim(job.id, job.job.gpus if waits else len(job.gpus), f"queue {queue + 1:.0f}")
+
+    def _queue(self, gpu_s: float) -> float:
+        """0 is the highest; a threshold belongs to the lower queue, whatever sums of seconds were rounded to."""
+        return float(bisect_right(self.thresholds, gpu_s * (1 + 1e-12)))
+
+    def _of_waiting(self, job: JobView) -> float:
+        return self._queue(job.service_gpu_s)
+
+    def _next_demotion(self, view: ClusterView) -> float | None:
+        """When the next running job passes a threshold."""
+        times = []
+        for job in view.running.values():
+            gpu_s = job.attained_gpu_s(view.now)
+            queue = int(self._queue(gpu_s))
+            if job.started_s is not None and queue < len(self.thresholds):
+                times.append(view.now + (self.thresholds[queue] - gpu_s) / len(job.gpus))
+        return min((t for t in times if t > view.now), default=None)
+
+
+def _attained(job: JobView) -> float:
+    return job.service_gpu_s
+
+
+def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:
+    return entry[:2]

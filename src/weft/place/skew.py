@@ -1,0 +1,98 @@
+"""skew: Tiresias' placement. Models with one dominant tensor are consolidated, the others fill what is left over."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import InputError, StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, Fact, JobView, Offer
+from weft.place.base import Answer, Place
+from weft.place.shares import idle_first
+
+__all__ = ["Skew", "skew_of"]
+
+Ints = npt.NDArray[np.int64]
+LIMIT = 0.3
+
+
+class Skew(Place):
+    """A job whose largest tensor is more than a share of its model goes on the fewest servers, or waits for them; any
+    other goes anywhere, servers with the fewest free GPUs first (Tiresias, section 4.2; its PACK_limit is `skew:0.3`).
+
+    The skew of a model comes from the zoo; a model that the zoo does not know has none. Racks are not looked at.
+    """
+
+    needs = frozenset({Fact.MODEL})
+
+    def __init__(self, limit: float = LIMIT) -> None:
+        self.limit = limit
+        self.name = "skew" if limit == LIMIT else f"skew:{limit:g}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`skew` or `skew:LIMIT`."""
+        if arg is None:
+            return cls()
+        try:
+            limit = float(arg)
+        except ValueError:
+            limit = -1.0
+        if not 0 <= limit <= 1:
+            raise StackError(f"skew:{arg}: the limit is a share of the model, from 0 to 1")
+        return cls(limit)
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Whole servers for skewed models, fragments for the others."""
+        if offer.n_free < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
+        free = offer.free_per_server
+        skewed = skew_of(job.job.model) > self.limit
+        idle = view.offer.free_per_server
+        if not skewed:
+            order = np.lexsort((free, idle == 0))  # where nobody must leave, then the fullest
+            shares = _fill(order[free[order] > 0], free, gpus)
+            return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
+        fewest = -(-gpus // int(view.cluster.gpus_per_server.max()))
+        last = gpus - (fewest - 1) * int(view.cluster.gpus_per_server.max())
+        whole = np.flatnonzero(free == view.cluster.gpus_per_server.max())
+        whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
+        fits = np.setdiff1d(np.flatnonzero(free >= last), whole)
+        if len(whole) < fewest - 1 or not len(fits):
+            words = "one server" if fewest == 1 else f"{fewest} servers"
+            return Answer(None, f"high skew: waits for {gpus} GPUs on {words}", state)
+        tight = fits[np.lexsort((free[fits], np.maximum(last - idle[fits], 0)))[0]]
+        shares = [*((int(s), int(free[s])) for s in whole), (int(tight), last)]
+        return Answer(idle_first(view, offer, shares), _words("high skew: consolidated", len(shares)), state)
+
+
+@cache
+def skew_of(model: str) -> float:
+    """Largest tensor of a model over all its parameters, from the zoo; 0 where it does not know the model."""
+    from weft.workload.zoo import find
+
+    try:
+        found = find(model.partition("[")[0])[0]
+    except InputError:
+        return 0.0
+    return max((size for layer in found.layers for size in layer.tensors), default=0) / max(found.params, 1)
+
+
+def _fill(order: Ints, free: Ints, gpus: int) -> list[tuple[int, int]]:
+    """So many GPUs of servers in this order, each taken whole but the last."""
+    shares: list[tuple[int, int]] = []
+    for server in order.tolist():
+        if gpus <= 0:
+            break
+        count = min(gpus, int(free[server]))
+        shares.append((server, count))
+        gpus -= count
+    return shares
+
+
+def _words(rule: str, servers: int) -> str:
+    return f"{rule}, on {servers} server{'s' * (servers > 1)}"

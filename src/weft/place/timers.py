@@ -1,0 +1,173 @@
+"""How long a job waits for a better network tier: fixed timers, none, for ever, or tuned by what happened before.
+
+A rule is asked for two moments, counted from the start of waiting: until the first a job takes GPUs of one machine
+only, until the second of one rack at most. The memory of the tuned rules is `waits`: by tier and GPU demand the
+(time of acceptance, seconds waited, job) of accepted offers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from statistics import fmean, stdev
+from typing import Any
+
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Spread
+
+__all__ = ["DEFAULT_S", "AutoTuned", "Benefit", "Consolidated", "Fixed", "Timers"]
+
+DEFAULT_S = (12 * 3600.0, 24 * 3600.0)  # machine, rack (Dally, section IV-B2)
+WINDOW_S = 7 * 24 * 3600.0
+TIERS = ("machine", "rack", "network")
+
+
+class Timers(ABC):
+    """A rule for the two timers."""
+
+    text: str  # as in delay:TEXT
+
+    def initial_state(self) -> State:
+        """Memory before anything was accepted."""
+        return {}
+
+    @abstractmethod
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+        """Seconds until GPUs of one rack are good enough, and until any are."""
+
+    def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
+        """The state after an offer of that tier was taken."""
+        return state
+
+    def observe(self, view: ClusterView, state: State) -> State:
+        """The state after a look at what runs, once per cycle."""
+        return state
+
+
+class Fixed(Timers):
+    """The same for everybody (`delay:manual`, `delay:3600/7200`, `delay:no-wait`)."""
+
+    def __init__(self, machine_s: float, rack_s: float, text: str) -> None:
+        self._timers = (machine_s, rack_s)
+        self.text = text
+
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+        """As set."""
+        return self._timers
+
+
+class Consolidated(Fixed):
+    """Until there is the closest place that can be (`delay:consolidated`)."""
+
+    def __init__(self) -> None:
+        super().__init__(math.inf, math.inf, "consolidated")
+
+
+class AutoTuned(Timers):
+    """Algorithm 2: mean + 2 sample standard deviations of the waits that ended on that tier within the window.
+
+    Waits are kept by GPU demand. Entries older than the window are dropped; with none left, the default.
+    """
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self.window_s = window_s
+        self.text = "auto" if window_s == WINDOW_S else f"auto@{window_s:g}"
+
+    def initial_state(self) -> State:
+        """No waits; `tuned` keeps what was computed from them and until when it holds."""
+        return {"waits": {"machine": {}, "rack": {}}, "tuned": {}}
+
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+        """The tuned timers of this GPU demand."""
+        known = state["tuned"].get(str(gpus))
+        if known is None or view.now >= known[2]:
+            known = self._tune(state["waits"], gpus, view.now)
+        return known[0], known[1]
+
+    def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
+        """Enter the wait (line 7 or 15 of Algorithm 1), once for each time that a job has waited."""
+        waits = state["waits"]
+        if tier < len(DEFAULT_S):
+            name, demand = TIERS[tier], str(gpus)
+            since = view.now - self.window_s
+            entry = [view.now, waited_s, job.id]
+            kept = [old for old in waits[name].get(demand, ()) if old[0] > since and not _same_wait(old, entry)]
+            waits = {**waits, name: {**waits[name], demand: [*kept, entry]}}
+        tuned = {**state["tuned"], str(gpus): self._tune(waits, gpus, view.now)}
+        return {**state, "waits": waits, "tuned": tuned}
+
+    def _tune(self, waits: dict[str, dict[str, list[list[Any]]]], gpus: int, now: float) -> list[float]:
+        """Machine timer, rack timer, and when the next entry leaves the window."""
+        found: list[float] = []
+        leaves = math.inf
+        for tier, default in zip(TIERS, DEFAULT_S, strict=False):
+            entries = [old for old in waits[tier].get(str(gpus), ()) if old[0] > now - self.window_s]
+            seconds = [old[1] for old in entries]
+            spread = stdev(seconds) if len(seconds) > 1 else 0.0
+            found.append(fmean(seconds) + 2.0 * spread if seconds else default)
+            leaves = min([leaves, *(old[0] + self.window_s for old in entries)])
+        return [*found, min(leaves, 1e300)]  # JSON has no infinity
+
+
+class Benefit(Timers):
+    """Not in the paper: wait for a tier at most as long as being there saves, as far as this has been seen.
+
+    What is learnt is not how long others waited but what they got: by model and tier, the share of time on GPUs that
+    jobs compute there. A job with c seconds of computing left that computes a share e of its time on one tier and f on
+    the next worse one saves c/f - c/e by the better one, so it waits for that long and no longer: whoever waits as long
+    as there is to gain loses at most as much again. What has not been seen counts as the default of 12 hours.
+    """
+
+    text = "benefit"
+    _EVERY_S = 3600.0
+
+    def initial_state(self) -> State:
+        """Nothing seen. `seen` is [seconds of computing, seconds on GPUs] by model, GPU demand and tier."""
+        return {"seen": {}, "looked_s": -1.0}
+
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+        """What one machine saves over one rack, and on top of it what one rack saves over several."""
+        left_s = job.job.profile.compute_s * view.iterations_left(job.id)
+        costs = [self._time_per_compute(state, job, gpus, tier) for tier in range(len(TIERS))]
+        found, total = [], 0.0
+        for better, worse in pairwise(costs):
+            default = DEFAULT_S[0]
+            total += default if better is None or worse is None else max(0.0, left_s * (worse - better))
+            found.append(total)
+        return found[0], found[1]
+
+    def observe(self, view: ClusterView, state: State) -> State:
+        """Once an hour: how fast jobs have been where they are, since they started there."""
+        if view.now < state["looked_s"] + self._EVERY_S:
+            return state
+        seen = dict(state["seen"])
+        for job in view.running.values():
+            if job.started_s is None or len(job.gpus) < 2 or view.now <= job.started_s:
+                continue
+            done = view.iterations_done(job.id) - job.saved_iterations
+            ran_s = min(view.now - job.started_s, self._EVERY_S)
+            share = done * job.job.profile.compute_s / (view.now - job.started_s)
+            key = self._key(job, len(job.gpus), tier_of(view, job))
+            compute_s, gpu_s = seen.get(key, (0.0, 0.0))
+            seen[key] = [compute_s + share * ran_s, gpu_s + ran_s]
+        return {"seen": seen, "looked_s": view.now}
+
+    def _time_per_compute(self, state: State, job: JobView, gpus: int, tier: int) -> float | None:
+        """Seconds on GPUs for each second of computing on a tier."""
+        compute_s, gpu_s = state["seen"].get(self._key(job, gpus, tier), (0.0, 0.0))
+        return gpu_s / compute_s if compute_s > 0 else None
+
+    def _key(self, job: JobView, gpus: int, tier: int) -> str:
+        return f"{job.job.model}/{gpus}/{TIERS[tier]}"
+
+
+def tier_of(view: ClusterView, job: JobView) -> int:
+    """0 if all workers are on one machine, 1 if in one rack, else 2."""
+    spread = Spread.of(view.cluster, job.gpus)
+    return 0 if spread.servers == 1 else 1 if spread.racks == 1 else 2
+
+
+def _same_wait(old: list[Any], new: list[Any]) -> bool:
+    """Whether two entries are of one wait: a start that had to be decided again, its GPUs not being free yet."""
+    return bool(old[2] == new[2] and math.isclose(old[0] - old[1], new[0] - new[1], abs_tol=1e-6))

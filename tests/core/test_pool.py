@@ -1,0 +1,111 @@
+"""Serving from one pool: who keeps, who moves, who loses, who is told why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.cycle import Core
+from weft.core.layered import Layered
+from weft.core.stack import Stack
+from weft.model import Hold, Placement, Start, State, Submitted
+from weft.model.view import ClusterView
+from weft.order.base import Claim, Order, Ranking
+from weft.place.best_fit import BestFit
+from weft.testing import ToyWorld, toy_cluster, toy_job
+
+
+class Pooled(Order):
+    """Ranks and releases as it is told."""
+
+    name = "pooled"
+
+    def __init__(self, *claims: Claim, released: str = "", strict: bool = False) -> None:
+        self.claims, self.released, self.strict = claims, frozenset(released), strict
+
+    def rank(self, view: ClusterView, state: State) -> Ranking:
+        here = [claim for claim in self.claims if claim.job in view.waiting or claim.job in view.running]
+        return Ranking(here, state, strict=self.strict, pooled=True, released=self.released & set(view.running))
+
+
+def core_of(order: Order, **placed: Placement) -> Core:
+    jobs = [toy_job(name, len(gpus), 100) for name, gpus in placed.items()]
+    world = ToyWorld(toy_cluster(), jobs)  # four servers of four GPUs
+    core = Core(Stack("x", Layered(order, BestFit())), world)
+    core.confirm(world.next_events(None))
+    for name, gpus in placed.items():
+        core.table.starting(name, gpus, None)
+    core.confirm(world.apply([Start(name, gpus, "") for name, gpus in placed.items()]))
+    return core
+
+
+def decided(core: Core, **waiting: int) -> list[tuple[str, str, str]]:
+    decisions: list[Any] = core.step(1.0, [Submitted(1.0, toy_job(name, gpus)) for name, gpus in waiting.items()])
+    return [(type(d).__name__, d.job, d.reason) for d in decisions]
+
+
+FULL = {"a": (0, 1, 2, 3), "b": (4, 5, 6, 7), "c": (8, 9, 10, 11), "d": (12, 13, 14, 15)}
+
+
+def claim(name: str, gpus: int = 4, anew: bool = False) -> Claim:
+    return Claim(name, gpus, "told", anew)
+
+
+def test_only_released_jobs_give_way() -> None:
+    order = Pooled(claim("new"), claim("a"), claim("b"), released="b")
+    assert decided(core_of(order, **FULL), new=4) == [
+        ("Stop", "b", "lease over: gives way to new"), ("Hold", "new", "its GPUs are being freed"),
+    ]  # fmt: skip
+
+
+def test_a_released_job_before_the_new_one_keeps_its_gpus() -> None:
+    order = Pooled(claim("b"), claim("new"), released="b")
+    assert decided(core_of(order, **FULL), new=4) == [("Hold", "new", "wants 4 GPUs; fewer are on offer")]
+
+
+def test_released_jobs_that_claim_nothing_keep_what_is_left() -> None:
+    order = Pooled(claim("new"), released="abcd")
+    found = decided(core_of(order, **FULL), new=4)
+    assert [(kind, job) for kind, job, _ in found] == [("Stop", "a"), ("Hold", "new")]
+
+
+def test_who_lost_its_gpus_may_move_to_those_of_one_behind_it() -> None:
+    """new takes a's server; a, claimed before b, moves to b's; b is left without."""
+    order = Pooled(claim("new"), claim("a"), claim("b"), released="ab")
+    found = decided(core_of(order, **FULL), new=4)
+    assert found == [
+        ("Stop", "b", "lease over: gives way to a"), ("Stop", "a", "told; tightest fit on 1 server"),
+        ("Hold", "new", "its GPUs are being freed"),
+    ]  # fmt: skip
+
+
+def test_anew_moves_only_to_something_else() -> None:
+    """Over two servers, and a whole one is free: it moves if it is claimed anew, released or not."""
+    placed = {"a": (0, 1, 4, 5), "b": (2, 3), "c": (6, 7)}
+    assert decided(core_of(Pooled(claim("a")), **placed)) == []
+    assert decided(core_of(Pooled(claim("a"), released="a"), **placed)) == []
+    for released in ("", "a"):
+        order = Pooled(claim("a", anew=True), released=released)
+        assert decided(core_of(order, **placed)) == [("Stop", "a", "told; tightest fit on 1 server")]
+    assert decided(core_of(Pooled(claim("d", anew=True), released="d"), **FULL)) == []
+
+
+def test_everybody_who_waits_is_told_why() -> None:
+    order = Pooled(*(claim(name, 8) for name in ("x", "y", "z")))
+    found = decided(core_of(order, **FULL), x=8, y=8, z=8)
+    assert found == [("Hold", name, "wants 8 GPUs; fewer are on offer") for name in "xyz"]
+
+
+def test_strict_stops_at_the_first_that_does_not_fit() -> None:
+    placed = {"a": FULL["a"], "b": FULL["b"]}
+    order = Pooled(claim("big", 12), claim("small", 1), released="a", strict=True)
+    found = decided(core_of(order, **placed), big=16, small=1)
+    assert [(kind, job) for kind, job, _ in found if kind != "Hold"] == [("Stop", "a")]  # 12 are on offer: a and 8 free
+    order = Pooled(claim("big", 16), claim("small", 1), strict=True)
+    found = decided(core_of(order, **placed), big=16, small=1)
+    assert found == [("Hold", "big", "wants 16 GPUs; fewer are on offer")]
+
+
+def test_holds_are_written_once() -> None:
+    core = core_of(Pooled(claim("new")), **FULL)
+    assert [kind for kind, _, _ in decided(core, new=4)] == [Hold.__name__]
+    assert core.step(2.0, []) == []

@@ -1,0 +1,65 @@
+"""las: least attained GPU seconds first, continuous (Dally's Tiresias) and in queues (Tiresias' own)."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.errors import StackError
+from weft.model import Hold, Start, Stop
+from weft.order.las import LeastAttainedService, QueuedLeastAttainedService
+from weft.stacks import resolve
+from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
+
+
+@pytest.mark.parametrize("lease", [None, "5"])
+def test_continuous_conforms(lease: str | None) -> None:
+    check_order(lambda: LeastAttainedService.from_text(lease), range(3))
+
+
+@pytest.mark.parametrize("thresholds", [None, "10/50"])
+def test_queues_conform(thresholds: str | None) -> None:
+    check_order(lambda: QueuedLeastAttainedService.from_text(thresholds), range(3))
+
+
+def moves(core: Core) -> list[tuple[float, type, str]]:
+    return [(t, type(d), d.job) for _, t, d in core.journal.entries if not isinstance(d, Hold)]  # type: ignore[attr-defined]
+
+
+def test_continuous_by_hand() -> None:
+    """docs/baselines/tiresias.md: 4 GPUs, leases of 10 s; a (4 GPUs, 15 s), b (4 GPUs, 12 s), c (2 GPUs, 10 s).
+
+    At 0 all have 0: a. At 10: a 40, b and c 0: b. At 20: b 40, c 0: c, and nobody fits beside it (a, b want 4). At 30 c
+    is done; a and b have 40 each: a by submission, until 35. Then b, with 2 s left.
+    """
+    world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("a", 4, 15), toy_job("b", 4, 12), toy_job("c", 2, 10)])
+    core = Core(resolve("tiresias:10"), world)
+    run(core, world)
+    assert moves(core) == [
+        (0.0, Start, "a"), (10.0, Stop, "a"), (10.0, Start, "b"), (20.0, Stop, "b"), (20.0, Start, "c"),
+        (30.0, Start, "a"), (35.0, Start, "b"),
+    ]  # fmt: skip
+    assert world.now() == 37.0
+
+
+def test_queues_by_hand() -> None:
+    """docs/baselines/tiresias.md: one threshold of 40 GPU s. a passes it at 10 s and gives way to b, which waits in
+    the first queue since 2 s; b passes it at 20 s: both are in the second queue, and b stays. c comes at 25 s into the
+    first queue: b gives way at once. c ends at 28; then a goes before b (submission)."""
+    jobs = [toy_job("a", 4, 15), toy_job("b", 4, 20, submit_s=2.0), toy_job("c", 4, 3, submit_s=25.0)]
+    world = ToyWorld(toy_cluster(1, 1, 4), jobs)
+    core = Core(resolve("tiresias-queues:40"), world)
+    run(core, world)
+    assert moves(core) == [
+        (0.0, Start, "a"), (10.0, Stop, "a"), (10.0, Start, "b"), (25.0, Stop, "b"), (25.0, Start, "c"),
+        (28.0, Start, "a"), (33.0, Start, "b"),
+    ]  # fmt: skip
+    assert world.now() == 38.0
+
+
+def test_parameters() -> None:
+    with pytest.raises(StackError, match="lease in seconds"):
+        LeastAttainedService.from_text("x")
+    with pytest.raises(StackError, match="threshold in GPU seconds"):
+        QueuedLeastAttainedService.from_text("3200/0")

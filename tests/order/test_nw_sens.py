@@ -1,0 +1,86 @@
+"""nw-sens: who was slowed down most goes first; leases end, and saved state is kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.errors import StackError
+from weft.model import Hold, Start, Stop
+from weft.order.nw_sens import NetworkSensitive
+from weft.stacks import resolve
+from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
+
+
+@pytest.mark.parametrize("text", [None, "5"])
+def test_conforms(text: str | None) -> None:
+    check_order(lambda: NetworkSensitive.from_text(text), range(3))
+
+
+def moves(core: Core) -> list[tuple[float, type, str]]:
+    return [(t, type(d), d.job) for _, t, d in core.journal.entries if not isinstance(d, Hold)]  # type: ignore[attr-defined]
+
+
+def test_a_job_that_has_never_run_goes_first_when_a_lease_ends() -> None:
+    """One server of 4 GPUs, leases of 10 s. a runs at 0; b (never run: 0) takes over at 10; then both have 1: b stays
+    (a tie), until it is done at 22; a goes on where it was."""
+    world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("a", 4, 30), toy_job("b", 4, 12)])
+    core = Core(resolve("dally", order="nw-sens:10"), world)
+    run(core, world)
+    assert moves(core) == [
+        (0.0, Start, "a"), (10.0, Stop, "a"), (10.0, Start, "b"), (22.0, Start, "a"),
+    ]  # fmt: skip
+    assert world.now() == 22.0 + 20.0  # the 10 iterations of the first lease were saved
+
+
+def test_the_one_that_waited_for_the_network_goes_first() -> None:
+    """Two servers of 2 GPUs in one rack. `slow` (3 GPUs) computes 1 s and sends for 1 s: Nw_sens 0.5. `quick` (1 GPU)
+    has 1. `new` comes at 5 s and runs first when the lease ends at 10 (0); at 20 it has 1, so slow comes before it, and
+    quick stays (a tie). Slow has 35 of its 40 iterations left: 70 s."""
+    slow = toy_job("slow", 3, 40, 1.0, 1.25e9)
+    world = ToyWorld(toy_cluster(1, 2, 2), [slow, toy_job("quick", 1, 100), toy_job("new", 2, 100, submit_s=5.0)])
+    core = Core(resolve("dally-nowait", order="nw-sens:10"), world)
+    run(core, world)
+    assert moves(core) == [
+        (0.0, Start, "slow"), (0.0, Start, "quick"), (10.0, Stop, "slow"), (10.0, Start, "new"),
+        (20.0, Stop, "new"), (20.0, Start, "slow"), (90.0, Start, "new"),
+    ]  # fmt: skip
+
+
+def test_nobody_is_displaced_in_between() -> None:
+    world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("a", 4, 30), toy_job("b", 4, 12, submit_s=5.0)])
+    core = Core(resolve("dally", order="nw-sens:1000"), world)
+    run(core, world)
+    assert moves(core) == [(0.0, Start, "a"), (30.0, Start, "b")]
+
+
+def test_state_survives_saving() -> None:
+    """The same decisions follow whether or not the core is written down and read again in the middle."""
+
+    def drive(cut_s: float | None) -> list[tuple[float, type, str]]:
+        jobs = [toy_job(f"j{i}", 1 + i % 4, 10 + i, 1.0, 2e8, submit_s=i % 7) for i in range(14)]
+        world = ToyWorld(toy_cluster(2, 2, 2), jobs)
+        core = Core(resolve("dally", order="nw-sens:10"), world)
+        if cut_s is not None:
+            run(core, world, until=cut_s)
+            before = moves(core)
+            core = Core.restore(json.loads(json.dumps(core.snapshot())), core.stack, world)
+            core.paced = True
+            run(core, world)
+            return before + moves(core)
+        run(core, world)
+        return moves(core)
+
+    whole = drive(None)
+    assert len(whole) > 20
+    assert drive(15.5) == whole
+    assert drive(30.5) == whole
+
+
+def test_parameter() -> None:
+    for text in ("0", "-1", "soon", "inf"):
+        with pytest.raises(StackError, match="lease in seconds"):
+            NetworkSensitive.from_text(text)
