@@ -1,4 +1,4 @@
-"""`weft serve`: a stack at work on real processes."""
+"""`weft serve`: a stack at work on real jobs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from weft.cli.live import DirOption, run_folder
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
+    from weft.live.server import OnSlurm
     from weft.model.cluster import Cluster
 
 __all__ = ["serve"]
 
+_DEFAULT_STACK = "fifo-backfill"
+
 
 def serve(
-    world: Annotated[Literal["local"], typer.Option("--world", help="Where jobs run: processes here.")] = "local",
+    world: Annotated[
+        Literal["local", "slurm"], typer.Option("--world", help="Where jobs run: processes here, or a Slurm cluster.")
+    ] = "local",
     scenario: Annotated[
         Path | None,
-        typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it; default: 16 GPUs."),
+        typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it."),
     ] = None,
     stack: StackOption = None,
     order: OrderOption = None,
@@ -45,22 +50,45 @@ def serve(
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE.csv", help="Write the jobs as a trace to simulate.")
     ] = None,
+    partition: Annotated[
+        str, typer.Option("--partition", metavar="NAMES", help="Slurm partitions to serve, by comma; default: all.")
+    ] = "",
+    poll_s: Annotated[
+        float, typer.Option("--poll-s", min=0.05, max=60.0, help="Seconds between looks at Slurm.")
+    ] = 0.5,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Print what to install in Slurm (--out DIR: write it), and stop.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")
+    ] = None,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
-    Jobs come by weft submit. They run on when the server ends or is killed, and the next one of the same folder takes
-    them over, with the same stack unless it never ran. docs/live.md tells the rest.
+    In the local world jobs come by weft submit, in the Slurm world by sbatch. They run on when the server ends or is
+    killed, and the next one of the same folder takes them over, with the same stack unless it never ran. docs/live.md
+    and docs/slurm.md tell the rest.
 
-    Example: weft serve --world local --stack srsf-preemptive --dir /tmp/weft
+    Example: weft serve --world slurm --stack srsf --dir /shared/weft --dry-run
     """
+    partitions = frozenset(filter(None, partition.split(",")))
+    if setup:
+        _setup(out, partitions)
+        return
     from weft.live.server import Server
 
     folder = run_folder(dir)
     chosen = _chosen(folder, scenario, [stack, order, place, interleave, pace])
-    cluster, policies = _build(chosen["scenario"], tuple(chosen["layers"]), seed)
+    layers = tuple(chosen["layers"])
+    on_slurm = None
+    if world == "slurm":
+        layers = _even(layers, chosen["scenario"])
+        cluster, policies, on_slurm = _on_slurm(folder, chosen["scenario"], layers, seed, partitions, poll_s)
+    else:
+        cluster, policies = _build(chosen["scenario"], layers, seed)
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
-        chosen=chosen,
+        chosen=chosen, on_slurm=on_slurm,
     )  # fmt: skip
     with server, server.stopped_by_signals():
         left = len(server.core.table.jobs)
@@ -71,6 +99,14 @@ def serve(
             notice(f"metrics on port {server.metrics_server.port}")
         server.run()
     notice(f"ended; jobs run on, and weft serve --dir {folder} takes them over")
+
+
+def _setup(out: Path | None, partitions: frozenset[str]) -> None:
+    from weft.live.slurm.setup import instructions, write_files
+
+    if out is not None:
+        write_files(out, partitions)
+    print(instructions(out, partitions), end="")
 
 
 def _chosen(folder: Path, scenario: Path | None, layers: list[str | None]) -> dict[str, Any]:
@@ -98,10 +134,53 @@ def _build(scenario: str | None, layers: tuple[str | None, ...], seed: int | Non
         own = Layers(*layers) if loaded.stack or layers[0] else Layers(_DEFAULT_STACK, *layers[1:])
         return build_cluster(loaded, seed), build_stack(loaded, own)
     from weft.model.topologies import Machine, leaf_spine
+
+    return leaf_spine(2, 2, Machine(gpus_per_server=4)), _stack(layers)
+
+
+def _stack(layers: tuple[str | None, ...]) -> Stack:
     from weft.stacks import resolve
 
-    stack = resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)
-    return leaf_spine(2, 2, Machine(gpus_per_server=4)), stack
+    return resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)
 
 
-_DEFAULT_STACK = "fifo-backfill"
+def _on_slurm(
+    folder: Path, scenario: str | None, layers: tuple[str | None, ...], seed: int | None, partitions: frozenset[str],
+    poll_s: float,
+) -> tuple[Cluster, Stack, OnSlurm]:  # fmt: skip
+    """Slurm's own description of the cluster, or the scenario's where there is one."""
+    from weft.live.server import OnSlurm
+    from weft.live.slurm.commands import Slurm
+    from weft.live.slurm.notes import refuse_folder
+    from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
+
+    refuse_folder(folder)
+    slurm = Slurm()
+    if scenario is None:
+        cluster, policies = read_cluster(slurm, partitions, seed=seed or 0), _stack(layers)
+    else:
+        cluster, policies = _build(scenario, layers, seed)
+        refuse_cluster(cluster, gpu_nodes(slurm, partitions))
+    return cluster, policies, OnSlurm(slurm, partitions, poll_s)
+
+
+def _even(layers: tuple[str | None, ...], scenario: str | None) -> tuple[str | None, ...]:
+    """Slurm gives every node of a job as many GPUs: a place that can do that is asked to, unless one was named."""
+    from weft.errors import StackError
+    from weft.registry import make
+    from weft.stacks import describe
+
+    stack, order, place, interleave, pace = layers
+    if place is not None or scenario is not None:
+        return layers
+    own = describe(stack or _DEFAULT_STACK).get("place", "")
+    if ":" in own or not own or not make("place", own).uneven:
+        return layers
+    try:
+        make("place", f"{own}:even")
+    except StackError:
+        return layers  # it will be refused in words
+    notice(f"place {own}:even instead of {own}: Slurm gives every node of a job as many GPUs")
+    if stack is None and not any(layers):
+        stack = _DEFAULT_STACK
+    return (stack, order, f"{own}:even", interleave, pace)

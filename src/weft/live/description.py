@@ -35,6 +35,8 @@ class Description:
     name: str
     argv: tuple[str, ...]
     gpus: int = 1
+    min_gpus: int = 0  # 0: same as gpus
+    max_gpus: int = 0
     iterations: int = 0  # 0: not known
     model: str = ""
     iteration_s: float = 0.0  # alone on its GPUs, for jobs without a model; 0: not known
@@ -72,7 +74,8 @@ class Description:
             )
         if not self.argv or not self.argv[0] or any("\0" in part for part in self.argv):
             raise InputError("submit: there is no command; write it after --")
-        for name, least in (("gpus", 1), ("iterations", 0), ("checkpoint_every", 1), ("restarts", 0)):
+        least_of = {"gpus": 1, "min_gpus": 0, "max_gpus": 0, "iterations": 0, "checkpoint_every": 1, "restarts": 0}
+        for name, least in least_of.items():
             if not least <= getattr(self, name) < 2**53:
                 raise InputError(f"submit: {name} is {getattr(self, name)}; it must be at least {least}")
         for name in ("iteration_s", "grace_s"):
@@ -107,8 +110,8 @@ class Description:
         else:
             profile = Profile.from_phases("unknown", [Phase(self.iteration_s or _UNKNOWN_S)], self.gpus)
         return Job(
-            self.name, submit_s, self.gpus, self.iterations or 1, {self.gpus: profile}, self.model, user=self.user,
-            checkpoint_every=self.checkpoint_every,
+            self.name, submit_s, self.gpus, self.iterations or 1, {self.gpus: profile}, self.model, self.min_gpus,
+            self.max_gpus, user=self.user, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
 
 

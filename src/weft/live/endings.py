@@ -16,7 +16,7 @@ from enum import Enum
 from weft.live.attempt import Ended, Progress
 from weft.live.description import Description
 
-__all__ = ["Ending", "Verdict", "judge"]
+__all__ = ["Ending", "Verdict", "judge", "saved_in"]
 
 _OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -42,7 +42,7 @@ def judge(
     ended: Ended, progress: Progress, description: Description, failures: int, stopping: bool, cancelled: bool
 ) -> Verdict:
     """The rules above. `failures` are those before this one."""
-    saved = _saved(progress, description.checkpoint_every)
+    saved = saved_in(progress, description.checkpoint_every)
     own_fault = not ended.lost and (not ended.terminated or ended.error != "")
     words = _words(ended)
     if _done(ended, progress, description):
@@ -65,7 +65,7 @@ def _done(ended: Ended, progress: Progress, description: Description) -> bool:
     return not left_politely or 0 < description.iterations <= progress.step
 
 
-def _saved(progress: Progress, every: int) -> int:
+def saved_in(progress: Progress, every: int) -> int:
     """The last checkpoint: the one that the job reported, else the last multiple of `checkpoint_every`."""
     if progress.saved >= 0:
         return progress.saved

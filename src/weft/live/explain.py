@@ -35,6 +35,9 @@ class Explanation(NamedTuple):
 def explain_live(folder: Path, ledger: Ledger, job_id: str) -> Explanation:
     """A job of a live run."""
     row = next((row for row in ledger.jobs() if row.id == job_id), None)
+    refused: dict[str, list[str]] = ledger.meta("refused", {})
+    if row is None and job_id in refused:
+        return Explanation(job_id, f"stays held: {refused[job_id][0]}", ())
     if row is None:
         raise InputError(_no_such_job(job_id, str(folder), [row.id for row in ledger.jobs()]))
     servers = ledger.meta("cluster", [])
@@ -43,7 +46,7 @@ def explain_live(folder: Path, ledger: Ledger, job_id: str) -> Explanation:
     lines += [
         Line(d.time_s, _decision(d.action, _where(d.gpus, servers), d.reason)) for _, d in ledger.decisions(job_id)
     ]
-    now = next(entry for entry in queue(folder, ledger, ended=True) if entry["job"] == job_id)
+    now = next(entry for entry in queue(folder, ledger, ended=True) if entry["job"] == job_id)  # the first: not refused
     return Explanation(job_id, _headline(now), tuple(sorted(lines, key=lambda line: line.time_s)))
 
 

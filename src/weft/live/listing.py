@@ -39,7 +39,22 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
         if not row.status:
             known |= _present(folder, ledger, row.id, record, table, now)
         rows.append(known)
-    return rows
+    return rows + [_refused(key, words) for key, (words, _) in ledger.meta("refused", {}).items()]
+
+
+def _refused(key: str, words: str) -> dict[str, Any]:
+    """A job of Slurm that weft cannot take."""
+    nothing: dict[str, Any] = dict.fromkeys(("submit_s", "waited_s", "iterations", "done"))
+    return {
+        **nothing,
+        "job": key,
+        "status": "refused",
+        "gpus": 0,
+        "where": "",
+        "ran_s": 0.0,
+        "model": "",
+        "reason": words,
+    }
 
 
 def _present(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import selectors
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -18,22 +17,17 @@ from weft.live.clock import Clock
 from weft.live.description import Description
 from weft.live.endings import Ending, judge
 from weft.live.environment import environment, ranks
-from weft.live.speeds import Speeds
 from weft.live.unix import bound
+from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
-from weft.model.view import Estimate, Fact, Spread
-from weft.pace.base import Pace
+from weft.model.view import Fact, JobStatus, JobView, Spread
 
-__all__ = ["Closing", "LocalWorld"]
+__all__ = ["Closing", "LocalWorld", "Task"]
 
 _SCAN_S = 0.5  # every runner is looked at this often, in case it was killed before it could say anything
-
-
-class Closing(Exception):  # noqa: N818 - no error
-    """The loop is to end; raised between cycles, where nothing is half done."""
 
 
 @dataclass
@@ -53,7 +47,7 @@ class Task:
     seen: int = 0  # iterations reported to policies: they never become fewer
 
 
-class LocalWorld:
+class LocalWorld(LiveWorld):
     """See the module. Jobs come by `submit`; with `open` the world waits for more when it has nothing to do.
 
     Each start of a job is an attempt with a folder and a runner of its own (weft/live/runner.py), so that jobs go on
@@ -65,28 +59,16 @@ class LocalWorld:
     facts = frozenset(Fact)  # of each job what its description tells; submissions that lack what is needed are refused
 
     def __init__(self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False) -> None:
-        self.cluster = cluster
-        self.folder = folder
-        self.clock = clock or Clock.begin()
-        self.open = open
-        self.closing = False
-        self.speeds = Speeds(cluster)
-        self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
+        super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.tasks: dict[str, Task] = {}
         self._arrivals: list[tuple[float, int, Task]] = []
         self._number = count()
         self._dirty: set[str] = set()  # jobs whose attempt may have changed
         self._next_scan_s = 0.0
-        self._selector = selectors.DefaultSelector()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._pokes = bound(folder / "events.sock", socket.SOCK_DGRAM)
         self.watch(self._pokes, self._poked)
 
     # What the core asks
-
-    def now(self) -> float:
-        """Seconds since this world began."""
-        return self.clock.now()
 
     def iterations_done(self, job_id: str) -> int:
         """What the job last reported, or saved in an earlier attempt."""
@@ -94,10 +76,6 @@ class LocalWorld:
         step = task.attempt.progress().step if task.attempt else 0
         task.seen = max(task.seen, task.saved, min(step, task.job.iterations))
         return task.seen
-
-    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """Measured where such a job ran, else by formula."""
-        return self.speeds.estimate(job, workers, spread)
 
     # What users ask
 
@@ -114,6 +92,19 @@ class LocalWorld:
         if task.attempt is not None:
             task.attempt.stop(task.description.grace_s)
         return True
+
+    def take_over(
+        self, view: JobView, description: Description, starts: int, cancelled: bool, gate: Gate | None
+    ) -> None:
+        """A job as the last server left it."""
+        task = Task(
+            view.job, description, saved=view.saved_iterations, failures=view.failures, starts=starts, gpus=view.gpus,
+            running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
+            stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
+        )  # fmt: skip
+        if view.status is not JobStatus.WAITING:
+            task.attempt = self.attempt(view.id, starts)
+        self.adopt(task, gate)
 
     def adopt(self, task: Task, gate: Gate | None) -> None:
         """Take a job over from a process that has gone: what it had asked for is asked for again."""
@@ -134,9 +125,6 @@ class LocalWorld:
 
     # What the loop does
 
-    def set_pace(self, pace: Pace) -> None:
-        """Nothing to set: the network shares itself, and a stack that wants more is refused."""
-
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Start runners, tell them to stop, tell them gates; what comes of it is reported later."""
         events: list[Event] = []
@@ -155,37 +143,20 @@ class LocalWorld:
                         task.attempt.set_gate(self._gate(task, decision.gate))
         return events
 
-    def next_events(self, until_s: float | None) -> list[Event]:
-        """Wait for arrivals, cancellations and what runners report; raises Closing when that was asked for."""
-        while True:
-            now = self.now()
-            if now >= self._next_scan_s:
-                self._dirty.update(job_id for job_id, task in self.tasks.items() if task.attempt)
-                self._next_scan_s = now + _SCAN_S
-            events = [*self._arrived(now), *self._withdrawn(now), *self._looked_at(now)]
-            if events:
-                return events
-            if self.closing:
-                raise Closing
-            if until_s is not None and self.now() >= until_s:
-                return []
-            busy = self._arrivals or any(task.attempt for task in self.tasks.values())
-            if until_s is None and not busy and not self.open:
-                return []
-            self._wait(until_s)
+    def events(self, now: float) -> list[Event]:
+        """Arrivals, cancellations and what runners report."""
+        if now >= self._next_scan_s:
+            self._dirty.update(job_id for job_id, task in self.tasks.items() if task.attempt)
+            self._next_scan_s = now + _SCAN_S
+        return [*self._arrived(now), *self._withdrawn(now), *self._looked_at(now)]
 
-    def _wait(self, until_s: float | None) -> None:
-        times = [self._next_scan_s, *([until_s] if until_s is not None else []), *(t for t, _, _ in self._arrivals[:1])]
-        for key, _ in self._selector.select(max(0.0, min(times) - self.now())):
-            key.data()
+    def busy(self) -> bool:
+        """Whether jobs are still to come, or run."""
+        return bool(self._arrivals) or any(task.attempt for task in self.tasks.values())
 
-    def watch(self, source: socket.socket, ready: Callable[[], None]) -> None:
-        """Call `ready` when there is something to read, while the world waits."""
-        self._selector.register(source, selectors.EVENT_READ, ready)
-
-    def forget(self, source: socket.socket) -> None:
-        """Watch it no longer."""
-        self._selector.unregister(source)
+    def next_time(self) -> float:
+        """The next arrival, or the next scan."""
+        return min([self._next_scan_s, *(time_s for time_s, _, _ in self._arrivals[:1])])
 
     def _poked(self) -> None:
         with suppress(BlockingIOError):
@@ -286,5 +257,5 @@ class LocalWorld:
 
     def close(self) -> None:
         """Let go of sockets; jobs run on."""
-        self._selector.close()
+        super().close()
         self._pokes.close()

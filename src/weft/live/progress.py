@@ -78,7 +78,8 @@ def progress(step: int, wait: bool = False, saved: bool = False) -> float:
         return 0.0
     delay_s = 0.0
     with contextlib.suppress(Exception):  # whatever goes wrong here must not stop a training run
-        message = {"step": int(step), "rank": int(os.environ.get("RANK", "0")), "saved": bool(saved)}
+        rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or "0"
+        message = {"step": int(step), "rank": int(rank), "saved": bool(saved)}
         with _line.lock:
             answer = _line.ask(path, json.dumps(message).encode() + b"\n")
         at = json.loads(answer).get("at") if answer else None

@@ -9,6 +9,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,32 @@ from weft.live.control import Control
 from weft.live.description import Description, profile_source
 from weft.live.dry import DryWorld
 from weft.live.durable import Durable
-from weft.live.ledger import JobRow, Ledger
-from weft.live.local import Closing, LocalWorld, Task
+from weft.live.ledger import Ledger
+from weft.live.local import LocalWorld
 from weft.live.metrics import Metrics, MetricsServer
 from weft.live.record import write_trace
+from weft.live.slurm.commands import Slurm
+from weft.live.slurm.dry import DrySlurmWorld
+from weft.live.slurm.intake import Intake
+from weft.live.slurm.world import SlurmWorld
+from weft.live.waiting import Closing
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision
-from weft.model.view import JobStatus
 
-__all__ = ["Server"]
+__all__ = ["OnSlurm", "Server"]
 
 _RECORD_S = 5.0  # the trace is written again no more often than this
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class OnSlurm:
+    """A Slurm to schedule instead of processes here."""
+
+    slurm: Slurm
+    partitions: frozenset[str] = frozenset()  # empty: all
+    poll_s: float = 0.5
 
 
 class Server:
@@ -55,9 +69,10 @@ class Server:
         record: Path | None = None,
         say: Say = print,
         chosen: dict[str, Any] | None = None,
+        on_slurm: OnSlurm | None = None,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
-        self.record = record
+        self.record, self.on_slurm = record, on_slurm
         self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
         self.profile_of = profile_source(cluster)
         self._next_record_s = 0.0
@@ -143,14 +158,30 @@ class Server:
         self.ledger.set_meta("cluster", [server.name for server in self.cluster.servers for _ in server.gpus])
         return clock
 
-    def _world(self, clock: Clock, open_now: ExitStack) -> LocalWorld:
-        if not self.dry_run:
-            return LocalWorld(self.cluster, self.folder, clock, open=True)
-        nowhere = open_now.enter_context(tempfile.TemporaryDirectory(prefix="weft-dry-"))
-        return DryWorld(self.cluster, Path(nowhere), clock, self.say)
+    def _world(self, clock: Clock, open_now: ExitStack) -> LocalWorld | SlurmWorld:
+        folder = self.folder
+        if self.dry_run:
+            folder = Path(open_now.enter_context(tempfile.TemporaryDirectory(prefix="weft-dry-")))
+        if self.on_slurm is None:
+            if self.dry_run:
+                return DryWorld(self.cluster, folder, clock, self.say)
+            return LocalWorld(self.cluster, folder, clock, open=True)
+        kind = DrySlurmWorld if self.dry_run else SlurmWorld
+        world = kind(
+            self.cluster, folder, self.on_slurm.slurm, clock, poll_s=self.on_slurm.poll_s, open=True, say=self.say,
+            tied=self.dry_run,
+        )  # fmt: skip
+        folder.chmod(0o711)  # jobs of other users reach the files that are theirs; the rest is the owner's alone
+        return world
 
     def _take_over(self) -> None:
         """Every job that has not ended goes on where it was left."""
+        if isinstance(self.world, SlurmWorld):
+            partitions = self.on_slurm.partitions if self.on_slurm else frozenset()
+            self.world.down = dict.fromkeys(self.core.table.gpus.down, "as it was")
+            self.world.taker = Intake(
+                self.world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, partitions, self.say
+            )
         for row in self.ledger.jobs():
             if row.status:
                 continue
@@ -160,24 +191,8 @@ class Server:
                 if row.cancelled:
                     self.world.cancel(row.id)
                 continue
-            task = self._task(row)
-            if view.status is not JobStatus.WAITING:
-                task.attempt = self.world.attempt(row.id, task.starts)
-            self.world.adopt(task, self.core.table.gates.get(row.id))
-
-    def _task(self, row: JobRow) -> Task:
-        view = self.core.table.jobs[row.id]
-        return Task(
-            view.job,
-            row.description,
-            saved=view.saved_iterations,
-            failures=view.failures,
-            starts=self.ledger.starts(row.id),
-            gpus=view.gpus,
-            running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
-            stopping=view.status is JobStatus.STOPPING,
-            cancelled=row.cancelled,
-        )
+            gate = self.core.table.gates.get(row.id)
+            self.world.take_over(view, row.description, self.ledger.starts(row.id), row.cancelled, gate)
 
     # While it runs
 
@@ -203,6 +218,8 @@ class Server:
 
     def submit(self, said: dict[str, Any]) -> str:
         """Accept a job, or raise with the reason; returns its name. When this returns the job is not forgotten."""
+        if self.on_slurm is not None:
+            raise InputError("submit: jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue")
         description = Description.from_json({**said, "name": said.get("name") or f"job-{self.ledger.next_number()}"})
         description.refuse(self.cluster, self.needs, self.stack.planner.name)
         now = self.world.now()

@@ -1,0 +1,1 @@
+"""The Slurm world: the same core and stacks schedule the jobs of a real Slurm cluster."""

@@ -1,0 +1,100 @@
+"""Slurm's own commands, each with a time limit: the only way in which weft talks to Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from weft.errors import InputError
+
+__all__ = ["Slurm", "Unreachable"]
+
+_LIMIT_S = 10.0
+_PER_LINE_S = 0.1  # more for each line of a batch
+_COMMANDS = ("squeue", "sinfo", "scontrol", "scancel")
+
+
+class Unreachable(Exception):  # noqa: N818 - it passes
+    """Slurm did not answer, or answered that it cannot now. It is asked again later."""
+
+
+class Slurm:
+    """The client commands, of the cluster that SLURM_CONF or the machine's own configuration names."""
+
+    def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S) -> None:
+        self.limit_s = limit_s
+        whole = {"SLURM_BITSTR_LEN": "0"}  # arrays are listed whole, however long
+        self._environment = {**os.environ, **whole, **({"SLURM_CONF": conf} if conf else {})}
+        # The limit holds even for a command whose weft has been killed meanwhile.
+        self._limiter = [path, "-k", "1"] if (path := shutil.which("timeout")) else []
+
+    def refuse_if_missing(self) -> None:
+        """Raise if the commands are not there at all: that does not pass by itself."""
+        for name in _COMMANDS:
+            if shutil.which(name, path=self._environment.get("PATH")) is None:
+                raise InputError(f"{name}: not found; install Slurm's client commands here, or serve --world local")
+
+    # What is read
+
+    def jobs(self) -> str:
+        """Every job that the controller remembers, as JSON."""
+        return self._ask("squeue", "--json", "--states=all")
+
+    def completing(self) -> frozenset[str]:
+        """Jobs whose processes are still being ended, by number; the JSON of older versions does not tell."""
+        return frozenset(self._ask("squeue", "--noheader", "--states=COMPLETING", "--format=%A").split())
+
+    def nodes(self) -> str:
+        """Every node, as JSON."""
+        return self._ask("sinfo", "--json")
+
+    def topology(self) -> str:
+        """Switches, one per line; "" where Slurm knows none."""
+        try:
+            return self._ask("scontrol", "--oneliner", "show", "topology")
+        except Unreachable as error:
+            if "opology" in str(error):  # a plugin without switches says so, and that is an answer
+                return ""
+            raise
+
+    def config(self) -> dict[str, str]:
+        """What `scontrol show config` lists."""
+        text = self._ask("scontrol", "show", "config")
+        return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", text, re.MULTILINE))
+
+    # What is changed
+
+    def scontrol(self, lines: Sequence[str]) -> str:
+        """Run several commands of scontrol in one process; returns what it complained about, if it did."""
+        if not lines:
+            return ""
+        limit_s = self.limit_s + _PER_LINE_S * len(lines)
+        return self._run(["scontrol"], limit_s, "".join(f"{line}\n" for line in lines)).stderr
+
+    def cancel(self, jobs: Iterable[str]) -> None:
+        """scancel; of jobs that have ended it is not an error."""
+        self._run(["scancel", *jobs], self.limit_s)
+
+    def _ask(self, *argv: str) -> str:
+        done = self._run(argv, self.limit_s)
+        if done.returncode != 0:
+            words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            raise Unreachable(f"{argv[0]}: {words}")
+        return done.stdout
+
+    def _run(self, argv: Sequence[str], limit_s: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        limiter = [*self._limiter, str(limit_s)] if self._limiter else []
+        try:
+            done = subprocess.run(
+                [*limiter, *argv], input=stdin, stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True, text=True, errors="replace", env=self._environment, timeout=limit_s + 2,
+                check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unreachable(f"{argv[0]}: {error}") from None
+        if done.returncode == 124 and limiter:
+            raise Unreachable(f"{argv[0]}: no answer within {limit_s:g} s")
+        return done

@@ -1,0 +1,83 @@
+"""Intake: which of Slurm's jobs are weft's, under what name, and what is told about those that it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+from weft.errors import InputError
+from weft.live.description import ProfileOf
+from weft.live.ledger import Ledger
+from weft.live.slurm.reconcile import Task
+from weft.live.slurm.records import Record
+from weft.live.slurm.request import describe
+from weft.live.slurm.world import SlurmWorld
+from weft.model.job import Job
+from weft.model.view import Fact
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Batch jobs with GPUs, of the partitions that weft serves.
+
+    A job is called as Slurm calls it. One that has ended and comes again (an administrator requeued it, or Slurm's
+    numbers began anew) is another job to weft: 17, then 17-2. One that makes no sense stays held, is listed with the
+    reason, and is looked at again when its request changes.
+    """
+
+    def __init__(
+        self, world: SlurmWorld, ledger: Ledger, needs: frozenset[Fact], policy: str, profile_of: ProfileOf,
+        partitions: Set[str], say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._world, self._ledger, self._needs, self._policy = world, ledger, needs, policy
+        self._profile_of, self._partitions, self._say = profile_of, partitions, say
+        self._lives: dict[str, int] = {}
+        for row in ledger.jobs():
+            key, _, life = row.id.partition("-")
+            self._lives[key] = max(self._lives.get(key, 0), int(life or 1))
+        self._refused: dict[str, list[str]] = ledger.meta("refused", {})  # words, and the request they are about
+        self._requests: dict[str, str] = {}  # of the jobs that were taken
+
+    def accept(self, record: Record, now: float) -> Job | None:
+        """A job that waits in Slurm's queue and that weft does not know: taken, or None."""
+        wanted = not self._partitions or self._partitions & set(record.partition.split(","))
+        if not (wanted and record.batch and record.gpus):
+            return None
+        request = f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s}"
+        if self._refused.get(record.key, ["", ""])[1] == request:
+            return None
+        life = self._lives.get(record.key, 0) + 1
+        name = record.key if life == 1 else f"{record.key}-{life}"
+        try:
+            if record.het:
+                raise InputError("it is part of a heterogeneous job; submit it as one job, or to another partition")
+            description = describe(record, name, self._profile_of)
+            description.refuse(self._world.cluster, self._needs, self._policy)
+            submit_s = max(0.0, min(now, record.submit_s - self._world.clock.wall_s))
+            job = description.job(submit_s, self._profile_of)
+        except InputError as error:
+            self._refuse(record.key, str(error).removeprefix("submit: "), request)
+            return None
+        if self._refused.pop(record.key, None):
+            self._ledger.set_meta("refused", self._refused)
+        self._lives[record.key] = life
+        self._requests[record.key] = request
+        self._ledger.submit(description, submit_s)
+        self._world.submit(job, description)
+        return job
+
+    def set_aside(self, task: Task, words: str) -> None:
+        """A job that Slurm will not start stays held until its request changes."""
+        self._refuse(task.key, words, self._requests.get(task.key, ""))
+
+    def tidy(self, pending: Set[str]) -> None:
+        """Forget what was said about jobs that do not wait any more."""
+        gone = self._refused.keys() - pending
+        if gone:
+            self._refused = {key: said for key, said in self._refused.items() if key not in gone}
+            self._ledger.set_meta("refused", self._refused)
+
+    def _refuse(self, key: str, words: str, request: str) -> None:
+        self._refused[key] = [words, request]
+        self._ledger.set_meta("refused", self._refused)
+        self._say(f"job {key} stays held: {words}")

@@ -1,0 +1,214 @@
+"""What to do about one job, and what has become of it: a decision against what Slurm tells now. No I/O, no clock.
+
+Slurm is never told a sequence of steps and trusted to have taken them. At every look the job is compared with what it
+should be, and at most one command follows: so it does not matter which commands were lost, or by whom they were sent.
+
+| the job should | Slurm says | then |
+|---|---|---|
+| wait | pending, held | nothing |
+| wait | pending, not held | hold |
+| wait | running (nobody decided that) | requeue and hold |
+| start | pending, held, not yet pinned to its nodes | update; after a few vain tries the start has failed |
+| start | pending, held, pinned as decided | release, but not within a second of its last end |
+| start | pending, released | wait; after a minute hold, then the start has failed |
+| start | running | it has started |
+| run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
+| stop | running | requeue and hold |
+| stop | pending, held | it has stopped |
+| any | over | finished, failed or cancelled |
+
+A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+from weft.live.description import Description
+from weft.live.slurm.records import Record
+from weft.model.job import Job
+from weft.model.plan import Gate, Placement
+
+__all__ = ["Do", "Look", "Phase", "Pin", "Task", "What", "look"]
+
+TRIES = 4  # updates before a start is given up
+PATIENCE_S = 60.0  # for Slurm to start a job that was released
+AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
+GONE = 3  # looks without a trace of a job before it is believed to be gone
+OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
+
+
+class Phase(Enum):
+    """What the core believes and wants."""
+
+    WAITING = "wait"
+    STARTING = "start"
+    RUNNING = "run"
+    STOPPING = "stop"
+
+
+class Do(Enum):
+    """What Slurm is to be told."""
+
+    NOTHING = ""
+    HOLD = "hold"
+    UPDATE = "update"
+    RELEASE = "release"
+    REQUEUE = "requeuehold"
+
+
+class What(Enum):
+    """What has become of the job."""
+
+    NOTHING = ""
+    STARTED = "started"
+    FAILED = "failed to start"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Where a job is to run, in Slurm's terms, and what its tasks are told (`note`, in its AdminComment)."""
+
+    nodes: tuple[str, ...]
+    gpus_per_node: int
+    tasks: int
+    note: str
+
+    def holds(self, record: Record) -> bool:
+        """Whether the job is pinned so."""
+        return (
+            record.required == frozenset(self.nodes)
+            and record.gpus_per_node == self.gpus_per_node
+            and record.node_count == len(self.nodes)
+            and record.admin_comment == self.note
+        )
+
+
+@dataclass
+class Task:
+    """A job that has not ended, as weft wants it."""
+
+    job: Job
+    description: Description
+    key: str  # Slurm's name for it
+    phase: Phase = Phase.WAITING
+    saved: int = 0  # iterations kept from earlier attempts
+    failures: int = 0  # starts that failed and ends that nobody asked for
+    vain: int = 0  # starts in a row that Slurm did not carry out
+    starts: int = 0  # attempts so far; also the number of the present one
+    gpus: Placement = ()
+    pin: Pin | None = None
+    gate: Gate | None = None
+    cancelled: bool = False  # by weft cancel
+    since_s: float = 0.0  # when its present phase began
+    left_s: float = -1e9  # when it last left its nodes
+    started_s: float | None = None
+    seen: int = 0  # iterations reported to policies: they never become fewer
+    tries: int = 0  # updates of this start
+    giving_up: str = ""  # why this start will have failed, as soon as the job is held again
+    missing: int = 0  # looks at which Slurm did not know it
+    told: str = ""  # what Slurm last complained about
+    ending: str = ""  # why this attempt is ending, where it was not asked to
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The outcome of a look: what happened (before the rest), and what to tell Slurm."""
+
+    what: tuple[What, ...] = ()
+    words: str = ""
+    do: Do = Do.NOTHING
+
+
+def look(task: Task, record: Record | None, now: float) -> Look:
+    """The table above. Changes nothing but the task's own counters."""
+    if record is None:
+        return _missing(task)
+    task.missing = 0
+    if record.completing and (record.ended or record.pending):
+        return Look()
+    if record.ended:
+        return _ended(task, record)
+    match task.phase:
+        case Phase.WAITING:
+            if record.running:
+                return Look(do=Do.REQUEUE)
+            return Look(do=Do.NOTHING if record.held else Do.HOLD)
+        case Phase.STARTING:
+            return _starting(task, record, now)
+        case Phase.RUNNING if record.pending:
+            task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
+            return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
+        case Phase.STOPPING:
+            if record.running:
+                return Look(do=Do.REQUEUE)
+            return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
+        case _:
+            return Look()
+
+
+def _starting(task: Task, record: Record, now: float) -> Look:
+    if record.running:
+        if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
+            task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
+            return Look(do=Do.REQUEUE)
+        return Look((What.STARTED,))
+    if record.held:
+        if task.giving_up:
+            return Look((What.FAILED,), task.giving_up)
+        if task.pin is not None and task.pin.holds(record):
+            return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
+        task.tries += 1
+        if task.tries > TRIES:
+            return Look((What.FAILED,), f"Slurm does not take the placement: {task.told or 'no reason given'}")
+        return Look(do=Do.UPDATE)
+    if task.giving_up:
+        return Look(do=Do.HOLD)
+    if now - task.since_s > PATIENCE_S:
+        task.giving_up = f"Slurm did not start it within {PATIENCE_S:g} s ({record.reason or 'no reason given'})"
+        return Look(do=Do.HOLD)
+    return Look()
+
+
+def _ended(task: Task, record: Record) -> Look:
+    """A job that is over, or to be started again."""
+    ran = (What.STARTED,) if task.phase is Phase.STARTING and record.nodes else ()
+    if record.state == "COMPLETED":
+        if task.phase is Phase.WAITING:
+            return Look((What.OVER,), "ran to its end, and not by weft's doing")
+        return Look((*ran, What.FINISHED), "exited with code 0")
+    words = _words(record)
+    if record.state == "CANCELLED":
+        return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
+    own_fault = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
+    allowed = task.description.restarts + (0 if own_fault else OUR_FAULT)
+    if task.failures < allowed:  # held by the requeue, it will be found stopped
+        task.ending = f"{words}; started again ({task.failures + 1} of {allowed})"
+        return Look(ran, do=Do.REQUEUE)
+    after = f" after {task.failures} restart{'s' * (task.failures > 1)}" if task.failures else ""
+    return Look((*ran, What.OVER), f"failed{after}: {words}")
+
+
+def _missing(task: Task) -> Look:
+    task.missing += 1
+    if task.missing < GONE:
+        return Look()
+    if task.phase in (Phase.RUNNING, Phase.STOPPING):
+        return Look((What.FINISHED,), "ended while nobody looked; Slurm has forgotten how")
+    return Look((What.OVER,), "cancelled: Slurm does not know it any more")
+
+
+def _words(record: Record) -> str:
+    if record.state == "FAILED":
+        if record.signal:
+            try:
+                return f"ended by {signal.Signals(record.signal).name}"
+            except ValueError:
+                return f"ended by signal {record.signal}"
+        return f"exited with code {record.exit_code}"
+    return record.state.lower().replace("_", " ")

@@ -1,0 +1,238 @@
+"""What squeue and sinfo say, read from their JSON: that of Slurm 22.05, and that of 23.02 and later.
+
+Since 23.02 states are lists of words and numbers are objects {"set", "infinite", "number"}; since 23.11 sinfo lists
+groups of nodes under "sinfo" instead of nodes under "nodes". Fields that are missing or odd read as unknown: a new
+version must not stop the scheduler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.errors import InputError
+from weft.live.slurm.commands import Unreachable
+from weft.model.hostlist import expand
+
+__all__ = ["Node", "Record", "gpu_count", "read_jobs", "read_nodes"]
+
+_ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+          "OUT_OF_MEMORY")  # fmt: skip
+_RUNNING = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+_USABLE = {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}
+_UNUSABLE = {"DRAIN", "DRAINED", "DRAINING", "NOT_RESPONDING", "FAIL", "FAILING", "MAINT", "MAINTENANCE", "DOWN",
+             "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "REBOOT_ISSUED", "RESERVED",
+             "INVALID_REG", "UNKNOWN", "FUTURE", "PLANNED_DOWN", "BLOCKED"}  # fmt: skip
+_GPU = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d+))?(?=[,(]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A job as Slurm tells it at one moment."""
+
+    key: str  # what scontrol calls it: 17, or 17_3 for a task of an array
+    number: str
+    state: str  # PENDING, RUNNING, COMPLETED, ...
+    completing: bool | None  # processes may still be there; None: this version does not say
+    held: bool
+    reason: str = ""
+    name: str = ""
+    user: str = ""
+    partition: str = ""
+    batch: bool = True
+    het: bool = False  # part of a heterogeneous job
+    nodes: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()  # nodes it must have
+    node_count: int = 1
+    tasks: int = 1
+    gpus_per_node: int = 0
+    gpus_per_job: int = 0
+    gpus_per_task: int = 0
+    gpus_held: tuple[int, ...] = ()  # on each of its nodes, while it runs
+    comment: str = ""
+    admin_comment: str = ""
+    restarts: int = 0
+    exit_code: int = 0
+    signal: int = 0
+    submit_s: float = 0.0  # wall time
+    begin_s: float = 0.0  # wall time before which it may not start
+    dependency: str = ""  # what it waits for
+    time_limit_s: float | None = None  # None: no limit
+
+    @property
+    def pending(self) -> bool:
+        """It waits, held or not."""
+        return self.state == "PENDING"
+
+    @property
+    def running(self) -> bool:
+        """It has nodes."""
+        return self.state in _RUNNING
+
+    @property
+    def ended(self) -> bool:
+        """It is over."""
+        return self.state in _ENDED
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it asks for in all, however it says so."""
+        if self.gpus_per_job:
+            return self.gpus_per_job
+        if self.gpus_per_task:
+            return self.gpus_per_task * max(1, self.tasks)
+        return self.gpus_per_node * max(1, self.node_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as Slurm tells it at one moment."""
+
+    name: str
+    usable: bool
+    gpus: int
+    gpu: str = ""  # its type, where Slurm is told
+    words: str = ""  # its state
+    partitions: frozenset[str] = frozenset()
+
+
+def gpu_count(gres: str) -> tuple[int, str]:
+    """GPUs and their type in a GRES string: `gpu:8`, `gres:gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
+    total, kind = 0, ""
+    for match in _GPU.finditer(re.sub(r"\([^)]*\)", "", gres or "")):
+        total += int(match[2] or 1)
+        kind = kind or match[1] or ""
+    return total, kind
+
+
+def read_jobs(text: str, completing: frozenset[str] | None = None) -> list[Record]:
+    """The jobs in squeue's JSON, a record for each task of an array."""
+    records: list[Record] = []
+    for row in _rows(text, "squeue", "jobs"):
+        record = _record(row)
+        if completing is not None and record.completing is None:
+            record = replace(record, completing=record.number in completing)
+        records += _tasks(row, record)
+    return records
+
+
+def _record(row: dict[str, Any]) -> Record:
+    state, completing = _state(row.get("job_state"))
+    nodes = _hosts(row.get("nodes"))
+    held_gpus = tuple(gpu_count(part)[0] for part in row.get("gres_detail") or () if isinstance(part, str))
+    code, signal = _exit(row.get("exit_code"))
+    limit_min = _number(row.get("time_limit"))
+    number = str(_number(row.get("job_id")) or 0)
+    return Record(
+        key=number, number=number, state=state, completing=completing, held=_number(row.get("priority")) == 0,
+        reason=_text(row, "state_reason"), name=_text(row, "name"), user=_text(row, "user_name"),
+        partition=_text(row, "partition"), batch=bool(row.get("batch_flag", True)),
+        het=bool(_number(row.get("het_job_id"))), nodes=nodes, required=frozenset(_hosts(row.get("required_nodes"))),
+        node_count=_number(row.get("node_count")) or 1, tasks=_number(row.get("tasks")) or 1,
+        gpus_per_node=gpu_count(_text(row, "tres_per_node"))[0], gpus_per_job=gpu_count(_text(row, "tres_per_job"))[0],
+        gpus_per_task=gpu_count(_text(row, "tres_per_task"))[0],
+        gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_text(row, "comment"),
+        admin_comment=_text(row, "admin_comment"), restarts=_number(row.get("restart_cnt")) or 0, exit_code=code,
+        signal=signal, submit_s=float(_number(row.get("submit_time")) or 0),
+        begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
+        time_limit_s=None if limit_min is None else 60.0 * limit_min,
+    )  # fmt: skip
+
+
+def _tasks(row: dict[str, Any], record: Record) -> Iterator[Record]:
+    """The tasks of an array that have not been taken apart yet, each by its own name; else the job itself."""
+    array = _number(row.get("array_job_id"))
+    task = _number(row.get("array_task_id"))
+    waiting = _text(row, "array_task_string").partition("%")[0]
+    if array and waiting:
+        yield from (replace(record, key=f"{array}_{number}") for number in _members(waiting))
+    elif array and task is not None:
+        yield replace(record, key=f"{array}_{task}")
+    else:
+        yield record
+
+
+def _members(text: str) -> Iterator[int]:
+    """Numbers in an array's list, `1,4-6,10-20:5`; what cannot be read is left out."""
+    for match in re.finditer(r"(?:^|,)(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?(?=,|$)", text):
+        first = int(match[1])
+        yield from range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1)
+
+
+def read_nodes(text: str) -> list[Node]:
+    """The nodes in sinfo's JSON, each once."""
+    found: dict[str, Node] = {}
+    for row in _rows(text, "sinfo", "nodes", "sinfo"):
+        for node in _nodes(row):
+            before = found.get(node.name)
+            found[node.name] = replace(node, partitions=node.partitions | before.partitions) if before else node
+    return list(found.values())
+
+
+def _nodes(row: dict[str, Any]) -> Iterator[Node]:
+    if "nodes" in row:  # a group of like nodes
+        names, gres = row["nodes"].get("nodes") or [], (row.get("gres") or {}).get("total", "")
+        states = (row.get("node") or {}).get("state")
+        partitions = [str((row.get("partition") or {}).get("name", ""))]
+    else:
+        names, gres, states = [_text(row, "name")], _text(row, "gres"), row.get("state")
+        partitions = [str(name) for name in row.get("partitions") or ()]
+    words = [str(word).upper() for word in ([states] if isinstance(states, str) else states or ["UNKNOWN"])]
+    words += [str(word).upper() for word in row.get("state_flags") or ()]
+    usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
+    count, kind = gpu_count(gres)
+    for name in names:
+        yield Node(str(name), usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+
+
+def _rows(text: str, command: str, *keys: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise Unreachable(f"{command}: its answer is not JSON; is its JSON plugin installed?") from None
+    for key in keys:
+        if isinstance(value, dict) and isinstance(value.get(key), list):
+            return [row for row in value[key] if isinstance(row, dict)]
+    raise Unreachable(f"{command}: its answer lists no {keys[0]}")
+
+
+def _number(value: Any) -> int | None:
+    """A number, plain or as an object; None if it is not set or has no end."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _state(value: Any) -> tuple[str, bool | None]:
+    """The state, and whether its processes are still being ended."""
+    if isinstance(value, str):
+        return value.upper(), None
+    words = [str(word).upper() for word in value or ["UNKNOWN"]]
+    state = next((word for word in words if word in ("PENDING", *_RUNNING, *_ENDED)), words[0])
+    return state, "COMPLETING" in words
+
+
+def _exit(value: Any) -> tuple[int, int]:
+    """Exit code and signal, from a wait status or from an object."""
+    if isinstance(value, dict):
+        signal = value.get("signal")
+        signal = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else signal
+        return _number(value.get("return_code")) or 0, _number(signal) or 0
+    status = _number(value) or 0
+    return (0, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), 0)
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    try:
+        return tuple(expand(value)) if isinstance(value, str) and value else ()
+    except InputError:
+        return ()

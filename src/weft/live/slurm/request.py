@@ -1,0 +1,91 @@
+"""What weft knows about a Slurm job: Slurm's own request, and what its comment says beyond it.
+
+A comment says `weft: model=resnet50 iterations=1000`; the words before and after are the user's own. The submission
+hook writes there what the job's environment says in WEFT_DESCRIPTION. All of it may be absent: a job that does not say
+how long it is is taken to use its time limit, in iterations of one second.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from weft.errors import InputError
+from weft.live.description import Description, ProfileOf
+from weft.live.slurm.records import Record
+
+__all__ = ["KEYS", "describe", "said_in"]
+
+KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus")
+_SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
+_PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
+_NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def said_in(comment: str) -> dict[str, str]:
+    """The pairs that a comment gives to weft."""
+    said: dict[str, str] = {}
+    for part in _SAID.finditer(comment):
+        said |= dict(_PAIR.findall(part[1]))
+    return said
+
+
+def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
+    """The job as weft's other parts know jobs; raises InputError if what it says makes no sense."""
+    said = said_in(record.comment)
+    for key in said:
+        if key not in KEYS:
+            raise InputError(f"its comment says {key}=, which weft does not know; it knows {', '.join(KEYS)}")
+    low, high = _range(said.get("gpus", ""), record.gpus)
+    fields: dict[str, Any] = {
+        "name": name,
+        "argv": ["sbatch", record.name or record.key],
+        "gpus": record.gpus,
+        "min_gpus": low,
+        "max_gpus": high,
+        "iterations": _whole(said, "iterations", 0),
+        "iteration_s": _seconds(said, "iteration_s"),
+        "checkpoint_every": _whole(said, "checkpoint_every", 1),
+        "restarts": _whole(said, "restarts", 0),
+        "model": said.get("model", ""),
+        "user": record.user,
+        "env": {"tasks": str(record.tasks)},
+    }
+    limit_s = record.time_limit_s or _NO_LIMIT_S
+    if not fields["model"]:
+        n = fields["iterations"]
+        fields["iteration_s"] = fields["iteration_s"] or (limit_s / n if n else 1.0)
+        fields["iterations"] = n or max(1, round(limit_s / fields["iteration_s"]))
+    elif not fields["iterations"]:
+        each_s = profile_of(fields["model"], record.gpus).compute_s or 1.0
+        fields["iterations"] = max(1, round(limit_s / each_s))
+    return Description.from_json(fields)
+
+
+def _range(text: str, gpus: int) -> tuple[int, int]:
+    """The elastic range `2-8`; (0, 0) for none."""
+    if not text:
+        return 0, 0
+    match = re.fullmatch(r"(\d{1,6})-(\d{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= gpus <= int(match[2]):
+        raise InputError(f"its comment says gpus={text:.40}; give a range around the {gpus} it asks for, such as 2-8")
+    return int(match[1]), int(match[2])
+
+
+def _whole(said: dict[str, str], key: str, default: int) -> int:
+    text = said.get(key, str(default))
+    if not re.fullmatch(r"\d{1,15}", text):
+        raise InputError(f"its comment says {key}={text:.40}; give a whole number")
+    return int(text)
+
+
+def _seconds(said: dict[str, str], key: str) -> float:
+    text = said.get(key, "0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise InputError(f"its comment says {key}={text:.40}; give seconds")
+    return value

@@ -1,0 +1,238 @@
+"""Sandbox: a real Slurm of many nodes on this machine, in a folder of its own, for tests and benchmarks.
+
+Needs root and Debian's slurm-wlm and munge (whose slurmd may run many times on one machine); GPUs are device files
+that stand for nothing. weft's hook and TaskProlog are installed as `weft serve --setup` writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from weft.errors import InputError
+from weft.live.slurm.commands import Slurm, Unreachable
+from weft.live.slurm.records import read_nodes
+from weft.live.slurm.setup import HOOK, PROLOG, write_files
+
+__all__ = ["GPUS_PER_NODE", "Sandbox", "missing"]
+
+GPUS_PER_NODE = 8
+NODES_PER_LEAF = 4
+_DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "sinfo")
+_SBIN = ("/usr/sbin", "/sbin")
+
+_CONF = """\
+ClusterName=weft
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/spool/%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+MailProg=/bin/true
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
+TopologyPlugin=topology/tree
+GresTypes=gpu
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=2
+SlurmdTimeout=10
+MessageTimeout=30
+MinJobAge=120
+JobRequeue=1
+AccountingStorageType=accounting_storage/none
+JobSubmitPlugins=lua
+TaskProlog={folder}/etc/{prolog}
+NodeName=DEFAULT CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{gpus}
+"""
+
+
+def missing() -> str:
+    """Why no sandbox can be made here; "" if one can."""
+    for name in _DAEMONS:
+        if _which(name) is None:
+            return f"{name} is not installed (apt-get install slurm-wlm munge)"
+    if os.geteuid() != 0:
+        return "a Slurm of many nodes on one machine needs root"
+    return ""
+
+
+class Sandbox:
+    """Use it as a context: the daemons run while it lasts. `slurm` talks to it, `environment` makes others do so."""
+
+    def __init__(self, folder: Path, nodes: int = 16) -> None:
+        if why := missing():
+            raise InputError(f"no Slurm can be started here: {why}")
+        self.folder = folder.resolve()
+        self.names = [f"n{i}" for i in range(1, nodes + 1)]
+        self.conf = self.folder / "etc" / "slurm.conf"
+        self.slurm = Slurm(str(self.conf))
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = _free_ports(nodes + 1)
+
+    def __enter__(self) -> Sandbox:
+        try:
+            self._write()
+            self._start_munge()
+            self.start_controller(fresh=True)
+            for name in self.names:
+                self.start_node(name)
+            self.wait(self.up, 60)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every process that was started, jobs included."""
+        for name in ("slurmctld", *self.names):  # first nobody starts anything any more
+            self.kill(name)
+        _end_processes_of(self.folder)
+        self.kill("munged")
+
+    # Daemons, to be killed and started again
+
+    def start_controller(self, *, fresh: bool = False) -> None:
+        """slurmctld; it goes on with the jobs it had."""
+        self._spawn("slurmctld", ["slurmctld", "-D", *(["-i"] if fresh else []), "-f", str(self.conf)])
+
+    def start_node(self, name: str) -> None:
+        """The slurmd of a node."""
+        self._spawn(name, ["slurmd", "-D", "-N", name, "-f", str(self.conf)])
+
+    def kill(self, name: str) -> None:
+        """kill -9 of slurmctld, munged, or the slurmd of a node."""
+        daemon = self._daemons.pop(name, None)
+        if daemon is not None:
+            daemon.kill()
+            daemon.wait()
+
+    def pause(self, name: str, paused: bool = True) -> None:
+        """Let a daemon hang, or go on."""
+        self._daemons[name].send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
+
+    # What tests ask
+
+    def run(self, *argv: str, limit_s: float = 30) -> str:
+        """A client command; returns what it prints."""
+        done = subprocess.run(
+            argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(argv)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def sbatch(self, *argv: str, wrap: str = "") -> str:
+        """Submit a job; returns its number."""
+        command = ["--wrap", wrap] if wrap else []
+        return self.run("sbatch", "--parsable", "--output=/dev/null", *argv, *command).strip()
+
+    def clear(self) -> None:
+        """Cancel every job, and wait until nothing is left of them."""
+        self.run("scancel", "--user=root")
+        self.wait(lambda: not self.run("squeue", "--noheader", "--states=PD,R,CG,S,CF"))
+
+    def up(self) -> bool:
+        """Whether the controller answers and every node can be used."""
+        try:
+            return all(node.usable for node in read_nodes(self.slurm.nodes()))
+        except Unreachable:
+            return False
+
+    def wait(self, ready: Callable[[], bool], within_s: float = 30.0) -> None:
+        """Until something is so."""
+        until = time.monotonic() + within_s
+        while not ready():
+            if time.monotonic() > until:
+                raise TimeoutError(f"it takes more than {within_s:g} s; see {self.folder}/log")
+            time.sleep(0.1)
+
+    # How it is put together
+
+    def _write(self) -> None:
+        for name in ("etc", "state", "spool", "log", "dev"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        host = socket.gethostname().partition(".")[0]
+        conf = _CONF.format(
+            host=host, port=self._ports[0], folder=self.folder, prolog=PROLOG, gpus=GPUS_PER_NODE
+        )  # fmt: skip
+        for name, port in zip(self.names, self._ports[1:], strict=True):
+            conf += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}\n"
+        every = f"n[1-{len(self.names)}]"
+        conf += f"PartitionName=train Nodes={every} Default=YES MaxTime=INFINITE State=UP\n"
+        self.conf.write_text(conf)
+        leaves = range(-(-len(self.names) // NODES_PER_LEAF))
+        lines = []
+        for leaf in leaves:
+            first, last = NODES_PER_LEAF * leaf + 1, min(NODES_PER_LEAF * (leaf + 1), len(self.names))
+            lines.append(f"SwitchName=leaf{leaf + 1} Nodes=n[{first}-{last}] LinkSpeed=100\n")
+        lines.append(f"SwitchName=spine Switches=leaf[1-{len(leaves)}] LinkSpeed=200\n")
+        (self.conf.parent / "topology.conf").write_text("".join(lines))
+        devices = f"{self.folder}/dev/gpu[0-{GPUS_PER_NODE - 1}]"
+        (self.conf.parent / "gres.conf").write_text(f"NodeName={every} Name=gpu File={devices}\n")
+        for i in range(GPUS_PER_NODE):
+            with suppress(FileExistsError):
+                os.mknod(self.folder / "dev" / f"gpu{i}", 0o20666, os.makedev(1, 3))  # as good as any: /dev/null
+        assert {HOOK, PROLOG} <= {path.name for path in write_files(self.conf.parent)}
+
+    def _start_munge(self) -> None:
+        key = self.folder / "munge.key"
+        key.write_bytes(random.randbytes(1024))
+        key.chmod(0o400)
+        names = ("socket", "pid", "log", "seed")
+        options = [f"--{name}{'-file' * (name != 'socket')}={self.folder}/munge.{name}" for name in names]
+        self._spawn("munged", ["munged", "--foreground", "--force", f"--key-file={key}", *options])
+        self.wait((self.folder / "munge.socket").exists, 10)
+
+    def _spawn(self, name: str, argv: list[str]) -> None:
+        program = _which(argv[0])
+        assert program is not None
+        with open(self.folder / "log" / f"{name}.out", "ab") as log:
+            self._daemons[name] = subprocess.Popen(
+                [program, *argv[1:]], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env=self.environment,
+            )  # fmt: skip
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=":".join(_SBIN))
+
+
+def _free_ports(n: int) -> list[int]:
+    """Ports below those that the system hands out, none of them in use."""
+    while True:
+        first = random.randrange(11000, 31000)
+        with suppress(OSError):
+            for port in range(first, first + n):
+                with socket.socket() as trial:
+                    trial.bind(("127.0.0.1", port))
+            return list(range(first, first + n))
+
+
+def _end_processes_of(folder: Path) -> None:
+    """Kill whatever still runs with this sandbox in its environment or command line: step daemons, jobs."""
+    mark = os.fsencode(str(folder))
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if mark + b"/" in told and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)

@@ -1,0 +1,345 @@
+"""SlurmWorld: the jobs and nodes of a real Slurm cluster. Slurm queues, starts and ends processes; weft decides."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+from weft.core.capabilities import Capabilities
+from weft.live.attempt import Attempt
+from weft.live.clock import Clock
+from weft.live.description import Description
+from weft.live.endings import saved_in
+from weft.live.slurm.commands import Slurm
+from weft.live.slurm.hands import Hands, Order, Snapshot
+from weft.live.slurm.notes import make_folder, note, write_gate
+from weft.live.slurm.reconcile import Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.records import Record
+from weft.live.waiting import LiveWorld
+from weft.model.cluster import Cluster
+from weft.model.events import (
+    Event,
+    Failed,
+    Finished,
+    NodeDown,
+    NodeUp,
+    Started,
+    Stopped,
+    Submitted,
+    Withdrawn,
+)  # fmt: skip
+from weft.model.job import Job
+from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.view import Fact, JobStatus, JobView, Spread
+
+__all__ = ["SlurmWorld"]
+
+_PHASES = {
+    JobStatus.WAITING: Phase.WAITING,
+    JobStatus.STARTING: Phase.STARTING,
+    JobStatus.RUNNING: Phase.RUNNING,
+    JobStatus.STOPPING: Phase.STOPPING,
+}
+_VAIN = 3  # starts in a row that Slurm did not carry out before a job is set aside
+
+
+class Taker(Protocol):
+    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
+
+    def accept(self, record: Record, now: float) -> Job | None: ...
+    def set_aside(self, task: Task, words: str) -> None: ...
+    def tidy(self, pending: Set[str]) -> None: ...
+
+
+class SlurmWorld(LiveWorld):
+    """See the module. Jobs come from Slurm's queue: the `taker` is asked about each one that is new.
+
+    Every look at Slurm is compared with what was decided (reconcile.py), so that it does not matter whether a command
+    got through, was sent twice, or was sent by a server that has died since.
+    """
+
+    name = "slurm"
+    capabilities = Capabilities(gpu_indices=False, uneven=False, shifts=True)
+    facts = frozenset(Fact)  # what its comment does not tell about a job is assumed, and the model asked for
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
+        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, folder, clock or Clock.begin(), open=open)
+        self.taker: Taker | None = None
+        self.tasks: dict[str, Task] = {}  # by weft's name
+        self.down: dict[int, str] = {}  # servers that cannot be used, and why
+        self.say = say
+        self.looks = 0  # snapshots seen
+        self._servers = {server.name: server.id for server in cluster.servers}
+        self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
+        self._cancels: list[str] = []
+        self._arrivals: list[tuple[float, int, Task]] = []
+        self._count = count()
+        self._troubled = ""
+        self._snapshot: Snapshot | None = None
+        self._hands = Hands(slurm, poll_s, tied=tied)
+        self.watch(self._hands.ready, self._news)
+
+    # What the core asks
+
+    def iterations_done(self, job_id: str) -> int:
+        """What the job reported; of a job that reports nothing, what its time and speed make likely."""
+        task = self.tasks[job_id]
+        if task.phase in (Phase.RUNNING, Phase.STOPPING):
+            progress = self.attempt(job_id, task.starts).progress()
+            step = progress.step
+            if progress.reports == 0 and task.started_s is not None:
+                speed = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+                step = min(task.saved + int((self.now() - task.started_s) / speed), task.job.iterations - 1)
+            task.seen = max(task.seen, min(step, task.job.iterations))
+        task.seen = max(task.seen, task.saved)
+        return task.seen
+
+    def attempt(self, job_id: str, number: int) -> Attempt:
+        """Where the tasks of that start report."""
+        return Attempt(self.folder / "jobs" / job_id / str(number))
+
+    # What users ask
+
+    def submit(self, job: Job, description: Description) -> None:
+        """A job that was accepted before and not yet reported."""
+        key = job.id.partition("-")[0]
+        heapq.heappush(self._arrivals, (job.submit_s, next(self._count), Task(job, description, key)))
+
+    def cancel(self, job_id: str) -> bool:
+        """scancel."""
+        task = self.tasks.get(job_id)
+        if task is None:
+            return False
+        task.cancelled = True
+        self._cancels.append(task.key)
+        self._order([])
+        return True
+
+    def take_over(
+        self, view: JobView, description: Description, starts: int, cancelled: bool, gate: Gate | None
+    ) -> None:
+        """A job as the last server left it; what Slurm says of it is judged at the first look."""
+        task = Task(
+            view.job, description, view.id.partition("-")[0], _PHASES[view.status],
+            saved=view.saved_iterations, failures=view.failures, starts=starts, gpus=view.gpus, gate=gate,
+            cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
+            left_s=self.now() if starts > 1 else -1e9,
+        )  # fmt: skip
+        self.tasks[view.id] = task
+        if task.gpus:
+            task.pin = self._pin(task)
+            write_gate(self.attempt(view.id, starts).folder, self._gate(task))
+        if cancelled:
+            self._cancels.append(task.key)
+
+    # What the loop does
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Note what is wanted now; the next looks see to it."""
+        changed = []
+        for decision in decisions:
+            match decision:
+                case Start():
+                    changed.append(self._start(self.tasks[decision.job], decision))
+                case Stop():
+                    task = self.tasks[decision.job]
+                    task.phase, task.since_s = Phase.STOPPING, self.now()
+                    changed.append(task)
+                case SetGate():
+                    task = self.tasks[decision.job]
+                    task.gate = decision.gate
+                    write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
+        self._order(changed)
+        return []
+
+    def _start(self, task: Task, start: Start) -> Task:
+        task.starts += 1
+        task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
+        task.since_s, task.started_s = self.now(), None
+        task.tries, task.giving_up, task.told, task.ending = 0, "", "", ""
+        make_folder(self.attempt(task.job.id, task.starts).folder, task.description.user)
+        write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
+        task.pin = self._pin(task)
+        return task
+
+    def _pin(self, task: Task) -> Pin:
+        """The placement in Slurm's terms: nodes, and as many GPUs on each."""
+        counts = self.on_nodes(task.gpus)
+        tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
+        words = note(self.folder, task, self._gate(task))
+        return Pin(tuple(counts), max(counts.values()), tasks, words)
+
+    def on_nodes(self, gpus: Placement) -> Counter[str]:
+        """GPUs on each node, in the order of ranks."""
+        return Counter(self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in gpus)
+
+    def _gate(self, task: Task) -> tuple[float, float, float] | None:
+        """A gate by wall time, which the nodes share, for the beginning of an iteration."""
+        if task.gate is None:
+            return None
+        offset_s = self.speeds.offset_s(task.job.profiles[len(task.gpus)], task.gate.task)
+        return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance)
+
+    def events(self, now: float) -> list[Event]:
+        """What has become known since the last call."""
+        events = self._arrived(now)
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            return events
+        if snapshot.trouble:
+            self._trouble(snapshot.trouble)
+            return events
+        self._trouble("")
+        self.looks += 1
+        return [*events, *self._nodes(snapshot, now), *self._looked_at(snapshot, now), *self._new(snapshot, now)]
+
+    def busy(self) -> bool:
+        """Whether something may still happen without a decision."""
+        return bool(self._arrivals) or any(task.phase is not Phase.WAITING for task in self.tasks.values())
+
+    def next_time(self) -> float | None:
+        """Nothing happens by the clock alone: looks come by themselves."""
+        return None
+
+    def _news(self) -> None:
+        self._snapshot = self._hands.take() or self._snapshot
+
+    def _trouble(self, words: str) -> None:
+        if bool(words) != bool(self._troubled):
+            self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
+        self._troubled = words
+
+    # Jobs as they come and go
+
+    def _arrived(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        while self._arrivals and self._arrivals[0][0] <= now:
+            task = heapq.heappop(self._arrivals)[2]
+            self.tasks[task.job.id] = task
+            events.append(Submitted(now, task.job))
+        return events
+
+    def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
+        """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
+        if self.taker is None:
+            return []
+        known = {task.key for task in self.tasks.values()} | {task.key for _, _, task in self._arrivals}
+        self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
+        for key, record in snapshot.jobs.items():
+            eligible = record.pending and not record.dependency and record.begin_s <= time.time() + 1
+            if key not in known and eligible and not record.completing:
+                self.taker.accept(record, now)
+        return self._arrived(now)
+
+    def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
+        events: list[Event] = []
+        changed = []
+        for job_id, task in list(self.tasks.items()):
+            if self._ordered.get(job_id, 0) > snapshot.after:
+                continue  # taken before the last order about it
+            task.told = snapshot.complaints.get(task.key, task.told)
+            seen = self.judge(task, snapshot.jobs.get(task.key), now)
+            events += self._happened(task, seen, now)
+            if seen.do is not Do.NOTHING and job_id in self.tasks:
+                changed.append((task, seen.do))
+        self._order([], changed)
+        return events
+
+    def judge(self, task: Task, record: Record | None, now: float) -> Look:
+        """What has become of a job, and what to do about it."""
+        return look(task, record, now)
+
+    def _happened(self, task: Task, seen: Look, now: float) -> list[Event]:
+        events: list[Event] = []
+        job_id = task.job.id
+        for what in seen.what:
+            match what:
+                case What.STARTED:
+                    task.phase, task.started_s, task.since_s = Phase.RUNNING, now, now
+                    events.append(Started(now, job_id))
+                case What.FAILED:
+                    events.append(self._failed(task, seen.words, now))
+                case What.STOPPED:
+                    self._left(task)
+                    task.failures += task.phase is not Phase.STOPPING
+                    task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
+                    self.outcomes[job_id] = seen.words
+                    events.append(Stopped(now, job_id, task.saved, seen.words))
+                case What.FINISHED | What.OVER:
+                    self._left(task)
+                    del self.tasks[job_id]
+                    self.outcomes[job_id] = seen.words
+                    events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
+        return events
+
+    def _failed(self, task: Task, words: str, now: float) -> Event:
+        """A start that Slurm did not carry out; a job with too many of them is set aside, held."""
+        task.failures += 1
+        task.vain += 1
+        task.phase, task.since_s = Phase.WAITING, now
+        self.outcomes[task.job.id] = words
+        if task.vain < _VAIN:
+            return Failed(now, task.job.id, words)
+        self.outcomes[task.job.id] = f"set aside after {task.vain} starts that Slurm did not carry out: {words}"
+        del self.tasks[task.job.id]
+        if self.taker is not None:
+            self.taker.set_aside(task, self.outcomes[task.job.id])
+        return Withdrawn(now, task.job.id)
+
+    def _left(self, task: Task) -> None:
+        """The attempt is over: what was saved, how fast it was."""
+        if task.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return
+        progress = self.attempt(task.job.id, task.starts).progress()
+        self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
+        kept = saved_in(progress, task.description.checkpoint_every)
+        task.saved = max(task.saved, min(kept, task.job.iterations))
+        task.seen, task.vain = task.saved, 0
+
+    # Nodes, and jobs that are none of ours
+
+    def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
+        bad: dict[int, str] = {}
+        for name, server in self._servers.items():
+            node = snapshot.nodes.get(name)
+            if node is None or not node.usable:
+                bad[server] = node.words if node else "not known to Slurm any more"
+            elif node.gpus < len(self.cluster.servers[server].gpus):
+                bad[server] = f"has {node.gpus} GPUs now"
+        ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
+        for key, record in snapshot.jobs.items():
+            if record.running and key not in ours:
+                for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
+                    if gpus and name in self._servers:
+                        bad.setdefault(self._servers[name], f"job {key}, which weft did not start, has GPUs of it")
+        events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
+        events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
+        self.down = bad
+        return events
+
+    # What Slurm is told
+
+    def _order(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
+        """Pass orders on; of jobs that a decision has just changed, the one that surely comes first."""
+        first = {Phase.STARTING: Do.UPDATE, Phase.STOPPING: Do.REQUEUE}
+        doing = [*((task, first[task.phase]) for task in wanted), *doing]
+        cancels, self._cancels = self._cancels, []
+        soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
+        orders = [Order(do, task.key, task.pin if do is Do.UPDATE else None) for task, do in doing]
+        number = self._hands.give(orders, cancels, soon)
+        for task, _ in doing:
+            self._ordered[task.job.id] = number
+
+    def close(self) -> None:
+        """Let go of Slurm; jobs run on."""
+        self.forget(self._hands.ready)
+        self._hands.close()
+        super().close()

@@ -1,0 +1,94 @@
+"""LiveWorld: what all worlds of real jobs share: a clock, a folder, and one place where they wait for news."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+from weft.core.capabilities import Capabilities
+from weft.live.clock import Clock
+from weft.live.speeds import Speeds
+from weft.model.cluster import Cluster
+from weft.model.events import Event
+from weft.model.job import Job
+from weft.model.view import Estimate, Fact, Spread
+from weft.pace.base import Pace
+
+__all__ = ["Closing", "LiveWorld"]
+
+
+class Closing(Exception):  # noqa: N818 - no error
+    """The loop is to end; raised between cycles, where nothing is half done."""
+
+
+class LiveWorld(ABC):
+    """A world in real time. With `open` it waits for more jobs when it has nothing to do."""
+
+    name: str
+    capabilities: Capabilities
+    facts: frozenset[Fact]
+
+    def __init__(self, cluster: Cluster, folder: Path, clock: Clock, *, open: bool) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.clock = clock
+        self.open = open
+        self.closing = False
+        self.speeds = Speeds(cluster)
+        self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
+        self._selector = selectors.DefaultSelector()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def now(self) -> float:
+        """Seconds since this world began."""
+        return self.clock.now()
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """Measured where such a job ran, else by formula."""
+        return self.speeds.estimate(job, workers, spread)
+
+    def set_pace(self, pace: Pace) -> None:  # noqa: B027 - worlds that can do more say so
+        """Nothing to set: the network shares itself, and a stack that wants more is refused."""
+
+    @abstractmethod
+    def events(self, now: float) -> list[Event]:
+        """What has happened since the last call."""
+
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether something can still happen without a decision."""
+
+    @abstractmethod
+    def next_time(self) -> float | None:
+        """When to look again even if nobody calls."""
+
+    def next_events(self, until_s: float | None) -> list[Event]:
+        """Wait for something to happen; raises Closing when that was asked for."""
+        while True:
+            events = self.events(self.now())
+            if events:
+                return events
+            if self.closing:
+                raise Closing
+            if until_s is not None and self.now() >= until_s:
+                return []
+            if until_s is None and not self.open and not self.busy():
+                return []
+            times = [time_s for time_s in (until_s, self.next_time()) if time_s is not None]
+            for key, _ in self._selector.select(max(0.0, min(times) - self.now()) if times else None):
+                key.data()
+
+    def watch(self, source: socket.socket, ready: Callable[[], None]) -> None:
+        """Call `ready` when there is something to read, while the world waits."""
+        self._selector.register(source, selectors.EVENT_READ, ready)
+
+    def forget(self, source: socket.socket) -> None:
+        """Watch it no longer."""
+        self._selector.unregister(source)
+
+    def close(self) -> None:
+        """Let go of sockets; jobs run on."""
+        self._selector.close()

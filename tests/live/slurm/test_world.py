@@ -1,0 +1,271 @@
+"""A real Slurm of 16 nodes: held, placed, run, preempted, placed again; shifts; what goes wrong there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.live.slurm.serving import LOOP, Serving, actions, ended, environment, python, running, serve_until
+from weft.core.stack import Stack
+from weft.interleave.base import Interleave, Pick
+from weft.live.explain import explain_live
+from weft.live.listing import queue
+from weft.live.slurm.sandbox import Sandbox
+from weft.model.plan import Candidate, Gate, State
+from weft.model.view import ClusterView, JobStatus
+from weft.planners.base import Planner
+from weft.stacks import resolve
+from weft.testing.probes import Waking
+
+pytestmark = pytest.mark.engine
+EVEN = "[place=best-fit:even]"
+
+
+def state(box: Sandbox, job: str) -> str:
+    """State, reason and nodes of a job, as Slurm says."""
+    return box.run("squeue", "--states=all", "--noheader", f"--jobs={job}", "--format=%T %r %N").strip()
+
+
+def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """Nobody but weft starts it; then it has the nodes, GPUs and tasks that were decided, and knows who it is."""
+    big = serving.sbatch(16, f"sh -c 'env > {tmp_path}/env; srun -l hostname > {tmp_path}/tasks'", "--ntasks=4")
+    time.sleep(1.0)
+    assert state(box, big) == "PENDING JobHeldUser"
+    server = serving.start()
+    serve_until(server, ended(server, big))
+    assert [row.gpus for _, row in server.ledger.decisions(big)] == [" ".join(map(str, range(16)))]
+    found = environment(tmp_path / "env")
+    assert found["SLURM_JOB_NODELIST"] == "n[1-2]"
+    assert (found["SLURM_GPUS_ON_NODE"], found["SLURM_TASKS_PER_NODE"]) == ("8", "2(x2)")
+    assert (found["WEFT_JOB"], found["WEFT_ATTEMPT"], found["WEFT_SHIFT"]) == (big, "1", "")
+    assert len((tmp_path / "tasks").read_text().splitlines()) == 4
+    assert explain_live(serving.folder, server.ledger, big).headline.startswith("finished: exited with code 0, after ")
+
+
+def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
+    server = serving.start(f"srsf-preemptive{EVEN}")
+    says = "iterations={} iteration_s=0.05"
+    long = serving.sbatch(128, python(tmp_path, LOOP, 0.05, 60), says=says.format(60))
+    serve_until(server, lambda: running(server, long)() and server.world.iterations_done(long) > 5)
+    short = serving.sbatch(8, python(tmp_path, LOOP, 0.05, 4), says=says.format(4))
+    serve_until(server, ended(server, long, short))
+    assert actions(server) == [(long, "start"), (long, "stop"), (short, "start"), (long, "start")]
+    assert set(serving.statuses().values()) == {"finished"}
+    told = [line.text for line in explain_live(serving.folder, server.ledger, long).lines]
+    assert f"decided to stop: gives way to {short}" in told
+    assert "off its GPUs: stopped as asked" in told
+    first, second = (server.world.attempt(long, n).progress() for n in (1, 2))
+    assert 5 < first.step < second.step == 60
+    assert second.reports <= 60 - first.step + 2, "it went on from its checkpoint"
+
+
+def test_a_job_is_placed_again_on_other_nodes(serving: Serving, box: Sandbox) -> None:
+    """Stopped on n1; when it may start again, n1 is taken by a job that weft did not start: it goes to n2."""
+    server = serving.start()
+    job = serving.sbatch(8, "sleep 60")
+    serve_until(server, running(server, job))
+    assert state(box, job) == "RUNNING None n1"
+    box.run("scontrol", "requeuehold", job)
+    box.run("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+    try:
+        serve_until(server, lambda: state(box, job) == "RUNNING None n2")
+        serve_until(server, running(server, job))
+        assert server.core.table.jobs[job].failures == 1
+        assert server.world.tasks[job].starts == 2
+    finally:
+        box.run("scontrol", "update", "nodename=n1", "state=resume")
+    serve_until(server, lambda: not server.world.down)
+
+
+class Shifted(Interleave):
+    """Every start has a gate; once a job has done five iterations it gets another one."""
+
+    name = "shifted"
+    shifts = True
+    first, later = Gate(epoch_s=1.0, period_s=0.2), Gate(epoch_s=2.0, period_s=0.5)
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        plan = candidates[0].plan
+        gates = {}
+        for job in plan.placements:
+            on = job in view.running and view.running[job].status is JobStatus.RUNNING
+            gates[job] = self.later if on and view.iterations_done(job) >= 5 else self.first
+        return Pick(replace(candidates[0], plan=replace(plan, gates=gates)), state, dict.fromkeys(gates, "shifted"))
+
+
+def planner() -> Planner:
+    """The layers of a plain stack."""
+    return resolve(f"fifo{EVEN}").planner
+
+
+REPORT = """
+import os, sys, time, weft
+for step in range(14):
+    delay = weft.progress(step)
+    time.sleep(delay)
+    with open(f"{sys.argv[1]}.{os.environ['SLURM_PROCID']}", "a") as file:
+        print(step, delay, time.time(), os.environ["WEFT_SHIFT"], os.environ["SLURMD_NODENAME"], file=file)
+    time.sleep(0.01)
+"""
+
+
+def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_path: Path) -> None:
+    """The gate of the start is in the environment of all four tasks on two nodes, and holds their iterations; the gate
+    that is set while they run holds the later ones: every one begins at its slot, by the clock of the machine."""
+    server = serving.start(Stack("shifted", Waking(planner(), 0.1), Shifted()))
+    job = serving.sbatch(
+        16, f"srun {' '.join(python(tmp_path, REPORT, tmp_path / 'seen'))}", "--ntasks=4", says="iterations=14"
+    )
+    serve_until(server, ended(server, job))
+    zero = server.world.clock.wall_s
+    nodes = set()
+    for rank in range(4):
+        rows = [line.split() for line in (tmp_path / f"seen.{rank}").read_text().splitlines()]
+        nodes.add(rows[0][4])
+        assert {row[3] for row in rows} == {f"{zero + 1.0:.6f}/0.2/0.05"}
+        held = [float(row[2]) for row in rows if float(row[1]) > 0]
+        assert len(held) >= 8, "most iterations had to wait"
+        phases = [min((at - zero - 1.0) % 0.2, (at - zero - 2.0) % 0.5) for at in held]
+        assert sum(phase < 0.08 for phase in phases) >= 0.7 * len(held), f"they began at their slots: {phases}"
+        slow = [b - a for a, b in zip(held[-5:], held[-4:], strict=False)]
+        assert max(slow) > 0.35, "the later period is longer"
+    assert nodes == {"n1", "n2"}
+    assert server.world.attempt(job, 1).progress().step == 13
+
+
+def test_a_node_is_lost(serving: Serving, box: Sandbox) -> None:
+    """Its slurmd is killed: Slurm requeues the job when it notices, and weft starts it on another node."""
+    server = serving.start()
+    job = serving.sbatch(8, "sleep 60")
+    other = serving.sbatch(8, "sleep 60")
+    serve_until(server, running(server, job, other))
+    box.kill("n1")
+    try:
+        serve_until(server, lambda: server.world.tasks[job].starts == 2 and running(server, job)(), within_s=90)
+        assert "RUNNING None n3" in state(box, job)
+        assert server.core.table.gpus.down == {0}
+        assert server.world.tasks[other].starts == 1, "its neighbour was left alone"
+        told = [line.text for line in explain_live(serving.folder, server.ledger, job).lines]
+        assert any(text.startswith("off its GPUs: requeued by Slurm") for text in told)
+    finally:
+        box.start_node("n1")
+    serve_until(server, lambda: not server.core.table.gpus.down)
+
+
+def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox) -> None:
+    """A job runs on, a job that ends meanwhile is heard of, and one that is submitted later runs."""
+    server = serving.start()
+    long, brief = serving.sbatch(8, "sleep 60"), serving.sbatch(8, "sleep 6")
+    serve_until(server, running(server, long, brief))
+    began = time.time()
+    box.wait(lambda: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # Slurm has saved that they run
+    box.slurm.limit_s = 2.0
+    box.kill("slurmctld")
+    serve_until(server, lambda: bool(serving.said))
+    server.run(server.world.now() + 3.0)
+    assert running(server, long, brief)(), "no news is no news"
+    box.slurm.limit_s = 10.0
+    box.start_controller()
+    serve_until(server, ended(server, brief))
+    assert serving.statuses()[brief] == "finished"
+    late = serving.sbatch(120, "sleep 0.2")
+    serve_until(server, ended(server, late))
+    assert running(server, long)()
+    assert server.world.tasks[long].starts == 1
+    assert [text.partition(":")[0] for text in serving.said] == [
+        "Slurm does not answer, it is asked again", "Slurm answers again"
+    ]  # fmt: skip
+
+
+def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sandbox) -> None:
+    """Decisions and requests go on; what was decided meanwhile is carried out when Slurm answers again."""
+    box.slurm.limit_s = 1.0
+    server = serving.start()
+    job, waits = serving.sbatch(128, "sleep 60"), serving.sbatch(128, "sleep 0.2")
+    serve_until(server, lambda: running(server, job)() and waits in server.core.table.waiting)
+    box.pause("slurmctld")
+    try:
+        server.run(server.world.now() + 3.5)
+        began = time.monotonic()
+        server.cancel(job)
+        server.run(server.world.now() + 0.2)
+        assert time.monotonic() - began < 1.0
+        assert any(text.startswith("Slurm does not answer") for text in serving.said)
+    finally:
+        box.pause("slurmctld", False)
+        box.slurm.limit_s = 10.0
+    serve_until(server, ended(server, job, waits))
+    assert serving.statuses() == {job: "cancelled", waits: "finished"}
+
+
+def test_users_cancel_and_administrators_requeue(serving: Serving, box: Sandbox) -> None:
+    server = serving.start()
+    first, second = serving.sbatch(128, "sleep 60"), serving.sbatch(8, "sleep 60")
+    serve_until(server, lambda: running(server, first)() and second in server.core.table.waiting)
+    box.run("scancel", second)
+    serve_until(server, ended(server, second))
+    box.run("scontrol", "requeue", first)
+    serve_until(server, lambda: server.ledger.starts(first) == 2 and running(server, first)())
+    box.run("scancel", first)
+    serve_until(server, ended(server, first))
+    assert serving.statuses() == {first: "cancelled", second: "cancelled"}
+    told = [line.text for line in explain_live(serving.folder, server.ledger, first).lines]
+    assert "off its GPUs: requeued by Slurm (BeginTime)" in told
+    assert told[-1] == "over: cancelled by its user or an administrator"
+
+
+def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -> None:
+    server = serving.start()
+    once = serving.sbatch(1, "sh -c 'exit 3'")
+    twice = serving.sbatch(1, "sh -c '[ $WEFT_ATTEMPT = 3 ] || exit 4'", says="restarts=2")
+    serve_until(server, ended(server, once, twice))
+    rows = {row.id: (row.status, row.words) for row in server.ledger.jobs()}
+    assert rows == {once: ("failed", "failed: exited with code 3"), twice: ("finished", "exited with code 0")}
+    assert server.ledger.starts(twice) == 3
+
+
+def test_what_weft_did_not_start_is_left_alone(serving: Serving, box: Sandbox) -> None:
+    """A job that an administrator let pass has GPUs of n1: weft stays away from that node until it is over."""
+    stray = serving.sbatch(2, "sleep 60")
+    box.run("scontrol", "update", f"JobId={stray}", "ReqNodeList=n1")
+    box.run("scontrol", "release", stray)
+    box.wait(lambda: state(box, stray).startswith("RUNNING"))
+    server = serving.start()
+    job = serving.sbatch(8, "sleep 60")
+    serve_until(server, running(server, job))
+    assert state(box, job) == "RUNNING None n2"
+    assert server.world.down[0] == f"job {stray}, which weft did not start, has GPUs of it"
+    box.run("scancel", stray)
+    serve_until(server, lambda: not server.core.table.gpus.down)
+
+
+def test_jobs_that_make_no_sense_stay_held_and_are_explained(serving: Serving, box: Sandbox) -> None:
+    server = serving.start()
+    odd = serving.sbatch(2, says="model=resnet51")
+    fine = serving.sbatch(2, "sleep 0.1")
+    serve_until(server, ended(server, fine))
+    rows = {row["job"]: (row["status"], row["reason"]) for row in queue(serving.folder, server.ledger)}
+    assert rows[odd][0] == "refused"
+    assert "'resnet51' is not in the zoo" in rows[odd][1]
+    assert explain_live(serving.folder, server.ledger, odd).headline.startswith("stays held: ")
+    assert state(box, odd) == "PENDING JobHeldUser"
+    box.run("scontrol", "update", f"JobId={odd}", "Comment=weft: model=resnet50")
+    serve_until(server, ended(server, odd))
+    assert [row["job"] for row in queue(serving.folder, server.ledger)] == []
+
+
+def test_an_array_is_many_jobs_and_users_wishes_are_kept(serving: Serving, box: Sandbox) -> None:
+    server = serving.start()
+    array = serving.sbatch(1, "sleep 0.3", "--array=1-7:3")
+    after = serving.sbatch(1, "sleep 0.1", f"--dependency=afterok:{array}")
+    tomorrow = serving.sbatch(1, "sleep 0.1", "--begin=tomorrow")
+    names = [f"{array}_{task}" for task in (1, 4, 7)]
+    serve_until(server, ended(server, *names))
+    found = serving.statuses()
+    assert {name: found[name] for name in names} == dict.fromkeys(names, "finished")
+    assert tomorrow not in found
+    assert (after, "start") not in actions(server)[:3], "it was not thought of before the others were over"
