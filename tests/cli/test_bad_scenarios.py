@@ -109,8 +109,29 @@ CASES: dict[str, tuple[str, str, str]] = {
         '"max-min"', '"scheduled"',
         'network.sharing is "scheduled", which is not there yet; use max-min, k-way or ideal',
     ),
-    "cost not there yet": (
-        'sharing = "max-min"', 'cost = "astra-sim"', 'network.cost is "astra-sim", which is not there yet; use links or tiers',
+    "no program to ask": (
+        'sharing = "max-min"', 'cost = "astra-sim"',
+        'network.program is missing; cost "astra-sim" needs the path of the program',
+    ),
+    "a program that is not there": (
+        'sharing = "max-min"', 'cost = "astra-sim"\nprogram = "nowhere"',
+        "network.program: {folder}/nowhere is no file; give the path of ASTRA-sim's AnalyticalAstra",
+    ),
+    "a hierarchy for links": (
+        'sharing = "max-min"', 'hierarchy = "older"',
+        'network.hierarchy has no meaning with cost "links"; remove it or use cost = "analytical" or "astra-sim"',
+    ),
+    "two hierarchies": (
+        'sharing = "max-min"', 'cost = "analytical"\nhierarchy = "older"\nastra_network = "n.json"',
+        "network.hierarchy stands beside astra_network; give the one or the other",
+    ),
+    "a network file that is not there": (
+        'sharing = "max-min"', 'cost = "analytical"\nastra_network = "n.json"',
+        "network: {folder}/n.json: No such file or directory; check the path",
+    ),
+    "a table beside rows": (
+        'sharing = "max-min"', 'cost = "tiers"\ntable = "themis"\ntiers = {default = {rack = 0.1, network = 0.5}}',
+        "network.table stands beside tiers; give the one or the other",
     ),
     "a constant of another sharing": (
         'sharing = "max-min"', "eta_s_per_byte = 1e-10",
@@ -118,7 +139,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "tiers without a table": (
         'sharing = "max-min"', 'cost = "tiers"',
-        'network.tiers is missing; cost "tiers" needs a row per model, or one named default',
+        'network.tiers is missing; cost "tiers" needs a row per model, or one named default, or a table',
     ),
     "a tier for nobody": (
         'sharing = "max-min"', 'cost = "tiers"\ntiers = {vgg16 = {rack = 0.1, network = 0.5}}',
@@ -191,7 +212,7 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [
         (["--place", "lwf:x"], "lwf:x: write lwf:K with a whole number K"),
-        (["--place", "nosuch"], "there is no place nosuch; known are best-fit, "),
+        (["--place", "nosuch"], "there is no place nosuch; known are affinity, best-fit, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),
     ],

@@ -11,6 +11,7 @@ import typer
 
 from weft.cli import (
     bench,
+    calibrate,
     compare,
     compat,
     explain,
@@ -57,6 +58,7 @@ app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(trace.app, name="trace")
 app.add_typer(fit.app, name="fit")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
@@ -11,7 +12,7 @@ from weft.network.cost import CostModel
 from weft.network.hierarchy import Hierarchy
 from weft.network.shape import Shape, units
 
-__all__ = ["Analytical", "calibrated", "iteration_s"]
+__all__ = ["Analytical", "calibrated", "iteration_s", "scaled"]
 
 _TOLERANCE = 1e-4  # of a calibration; a hundredth of what is asked
 
@@ -76,6 +77,12 @@ def _transfer_s(
         outermost = [d for d, k in zip(hierarchy.dimensions, shape, strict=True) if k > 1][-1]
         return size / outermost.bytes_per_s + outermost.latency_s + outermost.nic_latency_s
     return hierarchy.all_reduce_s(size, shape)
+
+
+def scaled(profile: Profile, scale: float) -> Profile:
+    """The profile with every transfer's bytes multiplied."""
+    tasks = tuple(replace(t, bytes=t.bytes * scale) if isinstance(t, Transfer) else t for t in profile.tasks)
+    return replace(profile, tasks=tasks)
 
 
 def calibrated(profile: Profile, hierarchy: Hierarchy, shape: Shape, exposed_s: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
@@ -16,17 +16,20 @@ from weft.model.profile import Profile
 from weft.model.topologies import Cable, Machine, Via
 from weft.model.topologies import build_cluster as build_topology
 from weft.model.topology_files import read_topology
-from weft.model.units import GB
+from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
+from weft.network.astra_files import read_network, read_system
+from weft.network.cost import DALLY_TABLE_I, THEMIS
+from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.scenario.scenario import Scenario
-from weft.scenario.sections import NetworkSection
+from weft.scenario.sections import DimensionRow, NetworkSection
 from weft.sim.estimate import Estimator
-from weft.sim.spec import NetworkSpec, RunSpec, Tier
+from weft.sim.spec import NetworkSpec, RunSpec, Tier, cost_model
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 
-__all__ = ["Layers", "build_cluster", "build_stack", "build_workload", "check", "located", "physics"]
+__all__ = ["Layers", "build_cluster", "build_hierarchy", "build_stack", "build_workload", "check", "located", "physics"]
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,10 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
     """A model that does not fit into a GPU would wait for ever; one without a row in a table of tiers would be free."""
+    tiers = _tiers(network)
     for job in workload.jobs:
         rows = (job.model, zoo.without(job.model), "default")
-        if network.cost == "tiers" and not any(row in network.tiers for row in rows):
+        if network.cost == "tiers" and not any(row in tiers for row in rows):
             raise ScenarioError(f"network.tiers has no row for {job.model}; add it, or one named default")
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
@@ -104,9 +108,37 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
 
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
-    network = scenario.network.model_dump()
-    tiers = {name: Tier(**row) for name, row in network.pop("tiers").items()}
-    return NetworkSpec(**network, tiers=tiers), RunSpec(**{**scenario.run.model_dump(), "seed": seed})
+    section = scenario.network
+    plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - {"tiers", "hierarchy", "program"})
+    with located(f"{scenario.where}: network"):
+        hierarchy = build_hierarchy(section, scenario.folder)
+    program = "" if section.program is None else str(scenario.folder / section.program)
+    network = NetworkSpec(**plain, tiers=_tiers(section), hierarchy=hierarchy, program=program)
+    with located(scenario.where):
+        cost_model(network)  # a program that is not there is refused here, with the file's name
+    return network, RunSpec(**{**scenario.run.model_dump(), "seed": seed})
+
+
+def _tiers(section: NetworkSection) -> Mapping[str, Tier]:
+    if section.table is not None:
+        return {"dally": DALLY_TABLE_I, "themis": THEMIS}[section.table]
+    return {name: Tier(**row.model_dump()) for name, row in section.tiers.items()}
+
+
+def build_hierarchy(section: NetworkSection, folder: Path) -> Hierarchy:
+    """The tiers of links that a [network] section means; files are relative to `folder`."""
+    said = section.hierarchy
+    if section.astra_network is not None:
+        hierarchy = read_network(folder / section.astra_network).hierarchy()
+    elif isinstance(said, str) or said is None:
+        hierarchy = OLDER if said == "older" else MODERN
+    else:
+        hierarchy = Hierarchy(*(_dimension(row) for row in (said.machine, said.rack, said.network)), said.shrinking)
+    return hierarchy if section.astra_system is None else read_system(folder / section.astra_system).applied(hierarchy)
+
+
+def _dimension(row: DimensionRow) -> Dimension:
+    return Dimension(row.kind, gbps_to_bytes_per_s(row.gbps), row.latency_us * 1e-6, row.nic_latency_us * 1e-6)
 
 
 def check(scenario: Scenario, cluster: Cluster) -> None:

@@ -158,27 +158,80 @@ class Sharing(Section):
         return self
 
 
+class DimensionRow(Section):
+    """Links of one tier of the hierarchy."""
+
+    kind: Literal["ring", "switch", "fully-connected"] = Field("switch", description="How its units are joined.")
+    gbps: Positive = Field(description="Gbit/s of a link.")
+    latency_us: NotNegative = Field(0.0, description="Of a message, in microseconds.")
+    nic_latency_us: NotNegative = Field(0.0, description="What its network card adds.")
+
+
+class HierarchyTable(Section):
+    """The network as three tiers of links, for cost analytical and astra-sim."""
+
+    machine: DimensionRow = Field(description="Inside a machine.")
+    rack: DimensionRow = Field(description="Between machines of a rack.")
+    network: DimensionRow = Field(description="Between racks.")
+    shrinking: bool = Field(
+        True, description="An all-reduce scatters on the way out, so that outer tiers carry their part only."
+    )
+
+
 class NetworkSection(Sharing):
-    """How transfers share links, and what they cost."""
+    """How transfers share links, and what they cost.
+
+    All costs but links stand for a network without contention: an iteration is longer by a fixed time.
+    """
 
     cost: Literal["links", "tiers", "analytical", "astra-sim"] = Field(
         "links",
-        description="links: bytes over links; tiers: a fixed part of compute time; the others are not there yet.",
+        description="links: bytes over links; tiers: a fixed part of compute time; analytical: collectives over a "
+        "hierarchy, layer by layer; astra-sim: the same asked of an installed ASTRA-sim 1.0.",
     )
     collective: CollectiveName = Field("ring", description="For transfers whose profile does not say.")
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: by model (or default): machine, rack, network."
     )
+    table: Literal["dally", "themis"] | None = Field(
+        None,
+        description="tiers: a published table instead. dally: Table I of that paper; themis: its simulator's static "
+        "penalties, the same for every model.",
+    )
+    hierarchy: HierarchyTable | Literal["modern", "older"] | None = Field(
+        None,
+        description="analytical, astra-sim: the tiers; modern (NVSwitch, Quantum, Spectrum; the default) or older "
+        "(PCIe, InfiniBand of 50 Gbit/s) are those of the Dally paper.",
+    )
+    astra_network: str | None = Field(None, description="analytical, astra-sim: an ASTRA-sim 1.0 network file instead.")
+    astra_system: str | None = Field(None, description="analytical, astra-sim: an ASTRA-sim 1.0 system file.")
+    scale: dict[str, Positive] = Field(
+        default_factory=dict, description="analytical, astra-sim: by model, a factor of its bytes (weft calibrate)."
+    )
+    program: str | None = Field(None, description="astra-sim: the path of ASTRA-sim's AnalyticalAstra.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.cost in ("analytical", "astra-sim"):
-            raise problem(f'is "{self.cost}", which is not there yet; use links or tiers', "cost")
-        if self.cost == "tiers" and not self.tiers:
-            raise problem('is missing; cost "tiers" needs a row per model, or one named default', "tiers")
-        if self.cost != "tiers" and self.tiers:
-            raise problem(f'has no meaning with cost "{self.cost}"; remove it or use cost = "tiers"', "tiers")
+        if self.cost == "tiers" and not self.tiers and self.table is None:
+            raise problem('is missing; cost "tiers" needs a row per model, or one named default, or a table', "tiers")
+        if self.tiers and self.table is not None:
+            raise problem("stands beside tiers; give the one or the other", "table")
+        if self.cost == "astra-sim" and self.program is None:
+            raise problem('is missing; cost "astra-sim" needs the path of the program', "program")
+        if self.hierarchy is not None and self.astra_network is not None:
+            raise problem("stands beside astra_network; give the one or the other", "hierarchy")
+        for name, costs in _OF_COST.items():
+            if name in self.model_fields_set and self.cost not in costs:
+                use = " or ".join(f'"{cost}"' for cost in costs)
+                raise problem(f'has no meaning with cost "{self.cost}"; remove it or use cost = {use}', name)
         return self
+
+
+_HIERARCHICAL = ("analytical", "astra-sim")
+_OF_COST = {
+    "tiers": ("tiers",), "table": ("tiers",), "hierarchy": _HIERARCHICAL, "astra_network": _HIERARCHICAL,
+    "astra_system": _HIERARCHICAL, "scale": _HIERARCHICAL, "program": ("astra-sim",),
+}  # fmt: skip
 
 
 class RunSection(Section):

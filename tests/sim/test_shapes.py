@@ -1,0 +1,35 @@
+"""Fixed costs: a run of 500 jobs asks for each shape once."""
+
+from __future__ import annotations
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.model import Job
+from weft.model.profile import Compute, Profile
+from weft.network.cost import DALLY_TABLE_I, Cached
+from weft.network.shape import shape_of
+from weft.sim.spec import NetworkSpec, RunSpec
+from weft.sim.world import SimWorld
+from weft.stacks import resolve
+from weft.testing import toy_cluster
+
+MODELS = tuple(DALLY_TABLE_I)
+SIZES = (1, 1, 1, 2, 4, 8, 8, 16)
+
+
+def test_500_jobs() -> None:
+    profiles = {n: Profile("p", (Compute("c", 1.0),), n) for n in set(SIZES)}
+    jobs = [
+        Job(f"j{i}", 0.0, SIZES[i % 8], 3000 + 40 * i, {SIZES[i % 8]: profiles[SIZES[i % 8]]}, MODELS[i % 6])
+        for i in range(500)
+    ]
+    world = SimWorld(toy_cluster(8, 8, 8), jobs, NetworkSpec(cost="tiers", tiers=DALLY_TABLE_I), RunSpec())
+    run(Core(resolve("dally-nowait"), world), world, until=20_000.0)
+    world.close()
+    used = {
+        (world.records[span.job].job.model, len(span.gpus), shape_of(world.cluster, span.gpus)) for span in world.spans
+    }
+    cost = world.lowering.cost
+    assert isinstance(cost, Cached)
+    assert len(world.spans) > 400
+    assert cost.asked == len(used) < 100
