@@ -18,6 +18,11 @@ from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec
 from weft.testing import toy_cluster
 
+
+def flat_network(dimension: Dimension) -> Hierarchy:
+    return Hierarchy(dimension, dimension, dimension)
+
+
 B, L, N = 1e9, 2e-6, 3e-6
 
 
@@ -55,7 +60,7 @@ FOUR = Profile(
 
 def test_overlap_by_hand() -> None:
     """Four buckets that take 60, 10, 10, 10 ms, ready every 25 ms: 25 + 60 + 10 + 10 + 10 = 115 ms."""
-    flat = Hierarchy(*(Dimension("ring", 1e9) for _ in range(3)))
+    flat = flat_network(Dimension("ring", 1e9))
     assert iteration_s(FOUR, flat, (2, 1, 1)) == pytest.approx(0.115)
     assert Analytical(flat).exposed_s(FOUR, "", ((2,),)) == pytest.approx(0.015)
 
@@ -84,7 +89,7 @@ def test_engine_and_model_agree_over_one_server() -> None:
     """A ring of 2 on one tier is what the engine's ring over links is: 2 (n - 1) / n bytes at the rate of the port."""
     cluster = toy_cluster(1, 2, 1)
     rate = cluster.topology.links[0].bytes_per_s
-    flat = Hierarchy(*(Dimension("ring", rate) for _ in range(3)))
+    flat = flat_network(Dimension("ring", rate))
     lowering = Lowering(cluster, NetworkSpec())
     engine = Engine(EngineSpec(lowering.capacity, lowering.ports))
     engine.attach(0, lowering.program(FOUR, (0, 1)), 1)
@@ -94,14 +99,14 @@ def test_engine_and_model_agree_over_one_server() -> None:
 
 @given(st.floats(1e-6, 10.0), st.sampled_from([((2,),), ((1, 1),)]))
 def test_calibration_is_within_one_percent(measured_s: float, shape: tuple[tuple[int, ...], ...]) -> None:
-    flat = Hierarchy(*(Dimension("switch", 1e9, 1e-9) for _ in range(3)))
+    flat = flat_network(Dimension("switch", 1e9, 1e-9))
     scale = calibrated(FOUR, flat, shape, measured_s)
     assert Analytical(flat, {"m": scale}).exposed_s(FOUR, "m", shape) == pytest.approx(measured_s, rel=0.01)
     assert Analytical(flat).exposed_s(scaled(FOUR, scale), "m", shape) == pytest.approx(measured_s, rel=0.01)
 
 
 def test_calibration_that_cannot_be() -> None:
-    slow = Hierarchy(*(Dimension("switch", 1e9, 1.0) for _ in range(3)))
+    slow = flat_network(Dimension("switch", 1e9, 1.0))
     with pytest.raises(InputError, match="latencies alone"):
         calibrated(FOUR, slow, ((2,),), 0.1)
     silent = Profile("silent", (Compute("c", 1.0),), 2)

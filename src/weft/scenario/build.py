@@ -133,7 +133,7 @@ def build_hierarchy(section: NetworkSection, folder: Path) -> Hierarchy:
     elif isinstance(said, str) or said is None:
         hierarchy = OLDER if said == "older" else MODERN
     else:
-        hierarchy = Hierarchy(*(_dimension(row) for row in (said.machine, said.rack, said.network)), said.shrinking)
+        hierarchy = Hierarchy(_dimension(said.machine), _dimension(said.rack), _dimension(said.network), said.shrinking)
     return hierarchy if section.astra_system is None else read_system(folder / section.astra_system).applied(hierarchy)
 
 
