@@ -22,6 +22,9 @@ def missing_engine(name: str) -> None:
 def load_torch() -> Any:
     """PyTorch, which the profiler measures with; `make torch` brings a build without CUDA."""
     try:
-        return import_module("torch")
+        torch = import_module("torch")
     except ImportError:
         missing_engine("PyTorch (make torch)")
+        raise
+    torch.set_num_threads(1)  # tests run side by side: threads of each that wait for the others would only spin
+    return torch

@@ -94,6 +94,8 @@ def _measure(
 
     torch = load_torch()
     where = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if where == "cpu" and dtype.startswith("bf16"):
+        notice("bf16 on a CPU: where it is computed in software this takes minutes; --dtype fp32 is quicker")
     weights = "bfloat16" if dtype == "bf16-weights" else "float32"
     try:
         made = build(model, batch, where, library=library, weights=weights)

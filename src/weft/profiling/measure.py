@@ -140,11 +140,14 @@ def _time(
     torch: Any, step: _Step, warmup: int, repeats: int, max_s: float
 ) -> tuple[list[tuple[float, float, float]], float]:
     """Seconds of (forward, backward, optimiser) for each timed iteration, and the peak memory in bytes."""
+    first = perf_counter()
     for _ in range(max(1, warmup)):
         began = perf_counter()
         step()
         step.wait()
         took = perf_counter() - began
+        if perf_counter() - first > max_s:
+            break
     count = max(3, min(repeats, int(max_s / max(took, 1e-9))))
     if step.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(step.device)

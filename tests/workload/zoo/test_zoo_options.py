@@ -35,6 +35,11 @@ def test_options_are_the_keyword_arguments(name: str, workers: int, options: dic
     zoo.check(name)
 
 
+def test_a_folder_may_have_brackets_of_its_own() -> None:
+    assert split("run[3]/net.json[batch=4]") == ("run[3]/net.json", {"batch": 4})
+    assert split("run[3]/net.json") == ("run[3]/net.json", {})
+
+
 def test_what_the_name_says_comes_before_the_arguments() -> None:
     """A scenario's `overlap` holds for all its models, but for one that says otherwise."""
     assert zoo.profile("vgg16[overlap=false]", 4, overlap=True).tasks == zoo.profile("vgg16", 4).tasks

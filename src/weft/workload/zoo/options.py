@@ -21,7 +21,8 @@ OPTIONS = (*_COUNTS, *_WORDS, "overlap")
 
 def without(name: str) -> str:
     """A model's name without its options."""
-    return name.partition("[")[0].rstrip() if name.rstrip().endswith("]") else name
+    base, bracket, rest = name.rpartition("[")
+    return base.rstrip() if bracket and rest.rstrip().endswith("]") else name
 
 
 def split(name: str) -> tuple[str, dict[str, Any]]:
@@ -31,7 +32,7 @@ def split(name: str) -> tuple[str, dict[str, Any]]:
         if "[" in name and not _is_file(name):
             raise InputError(f"model {name!r}: a bracket is open; write options as {name.partition('[')[0]}[batch=64]")
         return name, {}
-    text = name.rstrip()[len(name.partition("[")[0]) + 1 : -1]
+    text = name.rstrip()[:-1].rpartition("[")[2]
     found: dict[str, Any] = {}
     for part in text.split(","):
         key, _, value = (piece.strip() for piece in part.partition("="))
