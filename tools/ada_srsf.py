@@ -91,7 +91,8 @@ def _figures() -> None:
     (FOLDER / "claims.json").write_text(json.dumps(rounded(claims), indent=1) + "\n", encoding="utf-8")
     for picture in result.pictures:
         number = picture.caption.split(":")[0].split()[-1]
-        _save(picture.draw(), FOLDER / f"figure-{number}.svg")
+        limit = "-no-limit" if "without a memory limit" in picture.caption else ""
+        _save(picture.draw(), FOLDER / f"figure-{number}{limit}.svg")
 
 
 def _save(figure: Any, path: Path) -> None:
