@@ -45,7 +45,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "random": "weft.place.random:RandomPlace",
         "skew": "weft.place.skew:Skew",
     },
-    "planners": {},
+    "planners": {
+        "ideal": "weft.planners.ideal:Ideal",
+        "pollux": "weft.planners.pollux:Pollux",
+        "random": "weft.planners.random:RandomPlanner",
+        "themis": "weft.planners.themis:Themis",
+    },
     "interleave": {
         "cassini": "weft.interleave.cassini:Cassini",
         "none": "weft.interleave.none:NoInterleave",

@@ -53,28 +53,31 @@ def align(layout: Layout, group: Group, padding: float, consensus: bool) -> list
     for part in components([kept[i] for i in able]):
         meetings = [group.meetings[able[i]] for i in part.links]
         if part.is_tree or consensus:
-            found.append(_best_periods(layout, meetings, part.jobs, group.periods_s, padding, not part.is_tree))
+            around = [m for m in group.meetings if not set(part.jobs).isdisjoint(m.jobs)]
+            found.append(_best_periods(layout, meetings, around, part.jobs, group.periods_s, padding, not part.is_tree))
     return found
 
 
 def _best_periods(
     layout: Layout,
     meetings: Sequence[Meeting],
+    around: Sequence[Meeting],
     jobs: Sequence[str],
     periods_s: Mapping[str, float],
     padding: float,
     looped: bool,
 ) -> Alignment:
+    """`around` are all meetings of these jobs: also those with jobs that drift past."""
     time = {job: layout.traffic[job].iteration_s for job in jobs}
     room = min((1.0 + padding) * time[job] / periods_s[job] for job in jobs)
     scales = [1.0 + (room - 1.0) * k / _SCALES for k in range(_SCALES + 1)] if room > 1.0 + 1e-9 else [1.0]
-    free = _unshifted(layout, meetings, jobs)
+    free = _unshifted(layout, around, jobs)
     best: Alignment | None = None
     for scale in scales:
         periods = {job: periods_s[job] * scale for job in jobs}
         shifts, forgone = _shifts(layout, meetings, periods, looped)
-        scores = [_score(layout, m, periods, shifts) for m in meetings]
-        lost = {job: max(1.0 - s for m, s in zip(meetings, scores, strict=True) if job in m.jobs) for job in jobs}
+        scores = [_score(layout, m, periods, shifts) for m in around]
+        lost = {job: max(1.0 - s for m, s in zip(around, scores, strict=True) if job in m.jobs) for job in jobs}
         loss = math.fsum(lost[job] + periods[job] / time[job] - 1.0 for job in jobs)
         if best is None or loss < best.loss - 1e-9:
             best = Alignment(tuple(jobs), periods, shifts, min(scores), loss, free, looped, forgone)

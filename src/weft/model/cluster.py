@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -68,6 +68,35 @@ class Cluster:
     intra_server_bytes_per_s: float = float("inf")  # per GPU port inside a server
     latency_s: float = 0.0  # one message between servers
     intra_latency_s: float = 0.0  # one message inside a server
+    copies: int = 1  # equal parts that are not connected with each other, one after another (see `copied`)
+
+    def copied(self, n: int) -> Cluster:
+        """n of these side by side, nothing in common: what it would be to give each of n jobs a cluster of its own."""
+        servers, links, gpus, racks = len(self.servers), len(self.topology.links), self.n_gpus, self.n_racks
+        router = self.topology.router
+
+        def route(src: int, dst: int, flow: int) -> Route:
+            copy = src // servers
+            return tuple(link + copy * links for link in router(src % servers, dst % servers, flow))
+
+        topology = replace(
+            self.topology,
+            links=tuple(
+                replace(x, id=x.id + c * links, name=f"{x.name}#{c}", src=f"{x.src}#{c}", dst=f"{x.dst}#{c}")
+                for c in range(n)
+                for x in self.topology.links
+            ),
+            router=route,
+        )
+        copies = tuple(
+            replace(
+                s, id=s.id + c * servers, name=f"{s.name}#{c}", gpus=tuple(g + c * gpus for g in s.gpus),
+                rack=s.rack + c * racks,
+            )
+            for c in range(n)
+            for s in self.servers
+        )  # fmt: skip
+        return replace(self, servers=copies, topology=topology, copies=n * self.copies)
 
     @property
     def n_gpus(self) -> int:

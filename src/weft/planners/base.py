@@ -25,6 +25,7 @@ class Planner(ABC):
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
+    dedicated: bool = False  # wants a whole cluster for each job: a copy of it, where the world can make one
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
 
     @classmethod

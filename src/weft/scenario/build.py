@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from math import ceil
+from re import sub
 from pathlib import Path
 
 from weft.errors import InputError, ScenarioError
@@ -80,12 +81,19 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
     def profile_of(model: str, gpus: int) -> Profile:
         return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
+    @cache
+    def rescaled(model: str, gpus: int, asked: int) -> Profile:
+        name, batch = _model(scenario, model), profile_of(model, asked).batch
+        shared = max(1, round(batch * zoo.replicas(name, asked) / zoo.replicas(name, gpus))) if batch else None
+        name = sub(r"\bbatch=\d+", f"batch={shared}", name) if shared else name  # what the name says comes first
+        return zoo.profile(name, gpus, batch=shared, gpu=cluster.gpu, overlap=scenario.workload.overlap)
+
     def iteration_s(model: str, gpus: int) -> float:
         return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
         workload = generate(
-            scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s
+            scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
         _check_jobs(workload, cluster, scenario.network)
     return workload

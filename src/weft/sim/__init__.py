@@ -39,6 +39,8 @@ def simulate(
 
     network, run = network or NetworkSpec(), run or RunSpec()
     shared = stack.planner.shares_gpus
+    if stack.planner.dedicated and jobs:
+        cluster = cluster.copied(len(jobs))
     world = SimWorld(cluster, jobs, network, run, shared_gpus=shared, record=record)
     journal = MemoryJournal()
     core = Core(stack, world, run.seed, journal)

@@ -12,7 +12,7 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.workload import arrivals
 from weft.workload.generators import drawn
-from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Times, finish
+from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Rescaled, Times, finish
 from weft.workload.generators.marginals import MARGINALS
 from weft.workload.generators.spec import JobSpec, WorkloadSpec
 from weft.workload.streams import Stream
@@ -50,13 +50,15 @@ def generate(
     seed: int,
     base_dir: Path,
     iteration_s: IterationTime | None = None,
+    rescaled: Rescaled | None = None,
 ) -> Workload:
     """The jobs of a scenario.
 
     `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
-    alone on the cluster. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
+    alone on the cluster; `rescaled(model, gpus, asked)` an iteration of a job that asked for another size, with as
+    many samples. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
     """
-    making = _Making(spec, n_gpus, seed, base_dir, Times(profile_of, iteration_s, spec.reading), [])
+    making = _Making(spec, n_gpus, seed, base_dir, Times(profile_of, iteration_s, spec.reading, rescaled), [])
     drafts = _SOURCES[spec.source](making)
     jobs = finish(_unique(drafts), making.times, n_gpus)
     if making.times.converted:

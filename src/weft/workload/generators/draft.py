@@ -11,9 +11,12 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Profile
 
-__all__ = ["Draft", "IterationTime", "ProfileOf", "Times", "finish"]
+__all__ = ["Draft", "IterationTime", "ProfileOf", "Rescaled", "Times", "finish"]
 
 ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
+Rescaled = Callable[
+    [str, int, int], Profile
+]  # (model, GPUs, GPUs asked for) -> the same work on another number of GPUs
 IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
 Reading = Literal["alone", "compute"]
 MAX_ITERATIONS = 10**15
@@ -37,13 +40,20 @@ class Draft:
 class Times:
     """Profiles and iteration times by model and size, each asked for once."""
 
-    def __init__(self, profile_of: ProfileOf, iteration_s: IterationTime | None, reading: Reading | None) -> None:
+    def __init__(
+        self,
+        profile_of: ProfileOf,
+        iteration_s: IterationTime | None,
+        reading: Reading | None,
+        rescaled: Rescaled | None = None,
+    ) -> None:
         if reading == "alone" and iteration_s is None:
             raise InputError(
                 "workload.reading: 'alone' needs the time of an iteration with its network, which is not known here; "
                 'use reading = "compute"'
             )
         self._profile_of, self._iteration_s = profile_of, iteration_s
+        self._rescaled = rescaled
         self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
         self.converted = False  # whether any iterations were computed from a duration
         self._profiles: dict[tuple[str, int], Profile] = {}
@@ -55,6 +65,12 @@ class Times:
         if (model, gpus) not in self._profiles:
             self._profiles[model, gpus] = self._profile_of(model, gpus)
         return self._profiles[model, gpus]
+
+    def resized(self, model: str, gpus: int, asked: int) -> Profile:
+        """One iteration of a job that asked for another size: with as many samples, where that is known."""
+        if gpus == asked or self._rescaled is None:
+            return self.profile(model, gpus)
+        return self._rescaled(model, gpus, asked)
 
     def alone_s(self, model: str, gpus: int) -> float:
         """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
@@ -106,7 +122,7 @@ def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
         )
     low, high = draft.elastic or (draft.gpus, draft.gpus)
     low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
-    profiles = {n: times.profile(draft.model, n) for n in range(low, high + 1)}
+    profiles = {n: times.resized(draft.model, n, draft.gpus) for n in range(low, high + 1)}
     rigid = low == high
     return Job(
         draft.id, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,

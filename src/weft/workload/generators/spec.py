@@ -69,7 +69,9 @@ class WorkloadSpec(BaseModel):
         None, description="GPUs of a job: {count = weight}; by default 1, or the sizes in draw_from."
     )
     elastic: tuple[int, int] | None = Field(
-        None, description="Smallest and largest number of GPUs a job may be resized to; by default it keeps its size."
+        None,
+        description="Smallest and largest number of GPUs a job may be resized to, with as many samples per iteration; "
+        "by default it keeps its size.",
     )
     iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
     duration_median_s: Positive | None = Field(

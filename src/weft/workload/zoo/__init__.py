@@ -9,7 +9,7 @@ A name may be an alias (`VGG-16`, `inception_v3`); case, dashes and underscores 
 variant: one paper's own numbers where they differ from the architecture's, for reproducing that paper.
 """
 
-from weft.workload.zoo.build import PARALLEL, check, load_profile, profile, work_of
+from weft.workload.zoo.build import PARALLEL, check, load_profile, profile, replicas, work_of
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.files import is_path, read_model
 from weft.workload.zoo.lookup import find, names
@@ -18,5 +18,5 @@ from weft.workload.zoo.timings import known, timing
 
 __all__ = [
     "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "is_path", "known", "load_profile", "names",
-    "profile", "read_model", "timing", "without", "work_of",
+    "profile", "read_model", "replicas", "timing", "without", "work_of",
 ]  # fmt: skip

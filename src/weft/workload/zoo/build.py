@@ -18,7 +18,7 @@ from weft.workload.zoo.lookup import find
 from weft.workload.zoo.options import split
 from weft.workload.zoo.timings import timing
 
-__all__ = ["PARALLEL", "check", "grid", "load_profile", "profile", "work_of"]
+__all__ = ["PARALLEL", "check", "grid", "load_profile", "profile", "replicas", "work_of"]
 
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
@@ -118,6 +118,16 @@ def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tup
     rest = workers // tensor
     pipeline = 2 if rest % 2 == 0 else 3 if rest % 3 == 0 else 1
     return tensor, pipeline, rest // pipeline
+
+
+def replicas(model: str, workers: int) -> int:
+    """Copies of the model among so many workers: a batch is one copy's."""
+    name, options = split(model)
+    scheme, _, shape = str(options.get("parallel", "auto")).partition(":")
+    usual = "data" if is_path(name) else find(name)[0].parallel
+    if workers == 1 or (usual if scheme == "auto" else scheme) not in ("pipeline", "tensor", "hybrid"):
+        return workers
+    return grid(usual if scheme == "auto" else scheme, shape, workers, scheme == "auto" and usual == "pipeline")[2]
 
 
 def check(model: str) -> None:
