@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from math import ceil
-from re import sub
 from pathlib import Path
+from re import sub
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
