@@ -1,13 +1,15 @@
 """Named stacks, and how a stack is put together from names.
 
 `X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced, by an option or in the name
-itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`).
+itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`). Any place
+that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
+from weft.core.even import Even
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import StackError
@@ -78,7 +80,7 @@ def resolve(
                 )
         planner = cast(Planner, make("planners", layers["planner"]))
     else:
-        planner = Layered(cast(Order, make("order", layers["order"])), cast(Place, make("place", layers["place"])))
+        planner = Layered(cast(Order, make("order", layers["order"])), _place(layers["place"]))
     full_name = _name(name, replaced)
     return Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
 
@@ -103,6 +105,13 @@ def describe(name: str) -> dict[str, str]:
         raise StackError(f"there is no stack {name}{near(name, names())}; `weft stacks` lists them")
     defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
     return {**defaults, **layers}
+
+
+def _place(text: str) -> Place:
+    """A place by its name; `even:NAME` is that place held to as many workers on each server."""
+    inner = text.removeprefix("even:")
+    place = cast(Place, make("place", inner))
+    return place if inner == text else Even(place)
 
 
 def _split(name: str) -> tuple[str, dict[str, str]]:

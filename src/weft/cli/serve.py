@@ -165,22 +165,16 @@ def _on_slurm(
 
 
 def _even(layers: tuple[str | None, ...], scenario: str | None) -> tuple[str | None, ...]:
-    """Slurm gives every node of a job as many GPUs: a place that can do that is asked to, unless one was named."""
-    from weft.errors import StackError
-    from weft.registry import make
-    from weft.stacks import describe
+    """Slurm gives every node of a job as many GPUs: a stack's place is held to that, unless one was named."""
+    from weft.stacks import describe, resolve
 
     stack, order, place, interleave, pace = layers
     if place is not None or scenario is not None:
         return layers
-    own = describe(stack or _DEFAULT_STACK).get("place", "")
-    if ":" in own or not own or not make("place", own).uneven:
-        return layers
-    try:
-        make("place", f"{own}:even")
-    except StackError:
-        return layers  # it will be refused in words
-    notice(f"place {own}:even instead of {own}: Slurm gives every node of a job as many GPUs")
-    if stack is None and not any(layers):
-        stack = _DEFAULT_STACK
-    return (stack, order, f"{own}:even", interleave, pace)
+    stack = stack if any(layers) else _DEFAULT_STACK
+    planner = resolve(stack, order, None, interleave, pace).planner
+    own = describe(stack or _DEFAULT_STACK).get("place")
+    if own is None or not planner.uneven or planner.shares_gpus:
+        return layers  # if Slurm cannot do it, it is refused in words
+    notice(f"place even:{own} instead of {own}: Slurm gives every node of a job as many GPUs")
+    return (stack, order, f"even:{own}", interleave, pace)

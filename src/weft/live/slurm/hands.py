@@ -37,7 +37,8 @@ class Order:
         even = f" TasksPerNode={pin.tasks // n}" if pin.tasks % n == 0 else ""
         return (
             f"update JobId={self.key} ReqNodeList={compress(sorted(pin.nodes))} NumNodes={n}-{n} "
-            f"NumTasks={pin.tasks}{even} Gres=gpu:{pin.gpus_per_node} StartTime=now AdminComment={pin.note}"
+            f"NumTasks={pin.tasks}{even} TresPerJob= TresPerTask= TresPerNode=gres:gpu:{pin.gpus_per_node} "
+            f"StartTime=now AdminComment={pin.note}"
         )
 
 
@@ -144,7 +145,7 @@ class Hands:
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:
             self._slurm.cancel(cancels)
-        for kinds in ((Do.REQUEUE, Do.HOLD), (Do.UPDATE,), (Do.RELEASE,)):
+        for kinds in ((Do.REQUEUE, Do.REVIVE, Do.HOLD), (Do.UPDATE,), (Do.RELEASE,)):
             batch = [order for order in orders if order.do in kinds]
             for line in self._slurm.scontrol([order.line() for order in batch]).splitlines():
                 keys = set(_ABOUT.findall(line)) & {order.key for order in batch}

@@ -15,7 +15,7 @@ should be, and at most one command follows: so it does not matter which commands
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | stop | running | requeue and hold |
 | stop | pending, held | it has stopped |
-| any | over | finished, failed or cancelled |
+| any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
 
 A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
 """
@@ -56,7 +56,8 @@ class Do(Enum):
     HOLD = "hold"
     UPDATE = "update"
     RELEASE = "release"
-    REQUEUE = "requeuehold"
+    REQUEUE = "requeuehold Incomplete"  # not a job that has ended meanwhile: it would run again
+    REVIVE = "requeuehold"
 
 
 class What(Enum):
@@ -84,6 +85,7 @@ class Pin:
         return (
             record.required == frozenset(self.nodes)
             and record.gpus_per_node == self.gpus_per_node
+            and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
             and record.node_count == len(self.nodes)
             and record.admin_comment == self.note
         )
@@ -189,7 +191,7 @@ def _ended(task: Task, record: Record) -> Look:
     allowed = task.description.restarts + (0 if own_fault else OUR_FAULT)
     if task.failures < allowed:  # held by the requeue, it will be found stopped
         task.ending = f"{words}; started again ({task.failures + 1} of {allowed})"
-        return Look(ran, do=Do.REQUEUE)
+        return Look(ran, do=Do.REVIVE)
     after = f" after {task.failures} restart{'s' * (task.failures > 1)}" if task.failures else ""
     return Look((*ran, What.OVER), f"failed{after}: {words}")
 

@@ -1,0 +1,78 @@
+"""Even: any place, held to as many workers on each server of a job, for worlds that cannot do otherwise (Slurm)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+
+__all__ = ["Even"]
+
+
+class Even(Place):
+    """The place inside is shown, for 1, 2, 3, ... servers in turn, servers with just an equal share of the job free.
+
+    It decides as ever: it may wait for something better, and takes what it likes best of what it sees. Its first even
+    answer counts; if there is none, its first refusal does.
+    """
+
+    uneven = False
+
+    def __init__(self, inner: Place) -> None:
+        if inner.shares_gpus:
+            raise StackError(
+                f"even:{inner.name}: {inner.name} shares GPUs, and only whole ones can be dealt out evenly"
+            )
+        self.inner = inner
+        self.name = f"even:{inner.name}"
+        self.needs = inner.needs
+        self.names_gpus = inner.names_gpus
+
+    def initial_state(self) -> State:
+        """That of the place inside."""
+        return self.inner.initial_state()
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """The first even answer, over as few servers as possible."""
+        refusal: Answer | None = None
+        for servers in range(1, gpus + 1):
+            each, rest = divmod(gpus, servers)
+            if rest or np.count_nonzero(offer.free_per_server >= each) < servers:
+                continue
+            answer = self.inner.place(view, job, gpus, _shares(view, job, offer, each), state)
+            if answer.gpus is not None and self._is_even(view, answer.gpus):
+                return answer
+            refusal = refusal or (answer if answer.gpus is None else None)
+        return refusal or Answer(None, f"wants {gpus} GPUs, as many on each server; no servers have them free", state)
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        """Passed on."""
+        return self.inner.observe(view, started, state)
+
+    def _is_even(self, view: ClusterView, gpus: Placement) -> bool:
+        return len(set(Counter(view.cluster.server_of_gpu[list(gpus)].tolist()).values())) == 1
+
+
+def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
+    """The offer with `each` free GPUs left on every server that has so many, and none elsewhere.
+
+    The job's own GPUs are left first, then those that are idle now.
+    """
+    server_of = view.cluster.server_of_gpu
+    own = np.zeros(len(server_of), dtype=np.bool_)
+    own[list(job.gpus)] = True
+    free = np.flatnonzero(offer.free)
+    order = free[np.lexsort((free, ~view.offer.free[free], ~own[free], server_of[free]))]
+    servers = server_of[order]
+    number = np.arange(len(order)) - np.searchsorted(servers, servers)  # of each among the free ones of its server
+    left = order[(number < each) & (offer.free_per_server[servers] >= each)]
+    usable = offer.usable.copy()
+    usable[free] = False
+    usable[left] = True
+    per_server = np.bincount(server_of[left], minlength=len(offer.free_per_server))
+    return Offer(offer.residents, offer.memory, usable, per_server, len(left))

@@ -1,0 +1,71 @@
+"""Even: what a place answers when it is held to equal shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.core.even import Even
+from weft.core.table import Table
+from weft.core.view import View
+from weft.errors import StackError
+from weft.model.events import Submitted
+from weft.place.best_fit import BestFit, tightest_even
+from weft.place.first_fit import FirstFit
+from weft.place.random import RandomPlace
+from weft.stacks import resolve
+from weft.testing import toy_cluster, toy_job
+from weft.testing.toy import ToyWorld
+
+CLUSTER = toy_cluster(2, 3, 4)
+
+
+def shares(busy: list[int], gpus: int, place: Even) -> dict[int, int] | None:
+    """GPUs on each server that a job of so many gets beside busy ones; None if it is declined."""
+    table = Table(CLUSTER)
+    for gpu in busy:
+        table.gpus.enter(f"other{gpu}", (gpu,), 0.0)
+    job = toy_job("a", gpus, 1, 1.0)
+    table.take(Submitted(0.0, job))
+    view = View(table, ToyWorld(CLUSTER, []), 0)
+    answer = place.place(view, table.jobs["a"], gpus, table.gpus.offer, place.initial_state())
+    if answer.gpus is None:
+        return None
+    assert len(set(answer.gpus)) == gpus
+    assert not set(answer.gpus) & set(busy)
+    return Counter(CLUSTER.server_of_gpu[list(answer.gpus)].tolist())
+
+
+@given(st.sets(st.integers(0, CLUSTER.n_gpus - 1)), st.integers(1, 24))
+@settings(max_examples=80)
+def test_it_finds_an_even_placement_whenever_there_is_one(busy: set[int], gpus: int) -> None:
+    """On as few servers as the exact search over equal shares finds, for any place that takes what it sees."""
+    free = CLUSTER.gpus_per_server - np.bincount(CLUSTER.server_of_gpu[sorted(busy)], minlength=6)
+    best = tightest_even(free, CLUSTER.rack_of_server, gpus)
+    for place in (BestFit(), FirstFit()):
+        found = shares(sorted(busy), gpus, Even(place))
+        if not best:
+            assert found is None
+        else:
+            assert found is not None
+            assert len(set(found.values())) == 1
+            assert len(found) == len(best)
+
+
+def test_a_place_that_spreads_at_random_is_held_to_it_or_declines() -> None:
+    for gpus in (2, 4, 6):
+        found = shares([], gpus, Even(RandomPlace()))
+        assert found is None or len(set(found.values())) == 1
+
+
+def test_its_name_works_in_stacks() -> None:
+    stack = resolve("dally", place="even:delay")
+    assert stack.name == "dally[place=even:delay]"
+    assert not stack.planner.uneven
+    assert resolve(stack.name).planner.name == "nw-sens/even:delay"
+    with pytest.raises(StackError, match="lwf:1 shares GPUs, and only whole ones"):
+        resolve("srsf", place="even:lwf:1")

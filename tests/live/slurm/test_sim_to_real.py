@@ -1,0 +1,188 @@
+"""Sixty jobs through weft serve on sixteen nodes of a real Slurm, and through weft simulate."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import subprocess
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pytest
+
+import weft
+from tests.live.slurm.serving import Serving, python, serve_until
+from weft.live.slurm.sandbox import GPUS_PER_NODE, Sandbox
+from weft.results.run import RunResult
+from weft.workload.measured import Measured
+from weft.workload.profiles_io import save_measured
+
+STACK = "srsf[place=even:best-fit]"
+LATENCY = 1.0  # units from a decision to the start, in the simulator too
+UNIT_S = 0.7
+SEEN_S = 0.2  # what it takes Slurm and weft to notice an end
+
+# Ends so many seconds after its start was decided, however long it took to come up: a machine that is busy for a
+# moment then delays one job, not all that come after it.
+PUNCTUAL = """
+import os, sys, time
+gate = f"{sys.argv[1]}/jobs/{os.environ['WEFT_JOB']}/{os.environ['WEFT_ATTEMPT']}/gate"
+time.sleep(max(0.0, os.stat(gate).st_mtime + float(sys.argv[2]) - time.time()))
+"""
+
+
+class Row(NamedTuple):
+    """A job of the trace; times in units."""
+
+    id: str
+    submit: float
+    gpus: int
+    units: float
+
+
+def trace() -> list[Row]:
+    """Two thirds of the jobs are there at the beginning; no two later arrivals or ends come close together."""
+    with open(Path(__file__).parent / "sixty.csv", encoding="ascii") as file:
+        return [Row(r["job"], float(r["submit"]), int(r["gpus"]), float(r["units"])) for r in csv.DictReader(file)]
+
+
+def simulated(folder: Path, topology: Path, unit_s: float) -> RunResult:
+    """`weft simulate` on Slurm's own topology.conf; an iteration is a tenth of a unit."""
+    save_measured(
+        "tenth", [Measured("V100", "fp32", 1, 0.05 * unit_s, 0.05 * unit_s, 0.0, (), 0, 0.0)], folder / "m.json"
+    )
+    jobs = [
+        {
+            "id": r.id,
+            "model": "m.json",
+            "gpus": r.gpus,
+            "iterations": round(10 * r.units),
+            "submit_s": r.submit * unit_s,
+        }
+        for r in trace()
+    ]
+    scenario: dict[str, Any] = {
+        "cluster": {"topology": "file", "file": str(topology), "gpus_per_server": GPUS_PER_NODE},
+        "workload": {"source": "jobs", "job": jobs},
+        "stack": {"name": STACK},
+        "run": {"start_latency_s": LATENCY * unit_s},
+    }
+    text = _toml(scenario)
+    (folder / "sixty.toml").write_text(text)
+    return weft.simulate(folder / "sixty.toml")
+
+
+def _toml(scenario: dict[str, Any]) -> str:
+    lines = []
+    for section, fields in scenario.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {_value(value)}" for key, value in fields.items() if key != "job"]
+        for job in fields.get("job", ()):
+            lines += [f"[[{section}.job]]", *(f"{key} = {_value(value)}" for key, value in job.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def starts(run: RunResult) -> list[tuple[str, str]]:
+    """Every start in order, with its GPUs."""
+    found = run.decisions.filter(pl.col("action") == "start")
+    return list(zip(found["job_id"].to_list(), found["gpus"].to_list(), strict=True))
+
+
+def test_the_trace_proves_something(tmp_path: Path) -> None:
+    """Jobs wait, and are passed; and nothing that might change places is closer than half a unit."""
+    topology = tmp_path / "topology.conf"
+    leaves = [f"SwitchName=leaf{i + 1} Nodes=n[{4 * i + 1}-{4 * i + 4}]\n" for i in range(4)]
+    topology.write_text("".join(leaves) + "SwitchName=spine Switches=leaf[1-4]\n")
+    run = simulated(tmp_path, topology, 1.0)
+    order = [job for job, _ in starts(run)]
+    assert len(order) == 60
+    assert order != sorted(order)
+    assert (run.jobs["queueing_s"] > 1.5).sum() >= 10
+    times = sorted({*run.jobs["finish_s"].to_list(), *(r.submit for r in trace() if r.submit)})
+    assert min(b - a for a, b in pairwise(times)) > 0.45
+    ends = sorted(run.jobs["finish_s"].to_list())
+    assert min(b - a for a, b in pairwise(ends)) > 0.9
+
+
+@pytest.mark.engine
+def test_decisions_match_one_for_one(
+    serving: Serving, box: Sandbox, tmp_path: Path, record_property: pytest.FixtureRequest
+) -> None:
+    """The same starts on the same GPUs in the same order, and completion times that differ by what Slurm takes; a
+    machine that was too busy for that is given one more chance at half the speed."""
+    for unit_s in (UNIT_S, 2 * UNIT_S):
+        run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s)
+        found, jct_s = real(serving, box, unit_s)
+        if found == starts(run):
+            break
+        serving.close()
+        box.clear()
+        serving.folder = tmp_path / f"again{unit_s}"
+    assert found == starts(run)
+    expected = dict(zip(run.jobs["job_id"].to_list(), run.jobs["jct_s"].to_list(), strict=True))
+    off = [jct_s[job] - expected[job] for job in expected]
+    told = f"mean {statistics.mean(off):+.2f} s, largest {max(off, key=abs):+.2f} s"
+    record_property("summary", f"60 jobs on Slurm against the simulator: same decisions, JCT {told}")  # type: ignore[operator]
+    assert abs(statistics.mean(off)) < 1.0
+    assert max(map(abs, off)) < 3.0
+
+
+def real(serving: Serving, box: Sandbox, unit_s: float) -> tuple[list[tuple[str, str]], dict[str, float]]:
+    """Starts in order, and completion times, by the names of the trace."""
+    scripts = {
+        row.id: python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
+        for row in trace()
+    }
+    numbers: dict[str, str] = {}
+    submitted_s: dict[str, float] = {}
+
+    def submit(row: Row) -> None:
+        says = f"model={serving.tmp_path}/m.json iterations={round(10 * row.units)}"
+        number = serving.sbatch(row.gpus, scripts[row.id], says=says)
+        numbers[number], submitted_s[row.id] = row.id, time.time()
+
+    for row in trace():
+        if not row.submit:
+            submit(row)
+    server = serving.start(STACK)
+    serve_until(server, lambda: bool(server.core.table.running))
+    zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s  # when it saw them
+    submitted_s |= dict.fromkeys(submitted_s, zero)
+
+    def later() -> None:
+        for row in trace():
+            if row.submit:
+                time.sleep(max(0.0, zero + row.submit * unit_s - time.time()))
+                submit(row)
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        serve_until(
+            server, lambda: len(numbers) == 60 and len(server.ledger.jobs()) == 60 and not server.core.table.jobs,
+            within_s=200 * unit_s,
+        )  # fmt: skip
+    finally:
+        thread.join()
+    found = [(numbers[job], row.gpus) for job, row in server.ledger.decisions() if row.action == "start"]
+    wall_s = server.world.clock.wall_s
+    jct_s = {
+        numbers[row.id]: wall_s + (row.end_s or 0.0) - submitted_s[numbers[row.id]] for row in server.ledger.jobs()
+    }
+    return found, jct_s
+
+
+def test_subprocesses_are_not_left_behind() -> None:
+    """Nothing of the relays that jobs started outlives their steps by long."""
+    until = time.monotonic() + 10
+    while subprocess.run(["pgrep", "-f", "relay.py /tmp/weft-"], capture_output=True, check=False).returncode == 0:
+        assert time.monotonic() < until
+        time.sleep(0.2)
