@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -122,6 +123,18 @@ def test_the_scenarios_differ_in_memory_only() -> None:
     limited, free = (read_toml(scenario_path(name)) for name in ("ada-srsf", NO_LIMIT))
     assert limited["cluster"].pop("gpu_memory_gb") < free["cluster"].pop("gpu_memory_gb")
     assert limited == free
+
+
+def test_the_page_has_numbers_of_every_sweep_and_claim() -> None:
+    """What docs/papers/ada-srsf.md shows was run with the sweeps and claims as they are now."""
+    folder = EXAMPLES.parent / "docs" / "papers" / "ada-srsf"
+    numbers = json.loads((folder / "sweeps.json").read_text())
+    assert set(numbers) == set(SWEEPS)
+    for name, rows in numbers.items():
+        assert {row["stack"] for row in rows} == set(SWEEPS[name].stacks)
+        assert (folder / f"{name}.svg").is_file()
+    published = {claim["id"]: claim["published"] for claim in json.loads((folder / "claims.json").read_text())}
+    assert published == pytest.approx({name: check.published for name, check in CLAIMS.items()}, rel=1e-4)
 
 
 def test_sweeps_are_made_of_scenarios_that_run(tmp_path: Path) -> None:
