@@ -123,7 +123,8 @@ def read_jobs(text: str, completing: frozenset[str] | None = None) -> list[Recor
 def _record(row: dict[str, Any]) -> Record:
     state, completing = _state(row.get("job_state"))
     nodes = _hosts(row.get("nodes"))
-    held_gpus = tuple(gpu_count(part)[0] for part in row.get("gres_detail") or () if isinstance(part, str))
+    detail = row.get("gres_detail")
+    held_gpus = tuple(gpu_count(str(part))[0] for part in detail) if isinstance(detail, list) else ()
     code, signal = _exit(row.get("exit_code"))
     limit_min = _number(row.get("time_limit"))
     number = str(_number(row.get("job_id")) or 0)
@@ -181,7 +182,7 @@ def _nodes(row: dict[str, Any]) -> Iterator[Node]:
     else:
         names, gres, states = [_text(row, "name")], _text(row, "gres"), row.get("state")
         partitions = [str(name) for name in row.get("partitions") or ()]
-    words = [str(word).upper() for word in ([states] if isinstance(states, str) else states or ["UNKNOWN"])]
+    words = _words([states] if isinstance(states, str) else states)
     words += [str(word).upper() for word in row.get("state_flags") or ()]
     usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
     count, kind = gpu_count(gres)
@@ -204,7 +205,7 @@ def _number(value: Any) -> int | None:
     """A number, plain or as an object; None if it is not set or has no end."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53 else None
 
 
 def _text(row: dict[str, Any], name: str) -> str:
@@ -216,9 +217,13 @@ def _state(value: Any) -> tuple[str, bool | None]:
     """The state, and whether its processes are still being ended."""
     if isinstance(value, str):
         return value.upper(), None
-    words = [str(word).upper() for word in value or ["UNKNOWN"]]
+    words = _words(value)
     state = next((word for word in words if word in ("PENDING", *_RUNNING, *_ENDED)), words[0])
     return state, "COMPLETING" in words
+
+
+def _words(value: Any) -> list[str]:
+    return [str(word).upper() for word in value] if value and isinstance(value, list) else ["UNKNOWN"]
 
 
 def _exit(value: Any) -> tuple[int, int]:
@@ -227,7 +232,7 @@ def _exit(value: Any) -> tuple[int, int]:
         signal = value.get("signal")
         signal = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else signal
         return _number(value.get("return_code")) or 0, _number(signal) or 0
-    status = _number(value) or 0
+    status = (_number(value) or 0) & 0xFFFF
     return (0, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), 0)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.records import read_nodes
-from weft.live.slurm.setup import HOOK, PROLOG, write_files
+from weft.live.slurm.setup import PROLOG, write_files
 
 __all__ = ["GPUS_PER_NODE", "Sandbox", "missing"]
 
@@ -148,7 +148,7 @@ class Sandbox:
 
     def clear(self) -> None:
         """Cancel every job, and wait until nothing is left of them."""
-        self.run("scancel", "--user=root")
+        self.run("scancel", "--partition=train")
         self.wait(lambda: not self.run("squeue", "--noheader", "--states=PD,R,CG,S,CF"))
 
     def up(self) -> bool:
@@ -192,7 +192,8 @@ class Sandbox:
         for i in range(GPUS_PER_NODE):
             with suppress(FileExistsError):
                 os.mknod(self.folder / "dev" / f"gpu{i}", 0o20666, os.makedev(1, 3))  # as good as any: /dev/null
-        assert {HOOK, PROLOG} <= {path.name for path in write_files(self.conf.parent)}
+        everybodys = "/usr/bin/python3"  # ours may lie where other users cannot read
+        write_files(self.conf.parent, python=everybodys if os.access(everybodys, os.X_OK) else "")
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"

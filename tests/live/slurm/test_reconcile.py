@@ -1,0 +1,132 @@
+"""Decisions against what Slurm tells: every row of the table, and that nothing but a look changes anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.live.description import Description
+from weft.live.slurm.reconcile import AGAIN_S, GONE, PATIENCE_S, TRIES, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.records import Record
+from weft.testing import toy_job
+
+PIN = Pin(("n1", "n2"), 4, 2, "weft:attempt=1")
+HELD = Record("17", "17", "PENDING", False, True, reason="JobHeldUser", gpus_per_job=8)
+PINNED = replace(
+    HELD, required=frozenset(PIN.nodes), gpus_per_job=0, gpus_per_node=4, node_count=2, admin_comment=PIN.note
+)
+RELEASED = replace(PINNED, held=False, reason="Resources")
+RUNNING = replace(RELEASED, state="RUNNING", nodes=PIN.nodes)
+DONE = replace(RUNNING, state="COMPLETED")
+
+
+def task(phase: Phase, **more: object) -> Task:
+    """A job of weft's in a phase."""
+    said = Description("17", ("sbatch", "x"), gpus=8)
+    made = Task(toy_job("17", 8), said, "17", phase, pin=PIN if phase is not Phase.WAITING else None)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("phase", "record", "expected"),
+    [
+        (Phase.WAITING, HELD, Look()),
+        (Phase.WAITING, RELEASED, Look(do=Do.HOLD)),
+        (Phase.WAITING, RUNNING, Look(do=Do.REQUEUE)),
+        (Phase.STARTING, HELD, Look(do=Do.UPDATE)),
+        (Phase.STARTING, PINNED, Look(do=Do.RELEASE)),
+        (Phase.STARTING, replace(PINNED, gpus_per_job=8), Look(do=Do.UPDATE)),
+        (Phase.STARTING, replace(PINNED, admin_comment="weft:attempt=0"), Look(do=Do.UPDATE)),
+        (Phase.STARTING, RELEASED, Look()),
+        (Phase.STARTING, RUNNING, Look((What.STARTED,))),
+        (Phase.STARTING, replace(RUNNING, nodes=("n3", "n4")), Look(do=Do.REQUEUE)),
+        (Phase.STARTING, DONE, Look((What.STARTED, What.FINISHED), "exited with code 0")),
+        (Phase.RUNNING, RUNNING, Look()),
+        (Phase.RUNNING, replace(RELEASED, reason="BeginTime"), Look(do=Do.HOLD)),
+        (Phase.RUNNING, PINNED, Look((What.STOPPED,), "requeued by Slurm (JobHeldUser)")),
+        (Phase.RUNNING, DONE, Look((What.FINISHED,), "exited with code 0")),
+        (Phase.RUNNING, replace(DONE, completing=True), Look()),
+        (Phase.RUNNING, replace(DONE, state="FAILED", exit_code=3), Look((What.OVER,), "failed: exited with code 3")),
+        (Phase.RUNNING, replace(DONE, state="FAILED", signal=9), Look((What.OVER,), "failed: ended by SIGKILL")),
+        (Phase.RUNNING, replace(DONE, state="TIMEOUT"), Look((What.OVER,), "failed: timeout")),
+        (Phase.RUNNING, replace(DONE, state="NODE_FAIL"), Look(do=Do.REVIVE)),
+        (Phase.STOPPING, RUNNING, Look(do=Do.REQUEUE)),
+        (Phase.STOPPING, PINNED, Look((What.STOPPED,), "stopped as asked")),
+        (Phase.STOPPING, replace(PINNED, completing=True), Look()),
+        (Phase.STOPPING, RELEASED, Look(do=Do.HOLD)),
+        (Phase.STOPPING, DONE, Look((What.FINISHED,), "exited with code 0")),
+        (Phase.WAITING, DONE, Look((What.OVER,), "ran to its end, and not by weft's doing")),
+        (
+            Phase.WAITING, replace(HELD, state="CANCELLED"),
+            Look((What.OVER,), "cancelled by its user or an administrator"),
+        ),
+    ],
+)  # fmt: skip
+def test_every_row_of_the_table(phase: Phase, record: Record, expected: Look) -> None:
+    assert look(task(phase), record, 10.0) == expected
+
+
+def test_a_start_that_slurm_does_not_take_fails_after_a_few_tries() -> None:
+    made = task(Phase.STARTING, told="Invalid node name")
+    for _ in range(TRIES):
+        assert look(made, HELD, 1.0).do is Do.UPDATE
+    assert look(made, HELD, 1.0) == Look((What.FAILED,), "Slurm does not take the placement: Invalid node name")
+
+
+def test_a_start_that_takes_too_long_is_taken_back_first() -> None:
+    made = task(Phase.STARTING)
+    assert look(made, RELEASED, PATIENCE_S) == Look()
+    assert look(made, RELEASED, PATIENCE_S + 1).do is Do.HOLD
+    assert look(made, RUNNING, PATIENCE_S + 2) == Look((What.STARTED,)), "it came after all"
+    assert look(made, PINNED, PATIENCE_S + 2).what == (What.FAILED,)
+
+
+def test_a_job_does_not_start_in_the_second_in_which_it_ended() -> None:
+    made = task(Phase.STARTING, left_s=10.0)
+    assert look(made, PINNED, 10.0 + AGAIN_S / 2) == Look()
+    assert look(made, PINNED, 10.1 + AGAIN_S).do is Do.RELEASE
+
+
+def test_a_failure_is_counted_against_what_the_job_allows() -> None:
+    failed = replace(DONE, state="FAILED", exit_code=1)
+    again = Description("17", ("sbatch", "x"), gpus=8, restarts=2)
+    made = task(Phase.RUNNING, description=again, failures=1)
+    assert look(made, failed, 1.0).do is Do.REVIVE
+    assert look(made, PINNED, 2.0) == Look((What.STOPPED,), "exited with code 1; started again (2 of 2)")
+    over = look(task(Phase.RUNNING, description=again, failures=2), failed, 1.0)
+    assert over == Look((What.OVER,), "failed after 2 restarts: exited with code 1")
+
+
+@pytest.mark.parametrize(("phase", "what"), [(Phase.RUNNING, What.FINISHED), (Phase.WAITING, What.OVER)])
+def test_a_job_that_slurm_has_forgotten(phase: Phase, what: What) -> None:
+    made = task(phase)
+    assert [look(made, None, 1.0) for _ in range(GONE - 1)] == [Look()] * (GONE - 1)
+    assert look(made, None, 1.0).what == (what,)
+    made.missing = GONE - 1
+    look(made, HELD if phase is Phase.WAITING else RUNNING, 1.0)
+    assert made.missing == 0, "it was there again"
+
+
+RECORDS = st.sampled_from([HELD, PINNED, RELEASED, RUNNING, DONE, replace(DONE, state="FAILED", exit_code=1),
+                           replace(DONE, state="CANCELLED"), replace(RELEASED, completing=True)])  # fmt: skip
+
+
+@given(st.sampled_from(list(Phase)), st.lists(RECORDS, max_size=8))
+def test_whatever_comes_something_sensible_is_done(phase: Phase, records: list[Record]) -> None:
+    """A job is never let go where nobody decided that it should run, and never told off where it should."""
+    made = task(phase)
+    for i, record in enumerate(records):
+        seen = look(made, record, float(i))
+        if seen.do in (Do.RELEASE, Do.UPDATE):
+            assert made.phase is Phase.STARTING
+            assert record.held
+        if seen.do is Do.REQUEUE:
+            assert record.running
+        if What.STARTED in seen.what:
+            assert made.phase is Phase.STARTING
+            made.phase = Phase.RUNNING
+        if seen.what and seen.what[-1] is not What.STARTED:
+            break

@@ -1,0 +1,90 @@
+"""The cluster as Slurm describes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.live.slurm.serving import Serving
+from weft.errors import InputError
+from weft.live.slurm.commands import Slurm
+from weft.live.slurm.records import Node
+from weft.live.slurm.sandbox import Sandbox
+from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf
+from weft.model.topologies import Machine, leaf_spine
+from weft.model.topology_files import parse_slurm_topology
+
+SHOWN = """\
+SwitchName=leaf1 Level=0 LinkSpeed=400 Nodes=n[1-4]
+SwitchName=leaf2 Level=0 LinkSpeed=400 Nodes=n[5-8],login
+SwitchName=cpu Level=0 LinkSpeed=1 Nodes=c[1-9]
+SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-8],c[1-9],login Switches=leaf[1-2],cpu
+"""
+
+
+def test_what_is_shown_becomes_a_file_again() -> None:
+    gpus = {f"n{i}": 8 for i in range(1, 8)}
+    text = topology_conf(SHOWN, gpus)
+    assert text == (
+        "SwitchName=leaf1 Nodes=n[1-4] LinkSpeed=400\n"
+        "SwitchName=leaf2 Nodes=n[5-7] LinkSpeed=400\n"
+        "SwitchName=spine Switches=leaf[1-2]\n"
+    )
+    cluster = parse_slurm_topology(text, gpus=gpus)
+    assert (cluster.n_gpus, cluster.n_racks) == (56, 2)
+    assert {link.bytes_per_s for link in cluster.topology.links if link.tier == "nic"} == {50e9}
+
+
+def test_nodes_on_no_switch_and_several_trees_are_joined() -> None:
+    text = topology_conf(SHOWN.replace("SwitchName=spine", "#"), {"n1": 8, "n5": 8, "n9": 4})
+    cluster = parse_slurm_topology(text, gpus={"n1": 8, "n5": 8, "n9": 4})
+    assert [(server.name, len(server.gpus)) for server in cluster.servers] == [("n1", 8), ("n5", 8), ("n9", 4)]
+    assert cluster.n_racks == 3
+
+
+def test_blocks() -> None:
+    text = topology_conf(
+        "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b2 Nodes=n[3-4]\n", {"n1": 8, "n3": 8}
+    )
+    assert text == "BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n3\n"
+
+
+def test_no_switches_at_all() -> None:
+    assert topology_conf("", {"n1": 8}) == ""
+
+
+def test_a_scenario_must_be_made_of_slurms_nodes() -> None:
+    cluster = leaf_spine(1, 2, Machine(gpus_per_server=4))
+    names = [server.name for server in cluster.servers]
+    refuse_cluster(cluster, [Node(name, True, 4) for name in names])
+    with pytest.raises(InputError, match=f"Slurm has no GPU node {names[1]}, it has {names[0]}; use its names"):
+        refuse_cluster(cluster, [Node(names[0], True, 4)])
+    with pytest.raises(InputError, match=f"{names[1]} has 2 GPUs in Slurm, not 4"):
+        refuse_cluster(cluster, [Node(names[0], True, 4), Node(names[1], True, 2)])
+
+
+def test_commands_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InputError, match="squeue: not found; install Slurm's client commands"):
+        read_cluster(Slurm(), frozenset())
+
+
+@pytest.mark.engine
+def test_a_real_slurm(serving: Serving, box: Sandbox) -> None:
+    cluster = serving.cluster
+    assert [server.name for server in cluster.servers] == box.names
+    assert (cluster.n_gpus, cluster.n_racks) == (128, 4)
+    assert {(link.tier, link.bytes_per_s) for link in cluster.topology.links} == {("nic", 12.5e9), ("leaf", 25e9)}
+    assert len(gpu_nodes(box.slurm, frozenset({"train"}))) == 16
+    assert box.slurm.config()["JobSubmitPlugins"] == "lua"
+    with pytest.raises(InputError, match="--partition nosuch: Slurm has no such partition; it has train"):
+        gpu_nodes(box.slurm, frozenset({"nosuch"}))
+
+
+@pytest.mark.engine
+def test_a_slurm_that_does_not_answer_is_told_in_one_line(box: Sandbox) -> None:
+    box.pause("slurmctld")
+    try:
+        with pytest.raises(InputError, match=r"Slurm does not answer \(sinfo: no answer within 1 s\); is slurmctld up"):
+            read_cluster(Slurm(str(box.conf), limit_s=1.0), frozenset())
+    finally:
+        box.pause("slurmctld", False)
