@@ -10,16 +10,16 @@ the rate of a transfer that ended, or the rate at which a link of a new transfer
 level on, and connected to the change through such transfers, are solved again.
 """
 
-from numba import int32, int64, njit
+from numba import int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
 
 
-@njit(cache=True)
+@inner()
 def _fills_at(E, k):
     """The level at which a link fills up, given the rates of its transfers and that those without one have no limit."""
     nodes, flows, link = m.nodes(E), m.flows(E), m.links(E)[k]
@@ -40,7 +40,7 @@ def _fills_at(E, k):
         level = higher
 
 
-@njit(cache=True)
+@inner()
 def _felt_from(E):
     """The level from which on the changes of this instant can be felt; below it nothing is solved again."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
@@ -63,14 +63,14 @@ def _felt_from(E):
     return level
 
 
-@njit((TABLE, int64, int64, int64), cache=True)
+@inner((TABLE, int64, int64, int64))
 def _take(E, x, stamp, n_nodes):
     m.nodes(E)[x].stamp = stamp
     m.work_nodes(E)[n_nodes] = x
     return n_nodes + 1
 
 
-@njit(cache=True)
+@inner()
 def _seeds(E, stamp, level):
     """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
@@ -101,7 +101,7 @@ def _seeds(E, stamp, level):
     return n_nodes, n_links
 
 
-@njit(cache=True)
+@inner()
 def _collect(E):
     """What must be solved again, into work_nodes and work_links: the seeds, and all that is connected with them, from
     the level on at which the change is felt."""
@@ -147,13 +147,14 @@ def _collect(E):
     return n_nodes, n_links
 
 
-@njit(cache=True)
+@inner()
 def _before(key_a, id_a, key_b, id_b):
     return key_a < key_b or (key_a == key_b and id_a < id_b)
 
 
-@njit((int64[::1], int32[::1], int64, int64), cache=True)
-def _queue_down(keys, ids, n, i):
+@inner((TABLE, int64, int64))
+def _queue_down(E, n, i):
+    keys, ids = m.fill_key(E), m.fill_id(E)
     key, ident = keys[i], ids[i]
     while True:
         child = 2 * i + 1
@@ -170,7 +171,7 @@ def _queue_down(keys, ids, n, i):
     ids[i] = ident
 
 
-@njit((TABLE, int64, int64), cache=True)
+@inner((TABLE, int64, int64))
 def _give(E, x, rate):
     """Give a transfer its rate and take it from its links."""
     flows, links, node = m.flows(E), m.links(E), m.nodes(E)[x]
@@ -182,7 +183,7 @@ def _give(E, x, rate):
         link.weight_left -= flow.n
 
 
-@njit((TABLE, int64, int64), cache=True)
+@inner((TABLE, int64, int64))
 def _give_followers(E, x, rate):
     """Followers that are level with a transfer get its rate too; returns how many."""
     nodes, stack = m.nodes(E), m.work_stack(E)
@@ -206,7 +207,7 @@ def _give_followers(E, x, rate):
     return fixed
 
 
-@njit((TABLE, int64, int64), cache=True)
+@inner((TABLE, int64, int64))
 def _fix(E, x, rate):
     """Give a transfer and its followers their rate; returns how many got theirs."""
     _give(E, x, rate)
@@ -215,7 +216,7 @@ def _fix(E, x, rate):
     return 1 + _give_followers(E, x, rate)
 
 
-@njit(cache=True)
+@inner()
 def _fix_stalled(E, n_nodes):
     """Followers that are level with a node that has not started cannot move; returns how many."""
     nodes = m.nodes(E)
@@ -228,7 +229,7 @@ def _fix_stalled(E, n_nodes):
     return fixed
 
 
-@njit(cache=True)
+@inner()
 def _queue_all(E, n_nodes, n_links):
     """Fill the bottleneck queue; returns its length and whether some transfers follow others."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
@@ -253,7 +254,7 @@ def _queue_all(E, n_nodes, n_links):
             link.weight_left += flow.n
         if node.demand_units < UNLIMITED:
             keys[n] = node.demand_units
-            ids[n] = len(links) + x
+            ids[n] = m.n_links(E) + x
             n += 1
     for i in range(n_links):
         k = m.work_links(E)[i]
@@ -263,16 +264,16 @@ def _queue_all(E, n_nodes, n_links):
             n += 1
     if n > SCAN:
         for i in range(n // 2 - 1, -1, -1):
-            _queue_down(keys, ids, n, i)
+            _queue_down(E, n, i)
     return n, opened
 
 
-@njit(cache=True)
+@inner()
 def solve_maxmin(E):
     """Max-min rates after this instant, into `fresh` of the nodes in work_nodes; returns how many these are."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
-    offset = len(links)
+    offset = m.n_links(E)
     n_nodes, n_links = _collect(E)
     n, opened = _queue_all(E, n_nodes, n_links)
     heap = n > SCAN
@@ -295,7 +296,7 @@ def solve_maxmin(E):
             if share > rate:
                 keys[at] = share
                 if heap:
-                    _queue_down(keys, ids, n, 0)
+                    _queue_down(E, n, 0)
                 continue
             f = links[ident].head
             while f >= 0:
@@ -307,11 +308,11 @@ def solve_maxmin(E):
         keys[at] = keys[n]
         ids[at] = ids[n]
         if heap and n > 0:
-            _queue_down(keys, ids, n, 0)
+            _queue_down(E, n, 0)
     return n_nodes
 
 
-@njit(cache=True)
+@inner()
 def fill_kway(E, n_nodes, b, eta):
     """Rate of each collected transfer with k transfers on its busiest link: 1 / (k b + (k - 1) eta) (Eq. 5)."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
@@ -323,7 +324,7 @@ def fill_kway(E, n_nodes, b, eta):
         node.key = min(1.0 / (k * b + (k - 1) * eta), node.demand)
 
 
-@njit(cache=True)
+@inner()
 def collect_near(E):
     """Fresh transfers and all transfers on their links or on dirty links: what k-way sharing looks at."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)

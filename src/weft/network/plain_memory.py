@@ -1,17 +1,18 @@
 """The engine's memory for kernels that run as plain Python (NUMBA_DISABLE_JIT=1): slow, but every index is checked.
 
-memory_kernel uses this instead of numba's own view of an address, which exists in compiled code only.
+memory_kernel uses this instead of rows_kernel, which exists in compiled code only.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["carray"]
+__all__ = ["reader", "word"]
 
 
 class _Row:
@@ -45,8 +46,19 @@ class _Rows:
 
 
 @cache
-def carray(address: int, length: int, dtype: np.dtype[Any]) -> Any:
+def _rows(address: int, length: int, dtype: np.dtype[Any]) -> Any:
     """The array that lies at an address."""
     memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address)
     array = np.frombuffer(memoryview(memory), dtype)
     return _Rows(array) if dtype.names else memoryview(array)  # type: ignore[arg-type]
+
+
+def word(at: int) -> Callable[[int], int]:
+    """A function: the at-th word of the table that lies at an address."""
+    return lambda table: ctypes.c_int64.from_address(table + 8 * at).value
+
+
+def reader(at: int, dtype: np.dtype[Any]) -> Callable[[int], Any]:
+    """A function: the array whose address and length are the at-th word of a table and the one after it."""
+    address, length = word(at), word(at + 1)
+    return lambda table: _rows(address(table), length(table), np.dtype(dtype))

@@ -6,7 +6,7 @@ import math
 from numba import int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ADMIT_ALL,
     I_ADMIT,
@@ -21,7 +21,7 @@ from weft.network.state import (
 MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this much less than it has
 
 
-@njit(cache=True)
+@inner()
 def update_binding(E, k):
     """Whether a link could ever be a bottleneck, given the jobs attached to it."""
     link = m.links(E)[k]
@@ -53,7 +53,7 @@ def update_binding(E, k):
         link.binding = 0
 
 
-@njit(cache=True)
+@inner()
 def enter(E, j):
     """Add a job to the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
@@ -78,7 +78,7 @@ def enter(E, j):
             update_binding(E, m.flows(E)[f].link)
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def leave(E, j):
     """Take a job out of the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
@@ -104,7 +104,7 @@ def leave(E, j):
             update_binding(E, m.flows(E)[f].link)
 
 
-@njit(cache=True)
+@inner()
 def _add(E, c, j):
     job = m.jobs(E)[j]
     job.comp = c
@@ -113,7 +113,7 @@ def _add(E, c, j):
     m.comps(E)[c].size += 1
 
 
-@njit(cache=True)
+@inner()
 def form(E, j):
     """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
     ints, jobs, nodes, flows, links, queue = m.ints(E), m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
@@ -172,7 +172,7 @@ def form(E, j):
                     y = nodes[y].gnext
 
 
-@njit(cache=True)
+@inner()
 def dissolve(E, c):
     """Give a component up; its jobs form new ones when they next end an iteration."""
     j = m.comps(E)[c].head

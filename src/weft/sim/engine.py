@@ -117,7 +117,8 @@ class Engine:
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
-        self._table = address_table(arrays)
+        self._addresses = address_table(arrays)
+        self._table = int(self._addresses.ctypes.data)  # the address of the addresses is all that compiled code needs
 
     @property
     def now(self) -> float:

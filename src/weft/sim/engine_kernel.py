@@ -38,6 +38,7 @@ from weft.sim.events_kernel import (
     unlink,
 )
 from weft.sim.heap_kernel import heap_drop
+from weft.network.memory_kernel import inner
 
 
 @njit(cache=True)
@@ -54,7 +55,7 @@ def run(E, until):
         if retired > 0 and ints[I_GO_ON] == 0:
             ints[I_TICKED] = 0
             return JOB_FINISHED
-        if ints[I_RECORDS] + 6 * len(m.jobs(E)) + 64 > len(m.records(E)):
+        if ints[I_RECORDS] + 6 * m.n_jobs(E) + 64 > m.n_records(E):
             return RECORDS_FULL
         for i in range(ints[I_TICKED]):
             tick(E, m.ticked(E)[i], floats[F_NOW])
@@ -85,7 +86,7 @@ def run(E, until):
         instant(E)
 
 
-@njit(cache=True)
+@inner()
 def order_batch(E, n):
     """Sort the events of one instant by job, then task: sums come out the same whatever the queue did with ties."""
     batch, nodes, jobs = m.batch(E), m.nodes(E), m.jobs(E)
@@ -141,7 +142,7 @@ def abort(E, j):
     part(E, j)
 
 
-@njit(cache=True)
+@inner()
 def leave_gpu(E, x):
     """Take a compute node off its GPU or out of its queue."""
     gpu = m.gpus(E)[m.nodes(E)[x].gpu]
@@ -164,7 +165,7 @@ def leave_gpu(E, x):
             gpu.head = m.nodes(E)[x].next
 
 
-@njit(cache=True)
+@inner()
 def leave_held(E, x):
     """Take a transfer out of the admission queue."""
     kept = 0

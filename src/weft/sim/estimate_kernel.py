@@ -10,7 +10,7 @@ import math
 from numba import boolean, float64, int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
@@ -58,7 +58,7 @@ ROUNDS = 12  # of the fluid model
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
 
-@njit(cache=True)
+@inner()
 def _path_s(E, j):
     """Time of one iteration if each transfer takes `takes`: longest path, a job's own transfers one after the other."""
     job = m.jobs(E)[j]
@@ -82,7 +82,7 @@ def _path_s(E, j):
     return last
 
 
-@njit(cache=True)
+@inner()
 def _fluid_round(E, c):
     """One round: loads of the links from what transfers take now, then what they take under these loads."""
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
@@ -117,7 +117,7 @@ def _fluid_round(E, c):
             j = job.next
 
 
-@njit(cache=True)
+@inner()
 def fluid_pace(E, c):
     """Iterations per second of each job of a component, by the fluid model, into job.fluid."""
     nodes = m.nodes(E)
@@ -142,7 +142,7 @@ def fluid_pace(E, c):
         _fluid_round(E, c)
 
 
-@njit(cache=True)
+@inner()
 def _open_window(E, c, now):
     comp = m.comps(E)[c]
     comp.window = m.floats(E)[F_WINDOW]
@@ -161,7 +161,7 @@ def _open_window(E, c, now):
     comp.win_record = m.ints(E)[I_RECORDS]
 
 
-@njit(cache=True)
+@inner()
 def _measured(E, j, seen, span, comm, gate, gpu, adjusted):
     """Set a job's pace from what it did in a stretch of `span` seconds."""
     job = m.jobs(E)[j]
@@ -178,7 +178,7 @@ def _measured(E, j, seen, span, comm, gate, gpu, adjusted):
     job.adjusted_per = (job.adjusted - adjusted) / seen
 
 
-@njit(cache=True)
+@inner()
 def _take_measures(E, c, now):
     """Paces from the window, and how they compare with the fluid model."""
     comp = m.comps(E)[c]
@@ -198,7 +198,7 @@ def _take_measures(E, c, now):
     comp.record0 = comp.win_record
 
 
-@njit(cache=True)
+@inner()
 def _try_estimate(E, c, now):
     """Park at the measured pace once two looks at it agree, or the window is as long as it may get."""
     comp = m.comps(E)[c]
@@ -234,7 +234,7 @@ def _try_estimate(E, c, now):
     park(E, c, now, PARK_PACED, now + wake)
 
 
-@njit(cache=True)
+@inner()
 def tick(E, j, now):
     """A job has ended an iteration and the instant is settled: can its component skip?"""
     if m.jobs(E)[j].state != RUNNING:
@@ -258,7 +258,7 @@ def tick(E, j, now):
             _try_estimate(E, c, now)
 
 
-@njit(cache=True)
+@inner()
 def _may_compute(E):
     """Whether paces may be computed in this run at all: no admission rule, and the user does not want it exact."""
     return (
@@ -269,7 +269,7 @@ def _may_compute(E):
     )
 
 
-@njit(cache=True)
+@inner()
 def _to_pace(E, c, now):
     """Stop simulating a component: whatever it was doing, it is now up to date and its events are out of the queue."""
     comp = m.comps(E)[c]
@@ -295,7 +295,7 @@ def _to_pace(E, c, now):
     heap_drop(E, 2 * comp.ref + 1)
 
 
-@njit((TABLE, int64, float64, int64), cache=True)
+@inner((TABLE, int64, float64, int64))
 def _take_apart(E, c, now, n):
     """Bring a component up to date and give it up; its jobs are added to members, from n on. Returns their number."""
     comp = m.comps(E)[c]
@@ -314,7 +314,7 @@ def _take_apart(E, c, now, n):
     return n
 
 
-@njit(cache=True)
+@inner()
 def _pay(E, c, seconds):
     """Take the price of simulating a component for so long from the budget, if there is enough left."""
     price = 0.0
@@ -330,7 +330,7 @@ def _pay(E, c, seconds):
     return True
 
 
-@njit(cache=True)
+@inner()
 def _first_end(E, c):
     """Seconds until the first job of a component is done at its pace."""
     ends = math.inf
@@ -342,7 +342,7 @@ def _first_end(E, c):
     return ends
 
 
-@njit(cache=True)
+@inner()
 def _decide(E, c, now):
     """Simulate a component that has just come together, or compute its pace and leave it parked?"""
     comp = m.comps(E)[c]
@@ -373,7 +373,7 @@ def _decide(E, c, now):
     park(E, c, now, PARK_PACED, now + max(0.0, min(ends, comp.quiet)))
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def _put_together(E, n, now):
     """Form components of the jobs in members, and decide for each whether to simulate it or to compute its pace."""
     for i in range(n):
@@ -383,7 +383,7 @@ def _put_together(E, n, now):
             _decide(E, m.jobs(E)[j].comp, now)
 
 
-@njit(cache=True)
+@inner()
 def wake(E, j, now):
     """The event that ends a parked stretch: a job ends, or the component has been left in peace long enough."""
     c = m.jobs(E)[j].comp
@@ -410,7 +410,7 @@ def wake(E, j, now):
         heap_set(E, 2 * comp.ref + 1, now + max(0.0, ends))
 
 
-@njit(cache=True)
+@inner()
 def _take_back(E, x):
     """Un-book a task of the iteration that was under way when its job was parked: the pace counted it anew."""
     node = m.nodes(E)[x]
@@ -421,7 +421,7 @@ def _take_back(E, x):
         m.links(E)[m.flows(E)[f].link].bytes -= node.amount * m.flows(E)[f].n
 
 
-@njit(cache=True)
+@inner()
 def _end_here(E, j, now):
     """A job whose pace was computed is done."""
     job = m.jobs(E)[j]
@@ -440,7 +440,7 @@ def _end_here(E, j, now):
     m.ints(E)[I_FINISHED] += 1
 
 
-@njit((TABLE, int64, int64, float64, boolean, int64), cache=True)
+@inner((TABLE, int64, int64, float64, boolean, int64))
 def _visit(E, j, y, now, computing, n):
     """A job that a newcomer j meets: its component is disturbed. Returns (members so far, or 1 if it was parked)."""
     c = m.jobs(E)[y].comp
@@ -494,14 +494,14 @@ def join(E, j):
     return False
 
 
-@njit(cache=True)
+@inner()
 def _regroups(E, c):
     """Whether the others of a component stay parked, at paces computed anew, when one of it leaves."""
     comp = m.comps(E)[c]
     return _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1
 
 
-@njit((TABLE, int64, float64, int64), cache=True)
+@inner((TABLE, int64, float64, int64))
 def _depart(E, j, now, n):
     """Take a job out of the lists of its links and GPUs, and its component apart; returns how many members wait."""
     c = m.jobs(E)[j].comp
@@ -516,7 +516,7 @@ def _depart(E, j, now, n):
     return n
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def retire(E, first):
     """Jobs that finished at this instant (from the first-th on) leave; those they could influence regroup."""
     now = m.floats(E)[F_NOW]
@@ -526,7 +526,7 @@ def retire(E, first):
     _put_together(E, n, now)
 
 
-@njit(cache=True)
+@inner()
 def part(E, j):
     """A job that is stopped leaves; those it could influence regroup."""
     now = m.floats(E)[F_NOW]

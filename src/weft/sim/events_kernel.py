@@ -10,7 +10,7 @@ from numba import float64, int64, njit
 
 from weft.network import memory_kernel as m
 from weft.network.maxmin_kernel import collect_near, fill_kway, solve_maxmin
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
@@ -62,7 +62,7 @@ NO_RATE, NOT_FLOWING = -1.0, -2.0  # values of node.rate before the first solve,
 SAME = 1e-12  # iteration times closer than this (relatively) share one record
 
 
-@njit((TABLE, int64, float64, int64, int64, int64), cache=True)
+@inner((TABLE, int64, float64, int64, int64, int64))
 def account(E, j, now, d_comp, d_net, d_gate):
     """Change what a job is busy with; book the time since the last change as exposed communication or gate wait."""
     job = m.jobs(E)[j]
@@ -77,7 +77,7 @@ def account(E, j, now, d_comp, d_net, d_gate):
     job.n_gate += d_gate
 
 
-@njit(cache=True)
+@inner()
 def dirty_link(E, k):
     """Have the transfers on a link get new rates at the end of this instant."""
     if m.links(E)[k].fill == 0:
@@ -86,7 +86,7 @@ def dirty_link(E, k):
         m.ints(E)[I_DIRTY] += 1
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def fresh_node(E, x):
     """Have a transfer get a new rate at the end of this instant."""
     if m.nodes(E)[x].listed == 0:
@@ -95,21 +95,21 @@ def fresh_node(E, x):
         m.ints(E)[I_FRESH] += 1
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def push_done(E, x):
     """Note a node as done at this instant."""
     m.finished_nodes(E)[m.ints(E)[I_DONE]] = x
     m.ints(E)[I_DONE] += 1
 
 
-@njit(cache=True)
+@inner()
 def turn(E, j):
     """The job's key for shared GPUs and for admission: smallest first."""
     job = m.jobs(E)[j]
     return job.p0 + job.p1 * (job.total - job.done)
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def flush_record(E, j):
     """Write the pending run of equal iteration times."""
     job = m.jobs(E)[j]
@@ -123,7 +123,7 @@ def flush_record(E, j):
         job.last_count = 0.0
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def begin_iteration(E, j, now):
     """Release the first tasks of the next iteration."""
     job = m.jobs(E)[j]
@@ -141,7 +141,7 @@ def begin_iteration(E, j, now):
             m.leads(E)[g].tight = 1 if m.nodes(E)[x].chunk <= 0.0 else 0
 
 
-@njit(cache=True)
+@inner()
 def end_iteration(E, j, now):
     """Barrier: record the iteration, then begin the next one or end the job."""
     job = m.jobs(E)[j]
@@ -167,7 +167,7 @@ def end_iteration(E, j, now):
     begin_iteration(E, j, now)
 
 
-@njit(cache=True)
+@inner()
 def gate_opens(E, j, now):
     """When the gated task of a job may start: now, or the next slot."""
     job = m.jobs(E)[j]
@@ -186,7 +186,7 @@ def gate_opens(E, j, now):
     return max(now, opens)
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]
@@ -212,7 +212,7 @@ def start_compute(E, x, now):
         heap_set(E, 2 * x, now + seconds)
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def start_flowing(E, x, now):
     """First byte of an admitted transfer."""
     node = m.nodes(E)[x]
@@ -237,7 +237,7 @@ def start_flowing(E, x, now):
             fresh_node(E, m.follows(E)[f])
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def admit(E, x, now):
     """Let a transfer that is ready start: it occupies its links; bytes flow after its latency."""
     node = m.nodes(E)[x]
@@ -262,7 +262,7 @@ def admit(E, x, now):
         start_flowing(E, x, now)
 
 
-@njit(cache=True)
+@inner()
 def unlink(E, x, now, sent):
     """Take an admitted transfer off its links and book the bytes each of its flows has sent."""
     node = m.nodes(E)[x]
@@ -294,7 +294,7 @@ def unlink(E, x, now, sent):
             fresh_node(E, m.follows(E)[f])
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def hold(E, x, now):
     """Queue a ready transfer for admission, in order of its job's turn."""
     node = m.nodes(E)[x]
@@ -318,7 +318,7 @@ def hold(E, x, now):
     m.ints(E)[I_NEW_HELD] += 1
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def begin_node(E, x, now):
     """A node whose predecessors are done and whose gate is open."""
     node = m.nodes(E)[x]
@@ -343,7 +343,7 @@ def begin_node(E, x, now):
         hold(E, x, now)
 
 
-@njit(cache=True)
+@inner()
 def release(E, x, now):
     """A node whose predecessors are done: it waits for its gate, or begins."""
     node = m.nodes(E)[x]
@@ -357,7 +357,7 @@ def release(E, x, now):
     begin_node(E, x, now)
 
 
-@njit(cache=True)
+@inner()
 def finish_node(E, x, now):
     """A node is done: free what it held, release what waited for it, close the iteration if it was the last."""
     node = m.nodes(E)[x]
@@ -398,7 +398,7 @@ def finish_node(E, x, now):
         end_iteration(E, node.job, now)
 
 
-@njit(cache=True)
+@inner()
 def hand_over_gpus(E, now):
     """Each idle GPU takes the waiting task whose job's turn it is (non-preemptive)."""
     for i in range(m.ints(E)[I_GPUS]):
@@ -433,7 +433,7 @@ def hand_over_gpus(E, now):
     m.ints(E)[I_GPUS] = 0
 
 
-@njit(cache=True)
+@inner()
 def remaining_bytes(E, x, now):
     """Bytes a transfer still has to send on each flow, without disturbing it."""
     node = m.nodes(E)[x]
@@ -442,7 +442,7 @@ def remaining_bytes(E, x, now):
     return node.remaining - node.rate * (now - node.mark)
 
 
-@njit(cache=True)
+@inner()
 def may_start(E, x, now):
     """The admission rule for one transfer, looking only at links that are ports of servers."""
     node = m.nodes(E)[x]
@@ -464,7 +464,7 @@ def may_start(E, x, now):
     return True
 
 
-@njit(cache=True)
+@inner()
 def admit_held(E, now):
     """Look at the waiting transfers in order; all of them if a link was released, else only the new ones."""
     every = m.ints(E)[I_RELEASED] != 0
@@ -488,7 +488,7 @@ def admit_held(E, now):
     m.ints(E)[I_HELD] = kept
 
 
-@njit(cache=True)
+@inner()
 def next_event_of(E, x, now):
     """When a transfer ends at its rate, or catches up with a node that it may not overtake."""
     node = m.nodes(E)[x]
@@ -511,7 +511,7 @@ def next_event_of(E, x, now):
     return when
 
 
-@njit(cache=True)
+@inner()
 def solve(E, now):
     """New rates for everything that this instant touched."""
     if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
@@ -555,7 +555,7 @@ def solve(E, now):
         schedule_opened(E, n_nodes, now)
 
 
-@njit(cache=True)
+@inner()
 def schedule_opened(E, n_nodes, now):
     """Followers: loosen those whose leader has become faster, then find when each ends or catches up."""
     for i in range(n_nodes):
@@ -575,7 +575,7 @@ def schedule_opened(E, n_nodes, now):
                 heap_drop(E, 2 * x)
 
 
-@njit(cache=True)
+@inner()
 def fire(E, ident, now):
     """One event of the queue."""
     if ident & 1:
@@ -599,7 +599,7 @@ def fire(E, ident, now):
         push_done(E, x)
 
 
-@njit(cache=True)
+@inner()
 def instant(E):
     """All that happens at this moment, until nothing more does; then one solve."""
     now = m.floats(E)[F_NOW]

@@ -3,11 +3,11 @@
 from numba import int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import I_HEAP
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def heap_up(E, i):
     """Move the event at position i towards the front while it is earlier than its parent."""
     keys, ids, where = m.heap_key(E), m.heap_id(E), m.where(E)
@@ -25,7 +25,7 @@ def heap_up(E, i):
     where[ident] = i
 
 
-@njit(cache=True)
+@inner()
 def heap_down(E, i):
     """Move the event at position i towards the back while a child is earlier."""
     keys, ids, where = m.heap_key(E), m.heap_id(E), m.where(E)
@@ -48,7 +48,7 @@ def heap_down(E, i):
     where[ident] = i
 
 
-@njit(cache=True)
+@inner()
 def heap_set(E, ident, key):
     """Put an event at a time, or move it there."""
     i = m.where(E)[ident]
@@ -67,7 +67,7 @@ def heap_set(E, ident, key):
         heap_down(E, i)
 
 
-@njit((TABLE, int64), cache=True)
+@inner((TABLE, int64))
 def heap_drop(E, ident):
     """Take an event out, if it is in."""
     i = m.where(E)[ident]

@@ -11,9 +11,10 @@ _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 _D = np.uint64(0xD6E8FEB86659FD93)
 _MASK16 = np.uint64(0xFFFF)
+from weft.network.memory_kernel import inner
 
 
-@njit(cache=True)
+@inner()
 def mix(x):
     """splitmix64's finaliser."""
     x = (x ^ (x >> np.uint64(30))) * _B
@@ -21,7 +22,7 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True)
+@inner()
 def slow_factor(seed, job, iteration, worker, jitter, straggle_p, straggle_x):
     """1 + jitter x z, z nearly normal (four summed uniforms, scaled to unit variance), times straggle_x with
     probability straggle_p."""

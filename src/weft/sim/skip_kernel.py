@@ -12,7 +12,7 @@ import math
 from numba import boolean, float64, int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
@@ -33,7 +33,7 @@ from weft.sim.events_kernel import SAME, account, begin_iteration, flush_record,
 from weft.sim.heap_kernel import heap_drop, heap_set
 
 
-@njit(cache=True)
+@inner()
 def _clock(E, x, now):
     """How much longer a node goes on doing what it does."""
     node = m.nodes(E)[x]
@@ -44,7 +44,7 @@ def _clock(E, x, now):
     return 0.0
 
 
-@njit(cache=True)
+@inner()
 def _gate_phase(E, j, now):
     job = m.jobs(E)[j]
     if job.gate_task < 0 or job.gate_period <= 0.0:
@@ -53,7 +53,7 @@ def _gate_phase(E, j, now):
     return turns - math.floor(turns)
 
 
-@njit(cache=True)
+@inner()
 def _matches(E, c, now):
     """Whether the component is as it was at the snapshot, up to the rounding of the clock."""
     comp = m.comps(E)[c]
@@ -80,20 +80,20 @@ def _matches(E, c, now):
     return True
 
 
-@njit(cache=True)
+@inner()
 def _busy(E, k, now):
     link = m.links(E)[k]
     return link.busy + (now - link.mark if link.flowing > 0 else 0.0)
 
 
-@njit(cache=True)
+@inner()
 def _book(E, j, now):
     """Write down what a job did up to now, so that what it did between two such moments can be multiplied."""
     account(E, j, now, 0, 0, 0)
     flush_record(E, j)
 
 
-@njit(cache=True)
+@inner()
 def _snapshot(E, c, now):
     comp = m.comps(E)[c]
     comp.has_snap = 1
@@ -118,7 +118,7 @@ def _snapshot(E, c, now):
     comp.snap_record = m.ints(E)[I_RECORDS]
 
 
-@njit(cache=True)
+@inner()
 def _order_holds(E, c, periods):
     """How many periods pass before the order of two jobs' turns could change (shared GPUs, admission)."""
     i = m.comps(E)[c].head
@@ -142,7 +142,7 @@ def _order_holds(E, c, periods):
     return periods
 
 
-@njit(cache=True)
+@inner()
 def freeze(E, c):
     """Hide the active transfers of a component that is parked at a pace: its neighbours may change meanwhile."""
     j = m.comps(E)[c].head
@@ -153,7 +153,7 @@ def freeze(E, c):
         j = m.jobs(E)[j].next
 
 
-@njit((TABLE, int64, float64, int64, float64), cache=True)
+@inner((TABLE, int64, float64, int64, float64))
 def park(E, c, now, kind, wake):
     """Take the component's events out of the queue, but for one that wakes it."""
     comp = m.comps(E)[c]
@@ -175,7 +175,7 @@ def park(E, c, now, kind, wake):
         freeze(E, c)
 
 
-@njit(cache=True)
+@inner()
 def _try_exact(E, c, now):
     comp = m.comps(E)[c]
     periods = math.inf
@@ -202,7 +202,7 @@ def _try_exact(E, c, now):
     return True
 
 
-@njit(cache=True)
+@inner()
 def tick_exact(E, c, now):
     """Look for a repetition; True if the component was parked."""
     comp = m.comps(E)[c]
@@ -213,7 +213,7 @@ def tick_exact(E, c, now):
     return False
 
 
-@njit((TABLE, int64, float64, boolean), cache=True)
+@inner((TABLE, int64, float64, boolean))
 def _carry_bytes(E, j, iterations, busy):
     """Book the bytes of skipped iterations on the links they crossed (and, if asked, the time these take at least)."""
     job = m.jobs(E)[j]
@@ -227,7 +227,7 @@ def _carry_bytes(E, j, iterations, busy):
                 link.busy += carried / link.capacity
 
 
-@njit(cache=True)
+@inner()
 def _shift_job(E, j, shift):
     """Move a job's clocks on by a skipped stretch."""
     job = m.jobs(E)[j]
@@ -241,7 +241,7 @@ def _shift_job(E, j, shift):
             node.snap += shift
 
 
-@njit((TABLE, int64, float64, float64), cache=True)
+@inner((TABLE, int64, float64, float64))
 def _shift_links(E, c, periods, shift):
     """Busy time of the component's own links over whole periods, and their clocks (once per link: stamp is -1)."""
     comp = m.comps(E)[c]
@@ -264,7 +264,7 @@ def _shift_links(E, c, periods, shift):
             j = job.next
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def _settle_exact(E, c, now):
     """Add up the whole periods since a repeating component was parked."""
     comp = m.comps(E)[c]
@@ -292,7 +292,7 @@ def _settle_exact(E, c, now):
             m.records(E)[r].count *= 1.0 + m.jobs(E)[j].snap_comm
 
 
-@njit(cache=True)
+@inner()
 def _record_pace(E, j, duration, count):
     """Note iterations that all take the same time."""
     job = m.jobs(E)[j]
@@ -306,7 +306,7 @@ def _record_pace(E, j, duration, count):
     job.last_count = count
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def settle_paced(E, c, now):
     """Move a component that is parked at a pace on to now; it stays parked."""
     comp = m.comps(E)[c]
@@ -344,7 +344,7 @@ def settle_paced(E, c, now):
     comp.park_time = now
 
 
-@njit((TABLE, int64, float64), cache=True)
+@inner((TABLE, int64, float64))
 def resume(E, c, now):
     """Put the events of a component that is up to date back into the queue."""
     comp = m.comps(E)[c]
