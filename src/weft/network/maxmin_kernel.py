@@ -10,11 +10,11 @@ the rate of a transfer that ended, or the rate at which a link of a new transfer
 level on, and connected to the change through such transfers, are solved again.
 """
 
-from numba import int64, njit
+from numba import int64
 
 from weft.network import memory_kernel as m
 from weft.network.memory_kernel import TABLE, inner
-from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP, UNLIMITED
+from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_OPENED, I_STAMP, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
 
@@ -22,22 +22,27 @@ SCAN = 24  # up to so many entries a linear search beats a heap
 @inner()
 def _fills_at(E, k):
     """The level at which a link fills up, given the rates of its transfers and that those without one have no limit."""
-    nodes, flows, link = m.nodes(E), m.flows(E), m.links(E)[k]
+    nodes, seats, link = m.nodes(E), m.seats(E), m.links(E)[k]
     level = link.units // link.weight
     while True:
         fixed = 0
         weight = link.weight
-        f = link.head
-        while f >= 0:
-            node = nodes[flows[f].node]
+        for s in range(link.seat0, link.seat0 + link.count):
+            node = nodes[seats[s].node]
             if node.state == ACTIVE and 0 <= node.units < level:
-                fixed += flows[f].n * node.units
-                weight -= flows[f].n
-            f = flows[f].next
+                fixed += seats[s].n * node.units
+                weight -= seats[s].n
         higher = (link.units - fixed) // weight
         if higher <= level:
             return level
         level = higher
+
+
+@inner()
+def _tighten(E, x):
+    """Any link of a transfer without a rate may turn out to be its bottleneck."""
+    for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
+        m.links(E)[m.flows(E)[f].link].tight = 1
 
 
 @inner()
@@ -46,15 +51,17 @@ def _felt_from(E):
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
     level = UNLIMITED
     for i in range(m.ints(E)[I_DIRTY]):
-        k = m.dirty(E)[i]
-        level = min(level, links[k].level)
-        links[k].level = UNLIMITED
+        link = links[m.dirty(E)[i]]
+        if link.tight != 0 or link.binding == 0:
+            level = min(level, link.level)
+        link.level = UNLIMITED
     for i in range(m.ints(E)[I_FRESH]):
         node = nodes[m.fresh(E)[i]]
         if node.state != ACTIVE:
             continue
         if node.units >= 0 or node.lead0 < node.lead1 or node.fol0 < node.fol1:
             level = 0  # opened transfers hang together in more ways than through links
+        _tighten(E, m.fresh(E)[i])
         for f in range(node.flow0, node.flow1):
             if level <= 0:
                 break
@@ -70,10 +77,21 @@ def _take(E, x, stamp, n_nodes):
     return n_nodes + 1
 
 
+@inner((TABLE, int64, int64, int64))
+def _take_link(E, k, stamp, n_links):
+    """A link that takes part starts with what those leave of it that do not."""
+    link = m.links(E)[k]
+    link.stamp = stamp
+    link.free = link.units - link.used
+    link.weight_left = 0
+    m.work_links(E)[n_links] = k
+    return n_links + 1
+
+
 @inner()
-def _seeds(E, stamp, level):
+def _seeds(E, stamp, level, every):
     """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     n_nodes = 0
     n_links = 0
     for i in range(m.ints(E)[I_FRESH]):
@@ -85,17 +103,14 @@ def _seeds(E, stamp, level):
         k = m.dirty(E)[i]
         links[k].fill = 0
         if links[k].binding != 0:
-            if links[k].stamp != stamp:
-                links[k].stamp = stamp
-                m.work_links(E)[n_links] = k
-                n_links += 1
+            if links[k].stamp != stamp and (links[k].tight != 0 or every):
+                n_links = _take_link(E, k, stamp, n_links)
             continue
-        f = links[k].head
-        while f >= 0:
-            node = nodes[flows[f].node]
+        for s in range(links[k].seat0, links[k].seat0 + links[k].count):
+            node = nodes[seats[s].node]
             if node.stamp != stamp and node.state == ACTIVE and node.units >= level:
-                n_nodes = _take(E, flows[f].node, stamp, n_nodes)
-            f = flows[f].next
+                _tighten(E, seats[s].node)
+                n_nodes = _take(E, seats[s].node, stamp, n_nodes)
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0
     return n_nodes, n_links
@@ -105,12 +120,13 @@ def _seeds(E, stamp, level):
 def _collect(E):
     """What must be solved again, into work_nodes and work_links: the seeds, and all that is connected with them, from
     the level on at which the change is felt."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    nodes, flows, links, seats = m.nodes(E), m.flows(E), m.links(E), m.seats(E)
     work_nodes, work_links = m.work_nodes(E), m.work_links(E)
+    every = m.ints(E)[I_OPENED] > 0  # opened transfers are held up by others too, not only by links
     level = _felt_from(E)
     stamp = m.ints(E)[I_STAMP] + 1
     m.ints(E)[I_STAMP] = stamp
-    n_nodes, n_links = _seeds(E, stamp, level)
+    n_nodes, n_links = _seeds(E, stamp, level, every)
     i_node = 0
     i_link = 0
     while i_node < n_nodes or i_link < n_links:
@@ -120,12 +136,15 @@ def _collect(E):
             if level > 0 and (node.lead0 < node.lead1 or node.fol0 < node.fol1):
                 level = 0  # those joined to it may be slower than the level: whoever shares a link with them comes too
                 i_link = 0
+            node.fresh = -1
+            had = max(node.units, 0)
             for f in range(node.flow0, node.flow1):
-                k = flows[f].link
-                if links[k].stamp != stamp and links[k].binding != 0:
-                    links[k].stamp = stamp
-                    work_links[n_links] = k
-                    n_links += 1
+                flow = flows[f]
+                link = links[flow.link]
+                if link.stamp != stamp and link.binding != 0 and (link.tight != 0 or every):
+                    n_links = _take_link(E, flow.link, stamp, n_links)
+                link.free += had * flow.n
+                link.weight_left += flow.n
             for f in range(node.lead0, node.lead1):
                 y = m.leads(E)[f].node
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
@@ -135,15 +154,16 @@ def _collect(E):
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
                     n_nodes = _take(E, y, stamp, n_nodes)
         while i_link < n_links:
-            f = links[work_links[i_link]].head
+            link = links[work_links[i_link]]
             i_link += 1
-            while f >= 0:
-                node = nodes[flows[f].node]
-                if node.stamp != stamp and node.units >= level and node.state == ACTIVE:
-                    node.stamp = stamp
-                    work_nodes[n_nodes] = flows[f].node
-                    n_nodes += 1
-                f = flows[f].next
+            for s in range(link.seat0, link.seat0 + link.count):
+                x = seats[s].node
+                node = nodes[x]
+                # no branch: which way it would go cannot be foretold
+                taken = (node.stamp != stamp) & (node.units >= level) & (node.state == ACTIVE)
+                node.stamp = stamp if taken else node.stamp
+                work_nodes[n_nodes] = x
+                n_nodes += taken
     return n_nodes, n_links
 
 
@@ -232,26 +252,15 @@ def _fix_stalled(E, n_nodes):
 @inner()
 def _queue_all(E, n_nodes, n_links):
     """Fill the bottleneck queue; returns its length and whether some transfers follow others."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    nodes, links = m.nodes(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
     opened = False
     n = 0
-    for i in range(n_links):
-        link = links[m.work_links(E)[i]]
-        link.free = link.units - link.used
-        link.weight_left = 0
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         node = nodes[x]
-        node.fresh = -1
         if node.lead0 < node.lead1:
             opened = True
-        had = max(node.units, 0)
-        for f in range(node.flow0, node.flow1):
-            flow = flows[f]
-            link = links[flow.link]
-            link.free += had * flow.n
-            link.weight_left += flow.n
         if node.demand_units < UNLIMITED:
             keys[n] = node.demand_units
             ids[n] = m.n_links(E) + x
@@ -268,13 +277,12 @@ def _queue_all(E, n_nodes, n_links):
     return n, opened
 
 
-@inner()
-def solve_maxmin(E):
-    """Max-min rates after this instant, into `fresh` of the nodes in work_nodes; returns how many these are."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+@inner((TABLE, int64, int64))
+def _fill(E, n_nodes, n_links):
+    """Max-min rates of the transfers in work_nodes, limited by the links in work_links, into `fresh`."""
+    nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
     offset = m.n_links(E)
-    n_nodes, n_links = _collect(E)
     n, opened = _queue_all(E, n_nodes, n_links)
     heap = n > SCAN
     left = n_nodes
@@ -298,18 +306,84 @@ def solve_maxmin(E):
                 if heap:
                     _queue_down(E, n, 0)
                 continue
-            f = links[ident].head
-            while f >= 0:
-                x = flows[f].node
+            for s in range(links[ident].seat0, links[ident].seat0 + links[ident].count):
+                x = seats[s].node
                 if nodes[x].fresh < 0 and nodes[x].state == ACTIVE:
                     left -= _fix(E, x, rate)
-                f = flows[f].next
+                    if links[ident].weight_left == 0:
+                        break
         n -= 1
         keys[at] = keys[n]
         ids[at] = ids[n]
         if heap and n > 0:
             _queue_down(E, n, 0)
-    return n_nodes
+
+
+@inner()
+def _commit(E, n_nodes, instant, n_drawn):
+    """Book the new rates on the links, and note whose have changed at this instant; returns how many in all, and
+    whether a link that was left out carries more than before."""
+    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    grown = False
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        node = nodes[x]
+        if node.fresh == node.units:
+            continue
+        more = node.fresh - max(node.units, 0)
+        for f in range(node.flow0, node.flow1):
+            link = links[flows[f].link]
+            link.used += more * flows[f].n
+            grown |= (link.tight == 0) & (more > 0)
+        node.units = node.fresh
+        if node.drawn != instant:
+            node.drawn = instant
+            m.drawn(E)[n_drawn] = x
+            n_drawn += 1
+    return n_drawn, grown
+
+
+@inner()
+def _find_tight(E, n_nodes):
+    """Links that were left out as they had room, and have none now: they are the next changes to be felt."""
+    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    stamp = m.ints(E)[I_STAMP]
+    found = 0
+    for i in range(n_nodes):
+        node = nodes[m.work_nodes(E)[i]]
+        for f in range(node.flow0, node.flow1):
+            link = links[flows[f].link]
+            left_out = link.stamp != stamp and link.binding != 0
+            if left_out and link.tight == 0 and link.units - link.used < link.weight:
+                link.tight = 1
+                link.level = _fills_at(E, flows[f].link)
+                link.fill = 1
+                m.dirty(E)[found] = flows[f].link
+                found += 1
+    m.ints(E)[I_DIRTY] = found
+    return found > 0
+
+
+@inner()
+def settle_maxmin(E):
+    """Max-min rates after this instant, committed. Returns (transfers in work_nodes, transfers in drawn).
+
+    A link that has as many units left as it carries flows, or more, is nobody's bottleneck: it is left out, and so are
+    those who only meet there. If it turns out to be too full for the new rates it is let in, which is one more change.
+    """
+    links = m.links(E)
+    instant = m.ints(E)[I_STAMP] + 1
+    n_drawn = 0
+    while True:
+        n_nodes, n_links = _collect(E)
+        _fill(E, n_nodes, n_links)
+        n_drawn, grown = _commit(E, n_nodes, instant, n_drawn)
+        if not grown or not _find_tight(E, n_nodes):
+            break
+    for i in range(n_links):
+        link = links[m.work_links(E)[i]]
+        link.tight = link.units - link.used < link.weight
+    return n_nodes, n_drawn
 
 
 @inner()
@@ -327,7 +401,7 @@ def fill_kway(E, n_nodes, b, eta):
 @inner()
 def collect_near(E):
     """Fresh transfers and all transfers on their links or on dirty links: what k-way sharing looks at."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
+    nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     stamp = m.ints(E)[I_STAMP] + 1
     m.ints(E)[I_STAMP] = stamp
     n_nodes = 0
@@ -338,12 +412,11 @@ def collect_near(E):
             n_nodes = _take(E, x, stamp, n_nodes)
     for i in range(m.ints(E)[I_DIRTY]):
         links[m.dirty(E)[i]].fill = 0
-        f = links[m.dirty(E)[i]].head
-        while f >= 0:
-            x = flows[f].node
+        link = links[m.dirty(E)[i]]
+        for s in range(link.seat0, link.seat0 + link.count):
+            x = seats[s].node
             if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
                 n_nodes = _take(E, x, stamp, n_nodes)
-            f = flows[f].next
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0
     return n_nodes

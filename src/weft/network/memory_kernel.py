@@ -10,7 +10,7 @@ import numpy as np
 from numba import config, njit, types
 
 from weft.network import plain_memory, rows_kernel
-from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEGMENT
+from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEAT, SEGMENT
 
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
@@ -55,6 +55,8 @@ segments = _rows(58, SEGMENT)
 finished = _rows(60, I4)
 ints = _rows(62, I8)
 floats = _rows(64, F8)
+seats = _rows(66, SEAT)
+drawn = _rows(68, I4)
 
 n_jobs = _word(1)
 n_links = _word(15)

@@ -19,6 +19,7 @@ __all__ = [
     "allocate",
     "grown",
     "rate_unit",
+    "seated_anew",
 ]
 
 # kinds of node
@@ -68,19 +69,22 @@ NODE = np.dtype(
         ("succ0", "i4"), ("succ1", "i4"), ("rank0", "i4"), ("rank1", "i4"), ("next", "i4"), ("gnext", "i4"),
         ("gprev", "i4"), ("snap_state", "i4"), ("demand", "f8"), ("alone", "f8"), ("latency", "f8"), ("weight", "f8"),
         ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("takes", "f8"), ("ready_s", "f8"),
-        ("pad0", "f8"), ("pad1", "f8"), ("pad2", "f8"),
+        ("drawn", "i8"), ("pad1", "f8"), ("pad2", "f8"),
     ]
 )  # fmt: skip
 
-# A transfer on a link: `n` of its flows cross it. next/prev chain the active ones, snext/sprev all attached ones.
+# A transfer on a link: `n` of its flows cross it. snext/sprev chain all attached ones of the link; those that are
+# admitted sit side by side in `seats`, where the max-min solver walks along them.
 FLOW = np.dtype(
-    [("node", "i4"), ("link", "i4"), ("n", "i4"), ("next", "i4"), ("prev", "i4"), ("snext", "i4"), ("sprev", "i4")]
+    [("node", "i4"), ("link", "i4"), ("n", "i4"), ("seat", "i4"), ("snext", "i4"), ("sprev", "i4")]
 )
+SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
+# binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
     [
-        ("stamp", "i4"), ("binding", "i4"), ("head", "i4"), ("weight_left", "i4"), ("free", "i8"), ("units", "i8"),
-        ("used", "i8"), ("level", "i8"), ("weight", "i4"), ("fill", "i4"), ("count", "i4"), ("flowing", "i4"),
-        ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("pad", "i4"), ("capacity", "f8"), ("bytes", "f8"),
+        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i2"), ("seat0", "i4"), ("count", "i4"), ("free", "i8"), ("units", "i8"),
+        ("used", "i8"), ("level", "i8"), ("weight_left", "i4"), ("weight", "i4"), ("room", "i4"), ("flowing", "i4"),
+        ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("capacity", "f8"), ("bytes", "f8"),
         ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("load", "f8"),
     ]
 )  # fmt: skip
@@ -106,8 +110,9 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
     I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-) = range(31)  # fmt: skip
-N_INTS = 32
+    I_SEATS, I_OPENED,
+) = range(33)  # fmt: skip
+N_INTS = 40
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11
 )
@@ -139,7 +144,7 @@ class Arrays(NamedTuple):
     batch: npt.NDArray[np.int32]
     members: npt.NDArray[np.int32]  # jobs of a component that is being taken apart
     ticked: npt.NDArray[np.int32]  # jobs that ended an iteration at this instant and may let us skip
-    work_nodes: npt.NDArray[np.int32]
+    work_nodes: npt.NDArray[np.int32]  # one longer than there are nodes: the solver writes before it knows
     work_links: npt.NDArray[np.int32]
     work_stack: npt.NDArray[np.int32]
     fill_key: npt.NDArray[np.int64]  # the bottleneck queue of the max-min solver
@@ -150,6 +155,8 @@ class Arrays(NamedTuple):
     finished: npt.NDArray[np.int32]  # job slots that finished at this instant
     ints: npt.NDArray[np.int64]
     floats: npt.NDArray[np.float64]
+    seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
+    drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
 
 
 def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -171,13 +178,14 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         where=np.full(2 * max(nodes, jobs), -1, i4), ready=np.zeros(nodes, i4), finished_nodes=np.zeros(nodes, i4),
         fresh=np.zeros(nodes, i4), dirty=np.zeros(max(1, n_links), i4), held=np.zeros(nodes, i4),
         dirty_gpus=np.zeros(max(1, n_gpus), i4), batch=np.zeros(nodes + jobs, i4),
-        members=np.zeros(jobs, i4), ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes, i4),
+        members=np.zeros(jobs, i4), ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes + 1, i4),
         work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
         fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
         finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
+        seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4),
     )  # fmt: skip
-    arrays.links["head"] = arrays.links["shead"] = -1
+    arrays.links["shead"] = -1
     arrays.gpus["running"] = arrays.gpus["head"] = arrays.gpus["shead"] = -1
     arrays.links["comp"] = -1
     arrays.jobs["comp"] = -1
@@ -200,3 +208,19 @@ def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]
     bigger = aligned(size, array.dtype) if fill == 0 else np.full(size, fill, array.dtype)
     bigger[: len(array)] = array
     return bigger
+
+
+def seated_anew(arrays: Arrays, more: int) -> npt.NDArray[Any]:
+    """Seats of all links packed, each with twice the room it needs now, and so many more behind them."""
+    links = arrays.links
+    room = 2 * links["attached"]
+    start = np.cumsum(room) - room
+    seats = np.zeros(2 * (int(room.sum()) + more), SEAT)
+    taken = links["count"]
+    within = np.arange(int(taken.sum())) - np.repeat(np.cumsum(taken) - taken, taken)
+    new = np.repeat(start, taken) + within
+    seats[new] = arrays.seats[np.repeat(links["seat0"], taken) + within]
+    arrays.flows["seat"][seats["flow"][new]] = new
+    links["seat0"], links["room"] = start, room
+    arrays.ints[I_SEATS] = int(room.sum())
+    return seats

@@ -12,6 +12,7 @@ from weft.network.state import (
     I_ADMIT,
     I_COMP_END,
     I_COMP_FREE,
+    I_SEATS,
     I_SHARING,
     KWAY,
     MAXMIN,
@@ -54,18 +55,38 @@ def update_binding(E, k):
 
 
 @inner()
+def _more_seats(E, k):
+    """Move a link's block of seats to the end of all, where it has twice the room it needs now."""
+    link, seats = m.links(E)[k], m.seats(E)
+    start = m.ints(E)[I_SEATS]
+    for i in range(link.count):
+        old, new = seats[link.seat0 + i], seats[start + i]
+        new.node = old.node
+        new.n = old.n
+        new.flow = old.flow
+        m.flows(E)[new.flow].seat = start + i
+    link.seat0 = start
+    link.room = 2 * link.attached
+    m.ints(E)[I_SEATS] = start + link.room
+
+
+@inner()
 def enter(E, j):
     """Add a job to the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         for f in range(node.flow0, node.flow1):
-            link = m.links(E)[m.flows(E)[f].link]
+            flow_link = m.flows(E)[f].link
+            link = m.links(E)[flow_link]
             m.flows(E)[f].sprev = -1
             m.flows(E)[f].snext = link.shead
             if link.shead >= 0:
                 m.flows(E)[link.shead].sprev = f
             link.shead = f
+            link.attached += 1
+            if link.attached > link.room:
+                _more_seats(E, flow_link)
         if node.gpu >= 0:
             gpu = m.gpus(E)[node.gpu]
             node.gprev = -1
@@ -86,6 +107,7 @@ def leave(E, j):
         node = m.nodes(E)[x]
         for f in range(node.flow0, node.flow1):
             flow = m.flows(E)[f]
+            m.links(E)[flow.link].attached -= 1
             if flow.sprev >= 0:
                 m.flows(E)[flow.sprev].snext = flow.snext
             else:

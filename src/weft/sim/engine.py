@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from weft.model.plan import Gate
 from weft.network import state
-from weft.network.state import Arrays, address_table, allocate, grown
+from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.kernels import engine_kernel, estimate_kernel, skip_kernel
 from weft.sim.program import Program
 
@@ -172,9 +172,11 @@ class Engine:
         self._set_gate(slot, gate)
         self._programs[slot], self._starts[slot] = program, starts
         self._make_room()
+        self._make_seats(program)
         if self._estimate.join(self._table, slot):
             self._catch_up()
         self._to_begin.append(slot)
+        self.arrays.ints[state.I_OPENED] += len(program.leads) > 0
         return slot
 
     def detach(self, slot: int) -> Usage:
@@ -193,6 +195,7 @@ class Engine:
         )  # fmt: skip
         job["state"] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        a.ints[state.I_OPENED] -= len(program.leads) > 0
         for name, pool in self._pools.items():
             size = 1 if name == "jobs" else len(getattr(program, name))
             if size:
@@ -212,6 +215,14 @@ class Engine:
             early, self._early = self._early, []
             return early
         return self._advance(until)
+
+    def _make_seats(self, program: Program) -> None:
+        """See to it that the links of a program can move their seats to where they have twice as many."""
+        a = self.arrays
+        links = program.flows["link"]
+        need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block that doubles is moved now and again
+        if int(a.ints[state.I_SEATS]) + need > len(a.seats):
+            self._use(a._replace(seats=seated_anew(a, need)))
 
     def _make_room(self) -> None:
         """See to it that every job can write a record or two."""
@@ -342,7 +353,7 @@ class Engine:
         n_jobs = len(changes.get("jobs", a.jobs))
         if "nodes" in changes or "jobs" in changes:
             n_links = len(a.links)
-            for name in ("ready", "finished_nodes", "fresh", "held", "work_nodes", "work_stack"):
+            for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn"):
                 changes[name] = grown(getattr(a, name), n_nodes)
             for name in ("heap_key", "heap_id", "batch"):
                 changes[name] = grown(getattr(a, name), n_nodes + n_jobs)
@@ -350,6 +361,7 @@ class Engine:
                 changes[name] = grown(getattr(a, name), n_links + n_nodes)
             for name in ("ticked", "comps"):
                 changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
+            changes["work_nodes"] = grown(a.work_nodes, n_nodes + 1)
             changes["finished"] = grown(a.finished, n_jobs)
             changes["members"] = grown(a.members, n_jobs)
             changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)

@@ -5,6 +5,7 @@ import math
 from numba import njit
 
 from weft.network import memory_kernel as m
+from weft.network.memory_kernel import inner
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
@@ -38,7 +39,6 @@ from weft.sim.events_kernel import (
     unlink,
 )
 from weft.sim.heap_kernel import heap_drop
-from weft.network.memory_kernel import inner
 
 
 @njit(cache=True)

@@ -6,10 +6,10 @@ rates. Readable twin: reference.py.
 
 import math
 
-from numba import float64, int64, njit
+from numba import float64, int64
 
 from weft.network import memory_kernel as m
-from weft.network.maxmin_kernel import collect_near, fill_kway, solve_maxmin
+from weft.network.maxmin_kernel import collect_near, fill_kway, settle_maxmin
 from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
@@ -37,6 +37,7 @@ from weft.network.state import (
     I_HELD,
     I_ITERATIONS,
     I_NEW_HELD,
+    I_OPENED,
     I_READY,
     I_RECORDS,
     I_RELEASED,
@@ -247,11 +248,11 @@ def admit(E, x, now):
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
-        flow.prev = -1
-        flow.next = link.head
-        if link.head >= 0:
-            m.flows(E)[link.head].prev = f
-        link.head = f
+        flow.seat = link.seat0 + link.count
+        seat = m.seats(E)[flow.seat]
+        seat.node = x
+        seat.n = flow.n
+        seat.flow = f
         link.count += 1
         if m.ints(E)[I_SHARING] == KWAY:
             dirty_link(E, flow.link)
@@ -270,13 +271,12 @@ def unlink(E, x, now, sent):
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
-        if flow.prev >= 0:
-            m.flows(E)[flow.prev].next = flow.next
-        else:
-            link.head = flow.next
-        if flow.next >= 0:
-            m.flows(E)[flow.next].prev = flow.prev
         link.count -= 1
+        last, seat = m.seats(E)[link.seat0 + link.count], m.seats(E)[flow.seat]
+        seat.node = last.node
+        seat.n = last.n
+        seat.flow = last.flow
+        m.flows(E)[last.flow].seat = flow.seat
         if flowed:
             link.weight -= flow.n
             link.flowing -= 1
@@ -456,11 +456,9 @@ def may_start(E, x, now):
         if m.ints(E)[I_ADMIT] == ADMIT_AT_MOST:
             continue
         threshold = m.ratios(E)[link.count - 1]
-        g = link.head
-        while g >= 0:
-            if not remaining_bytes(E, m.flows(E)[g].node, now) > threshold * node.amount:
+        for s in range(link.seat0, link.seat0 + link.count):
+            if not remaining_bytes(E, m.seats(E)[s].node, now) > threshold * node.amount:
                 return False
-            g = m.flows(E)[g].next
     return True
 
 
@@ -511,47 +509,57 @@ def next_event_of(E, x, now):
     return when
 
 
+@inner((TABLE, int64, float64, float64))
+def _draw(E, x, rate, now):
+    """Let a transfer go on at a new rate; when it ends follows, unless it also depends on those it may not overtake."""
+    node = m.nodes(E)[x]
+    if node.rate >= 0.0:
+        node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)
+    node.mark = now
+    node.rate = rate
+    if node.lead0 == node.lead1:
+        if rate > 0.0:
+            heap_set(E, 2 * x, now + node.remaining / rate)
+        else:
+            heap_drop(E, 2 * x)
+
+
+@inner()
+def _solve_maxmin(E, now):
+    nodes, unit = m.nodes(E), m.floats(E)[F_UNIT]
+    n_nodes, n_drawn = settle_maxmin(E)
+    for i in range(n_drawn):
+        x = m.drawn(E)[i]
+        rate = nodes[x].units * unit
+        if rate != nodes[x].rate:
+            _draw(E, x, rate, now)
+    return n_nodes
+
+
+@inner()
+def _solve_near(E, now):
+    nodes, k_way = m.nodes(E), m.ints(E)[I_SHARING] == KWAY
+    n_nodes = collect_near(E)
+    if k_way:
+        fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        rate = nodes[x].key if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
+        if rate != nodes[x].rate:
+            _draw(E, x, rate, now)
+    return n_nodes
+
+
 @inner()
 def solve(E, now):
     """New rates for everything that this instant touched."""
     if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
         return
-    sharing = m.ints(E)[I_SHARING]
-    nodes, flows, links, unit = m.nodes(E), m.flows(E), m.links(E), m.floats(E)[F_UNIT]
-    if sharing == MAXMIN:
-        n_nodes = solve_maxmin(E)
+    if m.ints(E)[I_SHARING] == MAXMIN:
+        n_nodes = _solve_maxmin(E, now)
     else:
-        n_nodes = collect_near(E)
-        if sharing == KWAY:
-            fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
-    opened = False
-    for i in range(n_nodes):
-        x = m.work_nodes(E)[i]
-        node = nodes[x]
-        if node.lead0 < node.lead1:
-            opened = True
-        if sharing == MAXMIN:
-            if node.fresh == node.units:
-                continue
-            for f in range(node.flow0, node.flow1):
-                links[flows[f].link].used += (node.fresh - max(node.units, 0)) * flows[f].n
-            node.units = node.fresh
-            rate = node.fresh * unit
-        elif sharing == KWAY and node.flow0 < node.flow1:
-            rate = node.key
-        else:
-            rate = node.alone
-        if rate != node.rate:
-            if node.rate >= 0.0:
-                node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)
-            node.mark = now
-            node.rate = rate
-            if node.lead0 == node.lead1:
-                if rate > 0.0:
-                    heap_set(E, 2 * x, now + node.remaining / rate)
-                else:
-                    heap_drop(E, 2 * x)
-    if opened:
+        n_nodes = _solve_near(E, now)
+    if m.ints(E)[I_OPENED] > 0:
         schedule_opened(E, n_nodes, now)
 
 

@@ -1,6 +1,6 @@
 """The event queue: a binary heap on time, with the position of every event known so that it can move."""
 
-from numba import int64, njit
+from numba import int64
 
 from weft.network import memory_kernel as m
 from weft.network.memory_kernel import TABLE, inner

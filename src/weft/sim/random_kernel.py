@@ -4,7 +4,6 @@ Only integer hashing and the four basic operations are used: the same numbers on
 """
 
 import numpy as np
-from numba import njit
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
