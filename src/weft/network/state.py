@@ -82,8 +82,9 @@ SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
 # binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
     [
-        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i2"), ("seat0", "i4"), ("count", "i4"), ("free", "i8"), ("units", "i8"),
-        ("used", "i8"), ("level", "i8"), ("weight_left", "i4"), ("weight", "i4"), ("room", "i4"), ("flowing", "i4"),
+        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i2"), ("seat0", "i4"), ("count", "i4"),
+        ("free", "i8"), ("units", "i8"), ("used", "i8"), ("level", "i8"),
+        ("weight_left", "i4"), ("weight", "i4"), ("room", "i4"), ("flowing", "i4"),
         ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("capacity", "f8"), ("bytes", "f8"),
         ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("load", "f8"),
     ]

@@ -5,12 +5,13 @@ Only integer hashing and the four basic operations are used: the same numbers on
 
 import numpy as np
 
+from weft.network.memory_kernel import inner
+
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 _D = np.uint64(0xD6E8FEB86659FD93)
 _MASK16 = np.uint64(0xFFFF)
-from weft.network.memory_kernel import inner
 
 
 @inner()
