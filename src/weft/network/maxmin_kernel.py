@@ -13,8 +13,8 @@ level on, and connected to the change through such transfers, are solved again.
 from numba import int64
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE, inner
-from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_OPENED, I_STAMP, UNLIMITED
+from weft.network.memory_kernel import TABLE, apart, inner
+from weft.network.state import ACTIVE, I_DIRTY, I_DRAWN, I_FRESH, I_OPENED, I_STAMP, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
 
@@ -321,10 +321,12 @@ def _fill(E, n_nodes, n_links):
 
 @inner()
 def _commit(E, n_nodes, instant, n_drawn):
-    """Book the new rates on the links, and note whose have changed at this instant; returns how many in all, and
-    whether a link that was left out carries more than before."""
+    """Book the new rates on the links, and note whose have changed at this instant; returns how many in all.
+
+    Links that were left out and may be too full now are listed as dirty.
+    """
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    grown = False
+    n_dirty = 0
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         node = nodes[x]
@@ -332,41 +334,44 @@ def _commit(E, n_nodes, instant, n_drawn):
             continue
         more = node.fresh - max(node.units, 0)
         for f in range(node.flow0, node.flow1):
-            link = links[flows[f].link]
-            link.used += more * flows[f].n
-            grown |= (link.tight == 0) & (more > 0)
+            flow = flows[f]
+            link = links[flow.link]
+            link.used += more * flow.n
+            if link.tight == 0 and more > 0 and link.units - link.used < link.weight and link.fill == 0:
+                link.fill = 1
+                m.dirty(E)[n_dirty] = flow.link
+                n_dirty += 1
         node.units = node.fresh
         if node.drawn != instant:
             node.drawn = instant
             m.drawn(E)[n_drawn] = x
             n_drawn += 1
-    return n_drawn, grown
+    m.ints(E)[I_DIRTY] = n_dirty
+    return n_drawn
 
 
 @inner()
-def _find_tight(E, n_nodes):
+def _find_tight(E):
     """Links that were left out as they had room, and have none now: they are the next changes to be felt."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    stamp = m.ints(E)[I_STAMP]
+    links, dirty, stamp = m.links(E), m.dirty(E), m.ints(E)[I_STAMP]
     found = 0
-    for i in range(n_nodes):
-        node = nodes[m.work_nodes(E)[i]]
-        for f in range(node.flow0, node.flow1):
-            link = links[flows[f].link]
-            left_out = link.stamp != stamp and link.binding != 0
-            if left_out and link.tight == 0 and link.units - link.used < link.weight:
-                link.tight = 1
-                link.level = _fills_at(E, flows[f].link)
-                link.fill = 1
-                m.dirty(E)[found] = flows[f].link
-                found += 1
+    for i in range(m.ints(E)[I_DIRTY]):
+        link = links[dirty[i]]
+        if link.stamp != stamp and link.binding != 0 and link.units - link.used < link.weight:
+            link.tight = 1
+            link.level = _fills_at(E, dirty[i])
+            dirty[found] = dirty[i]
+            found += 1
+        else:
+            link.fill = 0
     m.ints(E)[I_DIRTY] = found
     return found > 0
 
 
-@inner()
+@apart(int64(TABLE))
 def settle_maxmin(E):
-    """Max-min rates after this instant, committed. Returns (transfers in work_nodes, transfers in drawn).
+    """Max-min rates after this instant, committed. Returns how many transfers it looked at; those
+    whose rate it changed are in `drawn`.
 
     A link that has as many units left as it carries flows, or more, is nobody's bottleneck: it is left out, and so are
     those who only meet there. If it turns out to be too full for the new rates it is let in, which is one more change.
@@ -377,13 +382,14 @@ def settle_maxmin(E):
     while True:
         n_nodes, n_links = _collect(E)
         _fill(E, n_nodes, n_links)
-        n_drawn, grown = _commit(E, n_nodes, instant, n_drawn)
-        if not grown or not _find_tight(E, n_nodes):
+        n_drawn = _commit(E, n_nodes, instant, n_drawn)
+        if not _find_tight(E):
             break
     for i in range(n_links):
         link = links[m.work_links(E)[i]]
         link.tight = link.units - link.used < link.weight
-    return n_nodes, n_drawn
+    m.ints(E)[I_DRAWN] = n_drawn
+    return n_nodes
 
 
 @inner()

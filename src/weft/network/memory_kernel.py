@@ -7,7 +7,8 @@ Passing every array to every function made calls dearer than the work they do (a
 from functools import partial
 
 import numpy as np
-from numba import config, njit, types
+from llvmlite import binding
+from numba import cfunc, config, njit, types
 
 from weft.network import plain_memory, rows_kernel
 from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEAT, SEGMENT
@@ -16,6 +17,26 @@ TABLE = types.int64  # the type of E; functions called with several kinds of int
 # compiled once instead of once for each
 
 inner = partial(njit, cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+
+
+def apart(signature):
+    """A kernel function that callers reach by its name only: they are compiled and optimised without it.
+
+    Otherwise whatever a function calls, directly or not, is optimised once more with it.
+    """
+
+    def register(function):
+        if config.DISABLE_JIT:
+            return function
+        compiled = cfunc(signature, cache=True, error_model="numpy")(function)
+        name = f"{function.__module__}.{function.__name__}"
+        binding.add_symbol(name, compiled.address)
+        return _keep.setdefault(name, (types.ExternalFunction(name, signature), compiled))[0]
+
+    return register
+
+
+_keep = {}  # compiled code lives as long as somebody holds it
 
 I4, I8, F8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
 

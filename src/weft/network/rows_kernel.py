@@ -2,12 +2,13 @@
 
 numba's own arrays carry seven words along, and every access to one is typed, lowered and optimised with its length,
 its strides and the question whether the index is negative. Most of the time that compilation took went there.
+NUMBA_BOUNDSCHECK=1 takes the length along and checks every index.
 """
 
 import operator
 
 import numpy as np
-from numba import types
+from numba import config, types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -28,9 +29,12 @@ def rows_of(dtype):
 
 
 @register_model(Rows)
-class _RowsModel(models.PrimitiveModel):
+class _RowsModel(models.StructModel):
     def __init__(self, dmm, fe_type):
-        super().__init__(dmm, fe_type, cgutils.voidptr_t)
+        members = [("data", types.voidptr)]
+        if config.BOUNDSCHECK:
+            members.append(("length", types.int64))
+        super().__init__(dmm, fe_type, members)
 
 
 @infer_global(operator.getitem)
@@ -51,8 +55,13 @@ class _SetRow(AbstractTemplate):
         return None
 
 
-def _address(context, builder, rows, pointer, index):
+def _address(context, builder, rows, value, index):
     data = context.get_data_type(rows.row)
+    view = cgutils.create_struct_proxy(rows)(context, builder, value=value)
+    if config.BOUNDSCHECK:  # as unsigned numbers, negative indices are too large as well
+        with builder.if_then(builder.icmp_unsigned(">=", index, view.length), likely=False):
+            context.call_conv.return_user_exc(builder, IndexError, (f"no such row of {rows}",))
+    pointer = view.data
     size = rows.row.size if isinstance(rows.row, types.Record) else rows.row.bitwidth // 8
     offset = builder.mul(index, index.type(size), flags=["nsw"])
     return builder.bitcast(builder.gep(pointer, [offset], inbounds=True), data.as_pointer())
@@ -87,7 +96,11 @@ def reader(at, dtype):
 
     def rows(typing_context, E):
         def codegen(context, builder, sig, args):
-            return builder.inttoptr(_word(builder, args[0], at), cgutils.voidptr_t)
+            view = cgutils.create_struct_proxy(row)(context, builder)
+            view.data = builder.inttoptr(_word(builder, args[0], at), cgutils.voidptr_t)
+            if config.BOUNDSCHECK:
+                view.length = _word(builder, args[0], at + 1)
+            return view._getvalue()
 
         return row(types.int64), codegen
 

@@ -75,9 +75,7 @@ NODE = np.dtype(
 
 # A transfer on a link: `n` of its flows cross it. snext/sprev chain all attached ones of the link; those that are
 # admitted sit side by side in `seats`, where the max-min solver walks along them.
-FLOW = np.dtype(
-    [("node", "i4"), ("link", "i4"), ("n", "i4"), ("seat", "i4"), ("snext", "i4"), ("sprev", "i4")]
-)
+FLOW = np.dtype([("node", "i4"), ("link", "i4"), ("n", "i4"), ("seat", "i4"), ("snext", "i4"), ("sprev", "i4")])
 SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
 # binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
@@ -111,8 +109,8 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
     I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-    I_SEATS, I_OPENED,
-) = range(33)  # fmt: skip
+    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN,
+) = range(35)  # fmt: skip
 N_INTS = 40
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11

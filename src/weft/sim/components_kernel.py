@@ -3,10 +3,10 @@ shared GPU. Jobs outside a component never change what happens inside."""
 
 import math
 
-from numba import int64, njit
+from numba import int64, njit, void
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE, inner
+from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     ADMIT_ALL,
     I_ADMIT,
@@ -70,7 +70,7 @@ def _more_seats(E, k):
     m.ints(E)[I_SEATS] = start + link.room
 
 
-@inner()
+@apart(void(TABLE, int64))
 def enter(E, j):
     """Add a job to the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
@@ -99,7 +99,7 @@ def enter(E, j):
             update_binding(E, m.flows(E)[f].link)
 
 
-@inner((TABLE, int64))
+@apart(void(TABLE, int64))
 def leave(E, j):
     """Take a job out of the lists of all its links and GPUs."""
     job = m.jobs(E)[j]
@@ -135,7 +135,16 @@ def _add(E, c, j):
     m.comps(E)[c].size += 1
 
 
-@inner()
+@njit((TABLE, int64), cache=True)
+def reset(E, c):
+    """Forget snapshots and windows: the component has changed."""
+    comp = m.comps(E)[c]
+    comp.has_snap = 0
+    comp.ticks = 0
+    comp.window = 0.0
+
+
+@apart(void(TABLE, int64))
 def form(E, j):
     """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
     ints, jobs, nodes, flows, links, queue = m.ints(E), m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
@@ -204,12 +213,3 @@ def dissolve(E, c):
     m.comps(E)[c].ref = m.ints(E)[I_COMP_FREE] - 1
     m.comps(E)[c].head = -1
     m.ints(E)[I_COMP_FREE] = c + 1
-
-
-@njit((TABLE, int64), cache=True)
-def reset(E, c):
-    """Forget snapshots and windows: the component has changed."""
-    comp = m.comps(E)[c]
-    comp.has_snap = 0
-    comp.ticks = 0
-    comp.window = 0.0

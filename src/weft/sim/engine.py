@@ -16,7 +16,7 @@ import numpy.typing as npt
 from weft.model.plan import Gate
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
-from weft.sim.kernels import engine_kernel, estimate_kernel, skip_kernel
+from weft.sim.kernels import engine_kernel, membership_kernel, skip_kernel
 from weft.sim.program import Program
 
 __all__ = ["Engine", "EngineSpec", "Usage"]
@@ -113,7 +113,7 @@ class Engine:
         self._starts: dict[int, dict[str, int]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._skip, self._estimate = engine_kernel(), skip_kernel(), estimate_kernel()
+        self._kernel, self._skip, self._membership = engine_kernel(), skip_kernel(), membership_kernel()
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -173,7 +173,7 @@ class Engine:
         self._programs[slot], self._starts[slot] = program, starts
         self._make_room()
         self._make_seats(program)
-        if self._estimate.join(self._table, slot):
+        if self._membership.join(self._table, slot):
             self._catch_up()
         self._to_begin.append(slot)
         self.arrays.ints[state.I_OPENED] += len(program.leads) > 0
@@ -210,7 +210,7 @@ class Engine:
         self.arrays.ints[state.I_GO_ON] = int(go_on)
         for slot in self._to_begin:
             self._kernel.begin(self._table, slot)
-        self._to_begin.clear()
+        self._to_begin = [slot for slot in self._to_begin if not self.arrays.jobs[slot]["begun"]]  # parked so far
         if self._early:
             early, self._early = self._early, []
             return early
@@ -234,6 +234,7 @@ class Engine:
         finished: list[int] = []
         while True:
             why = self._kernel.run(self._table, until)
+            self.arrays.ints[state.I_IN_RUN] = 0
             finished += map(int, self.arrays.finished[: int(self.arrays.ints[state.I_FINISHED])])
             if why != state.RECORDS_FULL:
                 return sorted(finished)
@@ -248,7 +249,7 @@ class Engine:
     def catch_up(self, slot: int) -> None:
         """Bring the component of a job up to date with the clock."""
         self._make_room()
-        while self._estimate.up_to_date(self._table, slot):
+        while self._membership.up_to_date(self._table, slot):
             self._catch_up()
 
     def catch_up_all(self) -> None:

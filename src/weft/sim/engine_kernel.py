@@ -17,6 +17,7 @@ from weft.network.state import (
     I_GPUS,
     I_HEAP,
     I_HELD,
+    I_IN_RUN,
     I_RECORDS,
     I_TICKED,
     JOB_FINISHED,
@@ -27,7 +28,7 @@ from weft.network.state import (
     RECORDS_FULL,
     RUNNING,
 )
-from weft.sim.estimate_kernel import part, retire, tick, wake
+from weft.sim.estimate_kernel import tick
 from weft.sim.events_kernel import (
     NOT_FLOWING,
     account,
@@ -39,6 +40,7 @@ from weft.sim.events_kernel import (
     unlink,
 )
 from weft.sim.heap_kernel import heap_drop
+from weft.sim.membership_kernel import part, retire, wake
 
 
 @njit(cache=True)
@@ -46,15 +48,19 @@ def run(E, until):
     """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
     ints, floats = m.ints(E), m.floats(E)
     ints[I_FINISHED] = 0
+    ints[I_IN_RUN] = 1
     instant(E)
     retired = 0
     while True:
         if retired < ints[I_FINISHED]:
+            ints[I_IN_RUN] = ints[I_GO_ON]
             retire(E, retired)
             retired = ints[I_FINISHED]
-        if retired > 0 and ints[I_GO_ON] == 0:
-            ints[I_TICKED] = 0
-            return JOB_FINISHED
+            if ints[I_GO_ON] == 0:
+                ints[I_TICKED] = 0
+                return JOB_FINISHED
+            instant(E)  # those who regroup go on at once
+            continue
         if ints[I_RECORDS] + 6 * m.n_jobs(E) + 64 > m.n_records(E):
             return RECORDS_FULL
         for i in range(ints[I_TICKED]):

@@ -7,7 +7,7 @@ from types import ModuleType
 from weft.compiled import cache_dir
 from weft.compiled import load as _load
 
-__all__ = ["cache_dir", "compile_all", "engine_kernel", "estimate_kernel", "is_cached", "skip_kernel"]
+__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "membership_kernel", "skip_kernel"]
 
 
 def is_cached() -> bool:
@@ -39,9 +39,9 @@ def engine_kernel() -> ModuleType:
     return _load("weft.sim.engine_kernel")
 
 
-def estimate_kernel() -> ModuleType:
-    """weft.sim.estimate_kernel."""
-    return _load("weft.sim.estimate_kernel")
+def membership_kernel() -> ModuleType:
+    """weft.sim.membership_kernel."""
+    return _load("weft.sim.membership_kernel")
 
 
 def skip_kernel() -> ModuleType:

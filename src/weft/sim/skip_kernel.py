@@ -9,15 +9,16 @@ A component may also be parked at a measured or computed pace (estimate_kernel.p
 
 import math
 
-from numba import boolean, float64, int64, njit
+from numba import boolean, float64, int64, njit, void
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import TABLE, inner
+from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
     FROZEN,
     GATED,
+    I_IN_RUN,
     I_ITERATIONS,
     I_PARKS,
     I_RECORDS,
@@ -306,7 +307,7 @@ def _record_pace(E, j, duration, count):
     job.last_count = count
 
 
-@inner((TABLE, int64, float64))
+@apart(void(TABLE, int64, float64))
 def settle_paced(E, c, now):
     """Move a component that is parked at a pace on to now; it stays parked."""
     comp = m.comps(E)[c]
@@ -344,7 +345,7 @@ def settle_paced(E, c, now):
     comp.park_time = now
 
 
-@inner((TABLE, int64, float64))
+@apart(void(TABLE, int64, float64))
 def resume(E, c, now):
     """Put the events of a component that is up to date back into the queue."""
     comp = m.comps(E)[c]
@@ -360,7 +361,7 @@ def resume(E, c, now):
                 if m.nodes(E)[x].state == FROZEN:
                     m.nodes(E)[x].state = ACTIVE
                     fresh_node(E, x)  # its neighbours may have changed
-            if job.begun == 0:
+            if job.begun == 0 and m.ints(E)[I_IN_RUN] != 0:  # between two runs it may be parked again
                 job.begun = 1
                 begin_iteration(E, j, now)
         j = job.next
