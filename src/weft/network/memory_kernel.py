@@ -36,7 +36,7 @@ def apart(signature):
     return register
 
 
-_keep = {}  # compiled code lives as long as somebody holds it
+_keep: dict[str, tuple[object, object]] = {}  # compiled code lives as long as somebody holds it
 
 I4, I8, F8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
 
