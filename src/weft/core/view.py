@@ -33,6 +33,7 @@ class View:
         self._table = table
         self._world = world
         self._seed = seed
+        self._knows_traffic = world if isinstance(world, KnowsTraffic) else None
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
@@ -106,8 +107,8 @@ class View:
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job would send over each link on these GPUs; a world that knows no better leaves it to its profile."""
-        if isinstance(self._world, KnowsTraffic):
-            return self._world.traffic(job, gpus)
+        if self._knows_traffic is not None:
+            return self._knows_traffic.traffic(job, gpus)
         return link_traffic(job.profiles[len(gpus)], gpus, self.cluster)
 
     def residents(self, gpu: int) -> tuple[str, ...]:

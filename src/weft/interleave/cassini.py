@@ -112,7 +112,8 @@ class Cassini(Interleave):
                             problems.append(problem)
                         mine.append(number[key])
                     asked.append((layout, group, meeting, mine))
-        solved = rotate_all(problems, self.settings.threads or os.cpu_count() or 1)
+        # to rank candidates a few descents per link will do; the chosen one's links are solved again in earnest
+        solved = rotate_all(problems, self.settings.threads or os.cpu_count() or 1, restarts=3, work=0)
         for layout, group, meeting, mine in asked:
             answers: dict[int, Rotation | None] = {i: None if k is None else solved[k] for i, k in enumerate(mine)}
             take_scores(meeting, layout, group, answers)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -180,8 +181,11 @@ def circles_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mappin
     found = {}
     for job, own in zip(meeting.jobs, arcs, strict=True):
         time = layout.traffic[job].iteration_s
-        found[job] = Circle(max(periods_s.get(job, time), time), own)
+        found[job] = _circle(max(periods_s.get(job, time), time), own)
     return found
+
+
+_circle = lru_cache(maxsize=16384)(Circle)  # many links carry the same: its pieces are then worked out once
 
 
 def problem_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mapping[str, float]) -> Problem | None:
@@ -192,8 +196,13 @@ def problem_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mappin
     return list(circles.values()), meeting.problems[problem][0], ratio_periods([c.period_s for c in circles.values()])
 
 
-def ratio_periods(periods_s: list[float]) -> Periods:
+def ratio_periods(periods_s: Iterable[float]) -> Periods:
     """The unified circle of periods that are in small ratios."""
+    return _ratio_periods(tuple(periods_s))
+
+
+@lru_cache(maxsize=4096)
+def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
     longest = max(periods_s)
     for k in range(1, 145):
         turns = [k * longest / p for p in periods_s]

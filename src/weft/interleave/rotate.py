@@ -16,7 +16,7 @@ from weft.interleave.circle import Circle, Periods, common_periods
 __all__ = ["Rotation", "rotate", "rotate_all", "score_at", "uniform_score"]
 
 RESTARTS = 12
-WORK = 120_000  # edges that the exact search for three jobs and more looks at before it gives up: about 15 ms
+WORK = 80_000  # edges that the exact search for three jobs and more looks at before it gives up: about 10 ms
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,19 @@ def rotate(
 Problem = tuple[Sequence[Circle], float, Periods]
 
 
-def rotate_all(problems: Sequence[Problem], threads: int = 1) -> list[Rotation]:
+def rotate_all(
+    problems: Sequence[Problem], threads: int = 1, restarts: int = RESTARTS, work: int = WORK
+) -> list[Rotation]:
     """Many links at once, in parallel (Algorithm 2, line 2); the result does not depend on the number of threads."""
+
+    def some(part: Sequence[Problem]) -> list[Rotation]:
+        return [rotate(*problem, restarts, work) for problem in part]
+
     if threads <= 1 or len(problems) < 32:
-        return [rotate(*problem) for problem in problems]
+        return some(problems)
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda problem: rotate(*problem), problems, chunksize=16))
+        parts = pool.map(some, (problems[i : i + 16] for i in range(0, len(problems), 16)))
+        return [rotation for part in parts for rotation in part]
 
 
 def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[float], periods: Periods) -> float:

@@ -24,6 +24,10 @@ PAPERS: dict[str, tuple[str, str]] = {
         "weft.papers.ada_srsf",
         "Communication contention aware scheduling of multiple deep learning training jobs (2020)",
     ),
+    "cassini": (
+        "weft.papers.cassini",
+        "CASSINI: network-aware job scheduling in machine learning clusters (2024)",
+    ),
 }
 
 

@@ -1,0 +1,48 @@
+"""CASSINI: what is fitted fits, what is predicted is a prediction, and claims are checked one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import InputError
+from weft.papers import reproduce
+from weft.papers.cassini import CLAIMS, EXPERIMENTS
+from weft.papers.cassini_snapshots import FIGURE_2, SNAPSHOTS, played, shifted
+from weft.papers.claims import Request
+from weft.scenario import Scenario
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_fitted_snapshots_have_the_published_numbers(number: int) -> None:
+    """Shifted: dedicated times, score 1. Unshifted: Themis' times within 10 %."""
+    snapshot = SNAPSHOTS[number]
+    together, apart = played(snapshot, False), played(snapshot, True)
+    assert apart["score"] == pytest.approx(1.0)
+    for job in snapshot.jobs:
+        assert apart["jobs"][job.name]["comm_ms"] == pytest.approx(job.cassini_ms, rel=1e-3)
+        assert together["jobs"][job.name]["comm_ms"] == pytest.approx(job.themis_ms, rel=0.1)
+
+
+def test_predicted_communication_times_of_snapshot_5() -> None:
+    """Three heavy jobs, fitted elsewhere: BERT 213, VGG19 292, WideResNet101 266 ms were measured."""
+    found = played(SNAPSHOTS[5], False)["jobs"]
+    for job in SNAPSHOTS[5].jobs:
+        assert found[job.name]["comm_ms"] == pytest.approx(job.themis_ms, rel=0.1)
+    assert shifted(SNAPSHOTS[5]).rotation.score < 0.7
+
+
+def test_figure_2() -> None:
+    """Half of 240 ms; (137.8 + 102.2 x 45 / 25) / 240 = 1.34 where 1.26 was measured."""
+    found = reproduce("cassini", Request(claims=("figure-2.p90", "figure-2.shift"), seeds=1))
+    ratio, shift = (claim.measured for claim in found.claims)
+    assert shift == pytest.approx(120.0, abs=0.1)
+    assert ratio == pytest.approx((137.8 + 102.2 * 45 / 25) / 240, rel=0.01)
+    assert played(FIGURE_2, True)["jobs"]["VGG19"]["comm_ms"] == pytest.approx(102.2)
+
+
+def test_experiments_are_scenarios_and_claims_are_named_after_them() -> None:
+    for name, scenario in EXPERIMENTS.items():
+        Scenario.load(scenario)
+        assert any(claim.startswith(name) for claim in CLAIMS)
+    with pytest.raises(InputError, match=r"there is no claim figure-2\.p91; did you mean figure-2\.p90"):
+        reproduce("cassini", Request(claims=("figure-2.p91",)))
