@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from weft.errors import StackError
-from weft.model.plan import Candidate, State
+from weft.model.plan import Candidate, Placement, State
 from weft.model.view import ClusterView, Fact
 
 __all__ = ["Interleave", "Pick"]
@@ -44,6 +44,13 @@ class Interleave(ABC):
     def initial_state(self) -> State:
         """Memory before the first cycle."""
         return {}
+
+    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
+        """Plans of its own beside the planner's: the number of a candidate, and where its jobs should be instead.
+
+        Only jobs that start in this cycle may be elsewhere than in the candidate.
+        """
+        return ()
 
     @abstractmethod
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:

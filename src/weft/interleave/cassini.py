@@ -13,6 +13,7 @@ from weft.interleave.align import COMPATIBLE, Alignment, align
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
 from weft.interleave.rotate import Problem, Rotation, rotate_all
+from weft.interleave.search import improved
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.traffic import Traffic
 from weft.model.view import ClusterView, Fact
@@ -25,13 +26,15 @@ class Settings:
     """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
 
     candidates: plans asked for; padding: idle time that an iteration may be given, relative; metric: links count by
-    their mean or by the worst (tail); consensus: looping groups get shifts too; threads: for scoring.
+    their mean or by the worst (tail); consensus: looping groups get shifts too; search: so many placements beside the
+    planner's are tried (interleave/search.py); threads: for scoring.
     """
 
     candidates: int = 10
     padding: float = 0.05
     metric: str = "mean"
     consensus: bool = False
+    search: int = 0
     threads: int = 0  # 0: one per core
 
 
@@ -76,6 +79,18 @@ class Cassini(Interleave):
                 words[job] += "; not shifted: the links of its group make a loop"
         plan = Plan(candidate.plan.placements, gates)
         return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
+
+    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
+        """The best placement found beside the planner's, if it is better than all of theirs."""
+        if not self.settings.search:
+            return ()
+
+        def value(plans: Sequence[Any]) -> list[tuple[bool, float]]:
+            tail = self.settings.metric == "tail"
+            return [(layout.loops == 0, layout.score(tail)) for layout in self.layouts(view, plans)]
+
+        found = improved(view, candidates, value, self.settings.search)
+        return () if found is None else (found,)
 
     def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
         """Who meets whom under each plan, every link scored; links that are alike are solved once, in parallel."""
@@ -184,7 +199,7 @@ def _settings(text: str) -> Settings:
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         try:
-            if name in ("candidates", "threads") and equals:
+            if name in ("candidates", "search", "threads") and equals:
                 known[name] = int(value)
             elif name == "padding" and equals:
                 known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
@@ -197,7 +212,7 @@ def _settings(text: str) -> Settings:
         except ValueError:
             raise StackError(
                 f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail, consensus, "
-                "threads=N, separated by commas"
+                "search=N, threads=N, separated by commas"
             ) from None
     settings = Settings(**known)
     if settings.candidates < 1 or not 0 <= settings.padding <= 1 or settings.threads < 0:

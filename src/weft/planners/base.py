@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Self
 
 from weft.errors import StackError
-from weft.model.plan import Candidate, State
+from weft.model.plan import Candidate, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, JobView
 
 __all__ = ["Planner"]
@@ -42,6 +44,10 @@ class Planner(ABC):
     @abstractmethod
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """Up to n whole-cluster candidates, best first; at least one."""
+
+    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
+        """The candidate with jobs on other GPUs, as many each, as an interleave would have it."""
+        return replace(candidate, plan=Plan(placements, candidate.plan.gates))
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""

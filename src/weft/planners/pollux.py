@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from weft.planners.base import Planner
 from weft.planners.genetic import Problem, evolve
 from weft.planners.goodput import Goodput, fit_throughput
 from weft.planners.packing import different_ways
-from weft.planners.target import all_jobs, as_decided, held, remember, sizes_that_fit, target_of
+from weft.planners.target import all_jobs, as_decided, held, moved, remember, sizes_that_fit, target_of
 
 __all__ = ["Pollux"]
 
@@ -66,6 +67,10 @@ class Pollux(Planner):
         if same and view.now < state["next_s"]:
             return [as_decided(view, target, state, "until the next round", state["next_s"])]
         return self._round(view, target, n)
+
+    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
+        """The target moves too."""
+        return moved(candidate, placements)
 
     def model(self, view: ClusterView, job: JobView) -> Goodput:
         """The goodput of a job, fitted to what the world knows of its speed at every size."""

@@ -7,13 +7,14 @@ rounds and remembers the outcome; in between it repeats it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
-__all__ = ["all_jobs", "as_decided", "best_iteration_s", "held", "remember", "sizes_that_fit", "target_of"]
+__all__ = ["all_jobs", "as_decided", "best_iteration_s", "held", "moved", "remember", "sizes_that_fit", "target_of"]
 
 
 def all_jobs(view: ClusterView) -> dict[str, JobView]:
@@ -53,6 +54,12 @@ def as_decided(
     declined = tuple(Declined(job, f"{reason}: no GPUs for it") for job in view.waiting if job not in target)
     jobs = all_jobs(view)
     return Candidate(Plan(dict(target)), state, dict.fromkeys(jobs, reason), declined, wake_s)
+
+
+def moved(candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
+    """The candidate with jobs elsewhere: its target is there too."""
+    state = {**candidate.state, "target": {job: list(gpus) for job, gpus in placements.items()}}
+    return replace(candidate, plan=Plan(placements, candidate.plan.gates), state=state)
 
 
 def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:

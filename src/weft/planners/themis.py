@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from weft.errors import StackError
@@ -17,6 +17,7 @@ from weft.planners.target import (
     as_decided,
     best_iteration_s,
     held,
+    moved,
     remember,
     sizes_that_fit,
     target_of,
@@ -71,6 +72,10 @@ class Themis(Planner):
         if same and not over:
             return [as_decided(view, target, state, "leased", self._wake(view, leases))]
         return self._auction(view, target, leases, over, n)
+
+    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
+        """The target moves too."""
+        return moved(candidate, placements)
 
     def rho(self, view: ClusterView, job: JobView, workers: int) -> float:
         """Finish-time fairness with so many workers from now on; with none, the job waits for one lease first."""

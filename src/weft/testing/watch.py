@@ -19,7 +19,7 @@ from weft.core.cycle import Core
 from weft.core.decide import decide
 from weft.errors import DecisionError, WeftError
 from weft.interleave.base import Interleave, Pick
-from weft.model.plan import Candidate, SetGate, State
+from weft.model.plan import Candidate, Placement, SetGate, State
 from weft.model.view import ClusterView, JobStatus, JobView, Offer
 from weft.order.base import Order, Ranking
 from weft.place.base import Answer, Place
@@ -232,6 +232,18 @@ class WatchedInterleave(_Watch, Interleave):
         p = self.policy
         self.name, self.needs, self.candidates, self.shifts = p.name, p.needs, p.candidates, p.shifts
         require(self.candidates >= 1, f"{self.what} wants {self.candidates} candidates; the least is 1")
+
+    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
+        """The policy's own plans: the candidate's jobs with as many GPUs, those that run where they were."""
+        found = list(self.policy.vary(view, candidates))
+        require(found == list(self.make().vary(view, candidates)), f"{self.what}.vary answers the same differently")
+        for i, placements in found:
+            before = dict(candidates[i].plan.placements)
+            same = {job: len(gpus) for job, gpus in placements.items()} == {j: len(g) for j, g in before.items()}
+            require(same, f"{self.what}.vary changes who runs, or on how many GPUs")
+            moved = [job for job in placements if placements[job] != before[job] and job in view.running]
+            require(not moved, f"{self.what}.vary moves {moved[:1]}, which runs already")
+        return found
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """The policy's choice."""
