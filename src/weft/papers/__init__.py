@@ -28,6 +28,10 @@ PAPERS: dict[str, tuple[str, str]] = {
         "weft.papers.cassini",
         "CASSINI: network-aware job scheduling in machine learning clusters (2024)",
     ),
+    "dally": (
+        "weft.papers.dally",
+        "Dally: a network-placement sensitive cluster scheduler for deep learning (2025)",
+    ),
 }
 
 

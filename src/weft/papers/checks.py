@@ -14,6 +14,7 @@ from weft.scenario.shipped import scenario_path
 __all__ = ["Check", "on_that_side", "order", "saving", "test", "times", "value", "value_inside"]
 
 Holds = Callable[[float, Measured], bool]
+Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,23 @@ def on_that_side(of: float) -> Holds:
 
 
 def test(
-    paper: str, checks: Mapping[str, Check], request: Request, full: int, quick: int
+    paper: str,
+    checks: Mapping[str, Check],
+    request: Request,
+    full: int,
+    quick: int,
+    run: Runner | None = None,  # noqa: PT028
 ) -> tuple[tuple[Claim, ...], dict[str, Runs], list[str]]:
     """Run what the wanted claims need over `full` (or `quick`) seeds and judge them.
 
-    Also returned: the runs of each scenario, and notes about what was left out.
+    Also returned: the runs of each scenario, and notes about what was left out. `run` runs them in another way.
     """
     names, notes = _chosen(request, checks)
     seeds = request.numbers(full, quick)
     needed: dict[str, dict[str, None]] = {}  # scenario: stacks, each once and in order
     for name in names:
         needed.setdefault(checks[name].scenario or paper, {}).update(dict.fromkeys(checks[name].stacks))
-    runs = _run(needed, seeds, request)
+    runs = (run or _run)(needed, seeds, request)
     if request.quick and request.seeds is None:
         notes.append(f"quick: {quick} seeds instead of {full}.")
     claims = tuple(_judge(paper, name, checks[name], runs[checks[name].scenario or paper], seeds) for name in names)

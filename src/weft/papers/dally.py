@@ -1,0 +1,250 @@
+"""Dally (Sharma et al. 2025): Tables I to III, Figures 1, 4 and 6 to 13. The readings are in docs/papers/dally.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from weft.network.cost import DALLY_TABLE_I
+from weft.papers.checks import Check, saving, test, value
+from weft.papers.claims import Measured, Picture, Reproduction, Request, Runs
+from weft.papers.dally_latency import TIERS, factor, latencies, share
+from weft.papers.dally_runs import GANDIVA, RACKS, has_files, run_experiments, timers_over_time
+
+__all__ = ["CLAIMS", "reproduce"]
+
+PAPER = "dally"
+SEEDS, QUICK_SEEDS = 3, 1
+NAMES = {"gandiva": GANDIVA, "tiresias": "tiresias", "dally-manual": "dally-manual", "dally": "dally"}
+# Job completion times in seconds, 8 racks: gandiva, tiresias, dally-manual, dally
+TABLE_II = {
+    "mean": (5828719, 4461998, 3128566, 2828955), "median": (183717, 2547080, 2552189, 2401390),
+    "p95": (17485823, 17841606, 7097646, 5983042), "p99": (39214710, 25696135, 8868401, 8395214),
+}  # fmt: skip
+TABLE_III = {
+    "mean": (17371514, 4329941, 4960727, 2831880), "median": (22722917, 4212795, 2787855, 2595529),
+    "p95": (71362014, 15059080, 39298828, 16469069), "p99": (208939883, 15390860, 39817762, 16681241),
+}  # fmt: skip
+
+NOTES = (
+    "Communication costs the part of the compute time that Table I gives for a model and a tier; jobs do not contend, "
+    "as in the paper. Beyond the paper: docs/papers/dally.md.",
+    "A saving holds if it is one (its whole interval, where there are several seeds); where the paper gives a range "
+    "over numbers of racks, its lower end is set beside every number.",
+    "A value of Tables II and III holds if it lies in our interval over seeds. A cell of Table I holds within a factor "
+    "of two; the machine column is what the models are calibrated to.",
+    "The paper does not state its leases: here they end every hour, all together. Gandiva's slices are four hours.",
+)
+
+
+def at(stack: str, experiment: str) -> str:
+    """The name of a run."""
+    return f"{NAMES.get(stack, stack)}@{experiment}"
+
+
+def _table_i() -> dict[str, Check]:
+    found = {}
+    for model, row in DALLY_TABLE_I.items():
+        for where, published in zip(TIERS, (row.machine, row.rack, row.network), strict=True):
+            if where == "machine":
+                continue
+
+            def measure(runs: Runs, model: str = model, where: str = where) -> Measured:
+                return Measured(100.0 * share(model, where, factor(model)))
+
+            found[f"table-i.{model}.{where}"] = Check(
+                f"{model}, 8 GPUs: communication over compute time, {where} (holds within a factor of 2)",
+                100.0 * published, "%", (), measure, _within(2.0),
+            )  # fmt: skip
+    return found
+
+
+def _within(ratio: float) -> Callable[[float, Measured], bool]:
+    def holds(published: float, measured: Measured) -> bool:
+        return measured.value is not None and published / ratio <= measured.value <= published * ratio
+
+    return holds
+
+
+def _monotone() -> Check:
+    def measure(runs: Runs) -> Measured:
+        rows = [[share(model, where, factor(model)) for where in TIERS] for model in DALLY_TABLE_I]
+        return Measured(float(sum(row[0] <= row[1] <= row[2] for row in rows)))
+
+    return Check(
+        "Figure 1: models whose iteration grows from machine to rack to network (holds if all 6)", 6.0, "models", (),
+        measure, lambda published, measured: measured.value == published,
+    )  # fmt: skip
+
+
+def _own_latency() -> Check:
+    def measure(runs: Runs) -> Measured:
+        return Measured(float(len({round(exact, 9) for _, _, _, exact in latencies() if exact > 0})))
+
+    return Check(
+        "Figure 6: different latencies of the placements of six jobs, where Themis has one share for each tier "
+        "(holds if more than 6)",
+        6.0, "latencies", (), measure, lambda published, measured: (measured.value or 0.0) > published,
+    )  # fmt: skip
+
+
+def _save(name: str, words: str, published: float, metric: str, experiment: str, other: str, slow: bool) -> Check:
+    check = saving(f"{name}: Dally saves {words} over {other.title()}, {experiment.replace('-', ' on ')} racks",
+                   published, at("dally", experiment), at(other, experiment), metric)  # fmt: skip
+    return _slow(check, slow)
+
+
+def _slow(check: Check, slow: bool) -> Check:
+    return Check(check.what, check.published, check.unit, check.stacks, check.measure, check.holds, slow)
+
+
+def _savings() -> dict[str, Check]:
+    """Figures 7, 8 and 13, for each number of racks."""
+    found = {}
+    rows = (
+        ("figure-7.makespan", "Figure 7", "makespan", "makespan_s", "batch", {"tiresias": 68.0}),
+        ("figure-8a.queueing-p95", "Figure 8a", "P95 queueing delay", "queueing_p95_s", "batch", {"tiresias": 58.0}),
+        ("figure-8a.queueing-p99", "Figure 8a", "P99 queueing delay", "queueing_p99_s", "batch", {"tiresias": 67.0}),
+        ("section-vi.queueing-mean", "Section VI-2", "mean queueing delay", "queueing_mean_s", "batch",
+         {"tiresias": 18.0}),
+        ("figure-8b.communication", "Figure 8b", "mean communication", "comm_mean_s", "batch", {"tiresias": 53.0}),
+        ("figure-13a.jct", "Figure 13a", "mean JCT", "jct_mean_s", "batch", {"tiresias": 19.0, "gandiva": 23.0}),
+        ("figure-13b.jct", "Figure 13b", "mean JCT", "jct_mean_s", "poisson", {"tiresias": 16.0, "gandiva": 23.0}),
+    )  # fmt: skip
+    exceptions = {("figure-13a.jct", "gandiva", 2): -39.0}
+    left_out = {("figure-13b.jct", "tiresias", 4)}  # "degradation", without a number
+    for key, name, words, metric, arrival, others in rows:
+        for racks in RACKS:
+            for other, published in others.items():
+                number = exceptions.get((key, other, racks), published)
+                if (key, other, racks) not in left_out:
+                    found[f"{key}.over-{other}.{racks}-racks"] = _save(
+                        name, words, number, metric, f"{arrival}-{racks}", other, racks != 8
+                    )
+    return found
+
+
+def _best(published: float, other: str) -> Check:
+    """The largest saving of makespan over numbers of racks ("up to")."""
+    stacks = tuple(at(stack, f"batch-{racks}") for racks in RACKS for stack in ("dally", other))
+
+    def measure(runs: Runs) -> Measured:
+        pairs = [runs.ratio(at("dally", f"batch-{r}"), at(other, f"batch-{r}"), "makespan_s").value for r in RACKS]
+        return Measured(max(100.0 * (1.0 - pair) for pair in pairs if pair is not None))
+
+    return Check(
+        f"Figure 7: Dally's largest saving of makespan over {other.title()} (holds from half of it)", published, "%",
+        stacks, measure, lambda published, measured: (measured.value or 0.0) >= published / 2, slow=True,
+    )  # fmt: skip
+
+
+# Figure 7, in words: the first of each pair has the shorter makespan.
+SHORTER = (
+    ("dally", "dally-manual"), ("dally-manual", "tiresias"), ("dally-manual", "gandiva"),
+    ("dally", "dally-consolidated"), ("dally-consolidated", "tiresias"), ("tiresias", "dally-nowait"),
+)  # fmt: skip
+
+
+def _variants() -> Check:
+    stacks = tuple(dict.fromkeys(at(stack, "batch-8") for pair in SHORTER for stack in pair))
+
+    def measure(runs: Runs) -> Measured:
+        makespan = {stack: runs.metric(stack, "makespan_s").value or 0.0 for stack in stacks}
+        return Measured(float(sum(makespan[at(a, "batch-8")] < makespan[at(b, "batch-8")] for a, b in SHORTER)))
+
+    return Check(
+        "Figure 7: pairs of makespans in the order that the text gives, 8 racks (holds if all are)",
+        float(len(SHORTER)), "pairs", stacks, measure, lambda published, measured: measured.value == published,
+        slow=True,
+    )  # fmt: skip
+
+
+def _tables() -> dict[str, Check]:
+    found = {}
+    for table, arrival, rows in (("table-ii", "batch", TABLE_II), ("table-iii", "poisson", TABLE_III)):
+        for statistic, numbers in rows.items():
+            for stack, number in zip(NAMES, numbers, strict=True):
+                found[f"{table}.{stack}.jct-{statistic}"] = value(
+                    f"{stack}, {arrival} on 8 racks: JCT, {statistic}", float(number), "s", at(stack, f"{arrival}-8"),
+                    f"jct_{statistic}_s",
+                )  # fmt: skip
+    return found
+
+
+def _remaining() -> Check:
+    """Figure 12: mean number of jobs that are not done, over the makespan of the slowest."""
+    stacks = tuple(at(stack, "batch-8") for stack in NAMES)
+
+    def measure(runs: Runs) -> Measured:
+        means = {stack: runs.metric(stack, "jct_mean_s").value or 0.0 for stack in stacks}
+        return Measured(float(sorted(means, key=means.__getitem__).index(at("dally", "batch-8")) + 1))
+
+    return Check(
+        "Figure 12: place of Dally by the area under the curve of remaining jobs, least first (holds if first)", 1.0,
+        "place", stacks, measure, lambda published, measured: measured.value == published,
+    )  # fmt: skip
+
+
+def _utilisation() -> Check:
+    stacks = tuple(at(stack, "batch-8") for stack in NAMES)
+
+    def measure(runs: Runs) -> Measured:
+        means = {stack: runs.metric(stack, "gpu_utilisation").value or 0.0 for stack in stacks}
+        return Measured(float(sorted(means, key=means.__getitem__, reverse=True).index(at("dally", "batch-8")) + 1))
+
+    return Check(
+        "Figure 11: place of Dally by GPU utilisation, 8 racks (holds if first)", 1.0, "place", stacks, measure,
+        lambda published, measured: measured.value == published,
+    )  # fmt: skip
+
+
+def _timers() -> Check:
+    """Figure 4, for 16-GPU jobs: the 95th percentile of GPU demand."""
+
+    def measure(runs: Runs) -> Measured:
+        means = [_mean_timer(timers_over_time(racks, 16)) for racks in RACKS]
+        return Measured(float(sum(small > large for small, large in pairwise(means))))
+
+    return Check(
+        "Figure 4: numbers of racks whose tuned rack timers are longer than those of the next larger (holds if all 3)",
+        3.0, "pairs", (), measure, lambda published, measured: measured.value == published, slow=True,
+    )  # fmt: skip
+
+
+def _mean_timer(rows: Sequence[tuple[float, float, float]]) -> float:
+    """Over time, of the rack timer."""
+    lasting = [later[0] - row[0] for row, later in pairwise(rows)]
+    total = sum(lasting)
+    return sum(row[2] * s for row, s in zip(rows, lasting, strict=False)) / total if total > 0 else 0.0
+
+
+CLAIMS: dict[str, Check] = {
+    **_table_i(),
+    "figure-1.growth": _monotone(),
+    "figure-4.timers": _timers(),
+    "figure-6.own-latency": _own_latency(),
+    "figure-7.makespan.best-over-tiresias": _best(69.0, "tiresias"),
+    "figure-7.makespan.best-over-gandiva": _best(92.0, "gandiva"),
+    **_savings(),
+    "figure-7.order": _variants(),
+    "figure-11.utilisation": _utilisation(),
+    "figure-12.remaining": _remaining(),
+    **_tables(),
+}
+
+
+def reproduce(request: Request) -> Reproduction:
+    """Tables I to III and the figures."""
+    claims, runs, notes = test(PAPER, CLAIMS, request, SEEDS, QUICK_SEEDS, run_experiments)
+    where = (
+        "Jobs: the authors' own files (seed 0), drawn from them (batch) or their other files (Poisson) at other seeds."
+        if has_files()
+        else "Jobs are drawn from the published figures of the authors' files, which WEFT_TRACES does not hold."
+    )
+    return Reproduction(PAPER, claims, (*NOTES, where, *notes), _pictures(runs.get(PAPER)))
+
+
+def _pictures(runs: Runs | None) -> tuple[Picture, ...]:
+    from weft.papers import dally_figures
+
+    return dally_figures.pictures(runs, NAMES)

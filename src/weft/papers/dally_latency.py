@@ -1,0 +1,71 @@
+"""Table I and Figures 1 and 6 of the Dally paper: what a placement costs, by the analytical hierarchy."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from weft.model.profile import Profile
+from weft.network.analytical import Analytical, calibrated
+from weft.network.cost import DALLY_TABLE_I, THEMIS, TierTable
+from weft.network.hierarchy import MODERN
+from weft.network.shape import Shape, tier
+from weft.workload import zoo
+from weft.workload.layer_files import read_layers
+
+__all__ = ["SHAPES", "SIX_JOBS", "TIERS", "factor", "latencies", "profile_of", "share"]
+
+TIERS = ("machine", "rack", "network")
+# 8 GPUs: on one machine, one on each of 8 machines of a rack, one in each of 8 racks.
+SHAPES: dict[str, Shape] = {"machine": ((8,),), "rack": ((1,) * 8,), "network": ((1,),) * 8}
+_FILES = {
+    "vgg11": "vgg11_B256_astra-sim.csv", "alexnet": "alexnet_B512_astra-sim.csv",
+    "mobilenet-v3": "mobilenet_v3_B512_astra-sim.csv", "resnet18": "resnet18_B512_astra-sim.csv",
+    "resnet50": "resnet50_B512_astra-sim.csv", "bert-large": "BERT-large_B256_astra-sim2.csv",
+}  # fmt: skip
+# Figure 6 follows six jobs through placements; these are ours: model, then shapes it has one after another.
+SIX_JOBS: tuple[tuple[str, tuple[Shape, ...]], ...] = (
+    ("resnet50", (((8,),), ((4, 4),), ((8,),))),
+    ("bert-large", (((4,), (4,)), ((8,),))),
+    ("mobilenet-v3", (((2, 2, 2, 2),), ((8,),))),
+    ("alexnet", (((1,),) * 8, ((4, 4),))),
+    ("vgg11", (((8,),), ((2, 2), (2, 2)))),
+    ("resnet18", (((8, 8),), ((8,), (8,)), ((8, 8),))),
+)
+
+
+@cache
+def profile_of(model: str, workers: int) -> Profile:
+    """One iteration, layer by layer: the authors' layer file under WEFT_TRACES, else the zoo's."""
+    store = os.environ.get("WEFT_TRACES")
+    path = Path(store or "") / "dally" / "workload" / _FILES[model]
+    if store and path.exists():
+        return read_layers(path).profile(workers)
+    return zoo.profile(model, workers, overlap=True)
+
+
+def factor(model: str) -> float:
+    """What a model's bytes are multiplied by so that on one machine it communicates as in Table I (section IV-C2)."""
+    profile = profile_of(model, 8)
+    return calibrated(profile, MODERN, SHAPES["machine"], DALLY_TABLE_I[model].machine * profile.compute_s)
+
+
+def share(model: str, where: str, scale: float = 1.0) -> float:
+    """Table I: exposed communication over compute time, 8 GPUs on one machine, in one rack or over racks."""
+    profile = profile_of(model, 8)
+    return Analytical(MODERN, {model: scale}).exposed_s(profile, model, SHAPES[where]) / profile.compute_s
+
+
+def latencies() -> list[tuple[str, int, float, float]]:
+    """Figure 6: model, tier, exposed communication by Themis' penalties and by the hierarchy, for each placement."""
+    static = TierTable(THEMIS)
+    exact = Analytical(MODERN, {model: factor(model) for model, _ in SIX_JOBS})
+    rows = []
+    for model, shapes in SIX_JOBS:
+        for shape in shapes:
+            profile = profile_of(model, sum(map(sum, shape)))
+            rows.append(
+                (model, tier(shape), static.exposed_s(profile, model, shape), exact.exposed_s(profile, model, shape))
+            )
+    return rows
