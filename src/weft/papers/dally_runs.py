@@ -1,9 +1,9 @@
 """The cluster runs of the Dally paper: 500 jobs at once or 411 over a week, on 2 to 16 racks.
 
 A run is named `stack@experiment`: `dally@batch-8` is Dally on the batch with 8 racks, `dally@poisson-4` on Poisson
-arrivals with 4, `...-links` the same over links that jobs share. Seed 0 is the authors' own file where WEFT_TRACES has
-it; other seeds draw as many jobs from it (batch), or take another of the three files (Poisson). Without it, jobs are
-drawn from its published figures.
+arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`: of 25 instead of 400 Gbit/s). Seed 0 is
+the authors' own file where WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the
+three files (Poisson). Without it, jobs are drawn from its published figures.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def scenario(experiment: str, seed: int, files: bool | None = None) -> dict[str,
     made = deepcopy(read_toml(scenario_path("dally")))
     made["cluster"]["racks"] = int(racks)
     made["workload"] = _workload(arrival, 64 * int(racks), seed, has_files() if files is None else files)
-    if rest:
-        made["cluster"]["oversubscription"] = 4
+    if rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
+        made["cluster"] |= {"oversubscription": 4, "nic_gbps": 25 if "slow" in rest else 400}
         made["network"] = {"cost": "links", "sharing": "max-min"}
         made["workload"]["overlap"] = True
         made["run"] = {**made.get("run", {}), "exact": False}
