@@ -165,14 +165,19 @@ def headroom(traffic: Traffic) -> float:
     """How much longer than the mean iteration a period should be, relative, for jitter not to make slots be missed.
 
     Lateness at the gate is a random walk, reflected at 0, with steps of the iteration's standard deviation s and drift
-    -h. It passes the tolerance t about 2 h^2 / s^2 x exp(-2 h t / s^2) times per iteration, each time nearly a period
-    is lost; h costs h. The sum is smallest here.
+    -h. From 0 it reaches the tolerance t after s^2 / 2h^2 (exp(2 h t / s^2) - 1) - t / h iterations on average (a
+    Brownian motion's first passage), and then nearly a period is lost; h itself costs h. The sum is smallest here.
     """
     s = traffic.spread_s / traffic.iteration_s if traffic.iteration_s > 0 else 0.0
     if s <= 0.0:
         return 0.0
-    tried = [s * k / 20.0 for k in range(1, 81)]
-    return min(tried, key=lambda h: h + 2 * (h / s) ** 2 * math.exp(-2 * h * TOLERANCE / s**2))
+
+    def cost(h: float) -> float:
+        grows = min(2 * h * TOLERANCE / s**2, 600.0)
+        passage = max(1.0, s**2 / (2 * h**2) * math.expm1(grows) - TOLERANCE / h)
+        return h + (1.0 - TOLERANCE) / passage
+
+    return min((s * k / 20.0 for k in range(1, 81)), key=cost)
 
 
 def circles_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mapping[str, float]) -> dict[str, Circle]:

@@ -1,7 +1,8 @@
 """Placement search guided by compatibility: beyond CASSINI, which only ranks what the planner offers.
 
 From the planner's best candidate, jobs that start in this cycle exchange workers' GPUs with each other or with GPUs
-that nobody uses, as long as every job stays on as many servers and racks: by the planner's own measure the plan is as good.
+that nobody uses, as long as every job stays on as many servers and racks: by the planner's own measure the plan is as
+good.
 """
 
 from __future__ import annotations
