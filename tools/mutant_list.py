@@ -25,19 +25,21 @@ MUTANTS: list[Mutant] = [
     *_of(
         "network/maxmin_kernel.py",
         ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
+        ("links that fill up are not let in", "        if not _find_tight(E):\n            break", "        break"),
+        ("full links are forgotten", "link.tight = link.units - link.used < link.weight", "link.tight = False"),
         ("flows are not counted off", "        link.weight_left -= flow.n\n", ""),
         ("a share that has grown is not looked at again", "if share > rate:", "if share > 2 * rate:"),
         ("links forget what is used by others", "link.free = link.units - link.used", "link.free = link.units"),
         (
             "solved from the fastest change on",
-            "level = min(level, links[k].level)",
-            "level = max(level, links[k].level)",
+            "level = min(level, link.level)",
+            "level = max(level, link.level)",
         ),
         ("a full link fills later", "higher = (link.units - fixed) // weight", "higher = link.units // weight"),
         (
             "equally fast transfers are left out",
-            "node.stamp != stamp and node.units >= level and",
-            "node.stamp != stamp and node.units > level and",
+            "(node.stamp != stamp) & (node.units >= level)",
+            "(node.stamp != stamp) & (node.units > level)",
         ),
         ("demands are not asked", "if node.demand_units < UNLIMITED:", "if node.demand_units < 0:"),
         (
@@ -74,6 +76,16 @@ MUTANTS: list[Mutant] = [
         ("one transfer too many is admitted", "if link.count >= k:", "if link.count > k:"),
         ("waiting transfers are never looked at again", "every = m.ints(E)[I_RELEASED] != 0", "every = False"),
         (
+            "GPU seconds ignore the number of workers",
+            "job.gpu_s += node.weight * node.remaining",
+            "job.gpu_s += node.remaining",
+        ),
+        ("latency is skipped", "heap_set(E, 2 * x, now + node.latency)", "heap_set(E, 2 * x, now)"),
+        ("iteration times that differ are merged", "SAME = 1e-12", "SAME = 1e-2"),
+    ),
+    *_of(
+        "sim/rates_kernel.py",
+        (
             "the first chunk counts against a follower",
             "- node.rate * node.mark - node.chunk",
             "- node.rate * node.mark + node.chunk",
@@ -83,13 +95,6 @@ MUTANTS: list[Mutant] = [
             "node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)",
             "node.remaining = max(node.remaining + node.rate * (now - node.mark), 0.0)",
         ),
-        (
-            "GPU seconds ignore the number of workers",
-            "job.gpu_s += node.weight * node.remaining",
-            "job.gpu_s += node.remaining",
-        ),
-        ("latency is skipped", "heap_set(E, 2 * x, now + node.latency)", "heap_set(E, 2 * x, now)"),
-        ("iteration times that differ are merged", "SAME = 1e-12", "SAME = 1e-2"),
     ),
     *_of(
         "sim/engine_kernel.py",

@@ -78,6 +78,7 @@ ints = _rows(62, I8)
 floats = _rows(64, F8)
 seats = _rows(66, SEAT)
 drawn = _rows(68, I4)
+starters = _rows(70, I4)
 
 n_jobs = _word(1)
 n_links = _word(15)

@@ -54,7 +54,7 @@ JOB = np.dtype(
         ("snap_age", "f8"),
         # while parked at a pace: per iteration, and what the pace came from
         ("comm_per", "f8"), ("gate_per", "f8"), ("gpu_per", "f8"), ("adjusted_per", "f8"), ("seen", "f8"),
-        ("fluid", "f8"), ("calib", "f8"), ("gap", "f8"), ("begun", "i4"), ("pad", "i4"),
+        ("fluid", "f8"), ("calib", "f8"), ("gap", "f8"), ("begun", "i4"), ("listed", "i4"),
     ]
 )  # fmt: skip
 
@@ -109,12 +109,13 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
     I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN,
-) = range(35)  # fmt: skip
+    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS,
+) = range(36)  # fmt: skip
 N_INTS = 40
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11
 )
+F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
 N_FLOATS = 16
 
 
@@ -156,6 +157,7 @@ class Arrays(NamedTuple):
     floats: npt.NDArray[np.float64]
     seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
+    starters: npt.NDArray[np.int32]  # jobs that the next run lets begin
 
 
 def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -182,7 +184,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
         finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
-        seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4),
+        seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4), starters=np.zeros(jobs, i4),
     )  # fmt: skip
     arrays.links["shead"] = -1
     arrays.gpus["running"] = arrays.gpus["head"] = arrays.gpus["shead"] = -1

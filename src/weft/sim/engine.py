@@ -146,6 +146,12 @@ class Engine:
         weight = float(self.arrays.floats[state.F_EST_WEIGHT])
         return float(self.arrays.floats[state.F_EST_ERR]) / weight if weight > 0 else 0.0
 
+    @property
+    def estimated(self) -> tuple[float, float]:
+        """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
+        paced, fluid = self.arrays.floats[state.F_PACED], self.arrays.floats[state.F_FLUID]
+        return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
+
     def attach(
         self,
         uid: int,
@@ -189,6 +195,10 @@ class Engine:
             self._to_begin.remove(slot)
         if job["state"] != state.FINISHED:
             self._kernel.abort(self._table, slot)
+        if job["listed"]:  # it was to begin with the next run
+            count = int(a.ints[state.I_STARTERS])
+            rest = a.starters[:count][a.starters[:count] != slot]
+            a.starters[: len(rest)], a.ints[state.I_STARTERS] = rest, len(rest)
         usage = Usage(
             int(job["done"]), float(job["comm_s"]), float(job["gate_s"]), float(job["gpu_s"]), float(job["finish"]),
             int(job["adjusted"]),
@@ -210,7 +220,7 @@ class Engine:
         self.arrays.ints[state.I_GO_ON] = int(go_on)
         for slot in self._to_begin:
             self._kernel.begin(self._table, slot)
-        self._to_begin = [slot for slot in self._to_begin if not self.arrays.jobs[slot]["begun"]]  # parked so far
+        self._to_begin.clear()
         if self._early:
             early, self._early = self._early, []
             return early
@@ -364,7 +374,7 @@ class Engine:
                 changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
             changes["work_nodes"] = grown(a.work_nodes, n_nodes + 1)
             changes["finished"] = grown(a.finished, n_jobs)
-            changes["members"] = grown(a.members, n_jobs)
+            changes["members"], changes["starters"] = grown(a.members, n_jobs), grown(a.starters, n_jobs)
             changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
         if changes:
             self._use(a._replace(**changes))

@@ -19,6 +19,7 @@ from weft.network.state import (
     I_HELD,
     I_IN_RUN,
     I_RECORDS,
+    I_STARTERS,
     I_TICKED,
     JOB_FINISHED,
     LATENCY,
@@ -44,11 +45,24 @@ from weft.sim.membership_kernel import part, retire, wake
 
 
 @njit(cache=True)
+def begin(E, j):
+    """Release the first tasks of an attached job; the next run handles them at the current moment."""
+    job = m.jobs(E)[j]
+    if job.begun == 0 and job.state == RUNNING:
+        job.begun = 1
+        begin_iteration(E, j, m.floats(E)[F_NOW])
+
+
+@njit(cache=True)
 def run(E, until):
     """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
     ints, floats = m.ints(E), m.floats(E)
     ints[I_FINISHED] = 0
     ints[I_IN_RUN] = 1
+    for i in range(ints[I_STARTERS]):
+        m.jobs(E)[m.starters(E)[i]].listed = 0
+        begin(E, m.starters(E)[i])
+    ints[I_STARTERS] = 0
     instant(E)
     retired = 0
     while True:
@@ -108,15 +122,6 @@ def order_batch(E, n):
             batch[k] = other
             k -= 1
         batch[k] = ident
-
-
-@njit(cache=True)
-def begin(E, j):
-    """Release the first tasks of an attached job; the next run handles them at the current moment."""
-    job = m.jobs(E)[j]
-    if job.begun == 0 and job.state == RUNNING:
-        job.begun = 1
-        begin_iteration(E, j, m.floats(E)[F_NOW])
 
 
 @njit(cache=True)

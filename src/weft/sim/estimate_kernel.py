@@ -139,8 +139,9 @@ def _try_estimate(E, c, now):
         return
     _take_measures(E, c, now)
     m.ints(E)[I_ESTIMATES] += 1
-    m.floats(E)[F_EST_ERR] += worst * wake * work
-    m.floats(E)[F_EST_WEIGHT] += wake * work
+    if worst < 1.0:  # else it was the first look, with nothing to compare
+        m.floats(E)[F_EST_ERR] += worst * wake * work
+        m.floats(E)[F_EST_WEIGHT] += wake * work
     park(E, c, now, PARK_PACED, now + wake)
 
 

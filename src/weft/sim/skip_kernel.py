@@ -16,12 +16,15 @@ from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     ACTIVE,
     COMPUTE,
+    F_FLUID,
+    F_PACED,
     FROZEN,
     GATED,
     I_IN_RUN,
     I_ITERATIONS,
     I_PARKS,
     I_RECORDS,
+    I_STARTERS,
     LATENCY,
     NOT_PARKED,
     PARK_EXACT,
@@ -327,6 +330,7 @@ def settle_paced(E, c, now):
         job.adjusted += int(steps * job.adjusted_per)
         job.done += int(steps)
         m.ints(E)[I_ITERATIONS] += int(steps)
+        m.floats(E)[F_PACED if comp.fluid == 0 else F_FLUID] += steps
         _shift_job(E, j, passed)
         _carry_bytes(E, j, steps, True)
         if measured and job.seen > 0.0:
@@ -345,6 +349,18 @@ def settle_paced(E, c, now):
     comp.park_time = now
 
 
+@inner()
+def _set_off(E, j, now):
+    """Let a job begin that was parked from the start; between two runs it may be parked again, so the next run does."""
+    if m.ints(E)[I_IN_RUN] != 0:
+        m.jobs(E)[j].begun = 1
+        begin_iteration(E, j, now)
+    elif m.jobs(E)[j].listed == 0:
+        m.jobs(E)[j].listed = 1
+        m.starters(E)[m.ints(E)[I_STARTERS]] = j
+        m.ints(E)[I_STARTERS] += 1
+
+
 @apart(void(TABLE, int64, float64))
 def resume(E, c, now):
     """Put the events of a component that is up to date back into the queue."""
@@ -361,9 +377,8 @@ def resume(E, c, now):
                 if m.nodes(E)[x].state == FROZEN:
                     m.nodes(E)[x].state = ACTIVE
                     fresh_node(E, x)  # its neighbours may have changed
-            if job.begun == 0 and m.ints(E)[I_IN_RUN] != 0:  # between two runs it may be parked again
-                job.begun = 1
-                begin_iteration(E, j, now)
+            if job.begun == 0:
+                _set_off(E, j, now)
         j = job.next
     comp.parked = NOT_PARKED
     comp.fluid = 0

@@ -1,0 +1,44 @@
+"""Components that are parked at a measured or computed pace."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from weft.network import state
+from weft.sim.engine import Engine, EngineSpec
+from weft.sim.program import compute_node, make_program, transfer_node
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_parked_has_no_events(seed: int) -> None:
+    """Jobs come in twos and threes, at once, to links whose paces are computed: whatever is parked waits for one event,
+    its component's."""
+    rng = random.Random(seed)
+    engine = Engine(
+        EngineSpec(np.full(3, 1.0), np.ones(3, np.bool_), exact=False, window=2.0, budget=rng.choice([0, 40, 2000]))
+    )
+    alive: set[int] = set()
+    for uid in range(40):
+        links = [(k, 1) for k in sorted(rng.sample(range(3), 2))]
+        nodes = [compute_node(0, rng.uniform(0.1, 1.0)), transfer_node(1, rng.uniform(0.2, 1.0), links, (0,))]
+        alive.add(engine.attach(uid, make_program(nodes, engine.spec.capacity), rng.randint(3, 60)))
+        if rng.random() < 0.4:
+            for slot in engine.run(engine.now + rng.uniform(0.0, 5.0)):
+                engine.detach(slot)
+                alive.discard(slot)
+        if alive and rng.random() < 0.2:
+            engine.detach(slot := min(alive))
+            alive.discard(slot)
+        for slot in alive:
+            job = engine.arrays.jobs[slot]
+            if job["state"] == state.PARKED:
+                nodes_of = np.arange(job["node0"], job["node1"])
+                assert (engine.arrays.where[2 * nodes_of] < 0).all()
+    while done := engine.run():
+        for slot in done:
+            engine.detach(slot)
+            alive.discard(slot)
+    assert not alive
