@@ -32,8 +32,9 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         triples.append(seconds)
         gaps.append((truth.score - found.score) / abs(truth.score))
         exact += found.exact
-    say("1,000 servers, 500 jobs, 10 candidates")
-    decisions = [big_decision(seed) for seed in range(1 if quick else 3)]
+    servers = 100 if quick else 1000
+    say(f"{servers:,} servers, {servers // 2} jobs, 10 candidates")
+    decisions = [big_decision(seed, servers, servers // 2) for seed in range(1 if quick else 5)]
     return {
         "two_jobs_ms": 1e3 * median(seconds for seconds, _ in pairs),
         "two_jobs_max_ms": 1e3 * max(seconds for seconds, _ in pairs),
