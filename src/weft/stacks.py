@@ -42,10 +42,15 @@ STACKS: dict[str, dict[str, str]] = {
     "tiresias": {"order": "las", "place": "skew"},
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
+    "titan": {"place": "titan"},
+    "elasticflow": {"place": "elasticflow"},
+    "hived": {"place": "hived"},
 }
 
 # name: the layer that a parameter of the stack is handed on to
-_PARAMETERS = {"ada-srsf": "pace", "gandiva": "order", "tiresias": "order", "tiresias-queues": "order"}
+_PARAMETERS = {
+    "ada-srsf": "pace", "gandiva": "order", "tiresias": "order", "tiresias-queues": "order", "titan": "place",
+}  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
 

@@ -1,0 +1,85 @@
+"""elasticflow: best fit for numbers rounded up to a power of two (ElasticFlow as the Titan paper compares with it)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+from weft.place.shares import Share, idle_first
+
+__all__ = ["ElasticFlow"]
+
+_KEPT = "kept idle"
+
+
+class ElasticFlow(Place):
+    """The machine whose free GPUs are closest to the job's number rounded up to a power of two; else whole machines.
+
+    The GPUs beyond the job's own are kept idle beside it until it ends. A job that does not find one machine (or, if
+    it is larger than a machine, as many idle machines as it fills) waits.
+    """
+
+    name = "elasticflow"
+    names_gpus = True
+
+    def initial_state(self) -> State:
+        """Nothing kept."""
+        return {_KEPT: {}}
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """One machine, or idle ones."""
+        seen = _without(view, offer, state[_KEPT], job.id)
+        usable = int(seen.usable.sum()) if seen is not offer else int(offer.usable.sum())
+        block = max(gpus, min(1 << (gpus - 1).bit_length(), usable))
+        free = seen.free_per_server
+        sizes = view.cluster.gpus_per_server
+        if block <= int(sizes.max()):
+            fits = np.flatnonzero(free >= block)
+            shares: list[Share] = [(int(fits[np.argmin(free[fits])]), block)] if len(fits) else []
+            words = f"waits for {block} GPUs on one machine"
+        else:
+            shares = _idle_machines(free, sizes, block)
+            words = f"waits for idle machines with {block} GPUs"
+        if not shares:
+            return Answer(None, words, state)
+        chosen = idle_first(view, seen, shares)
+        rest = list(chosen[gpus:])
+        kept = {**state[_KEPT], job.id: rest} if rest else {k: v for k, v in state[_KEPT].items() if k != job.id}
+        reason = f"best fit for {block} GPUs on {len(shares)} machine{'s' * (len(shares) > 1)}"
+        return Answer(chosen[:gpus], reason, {_KEPT: kept})
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        """What was kept for jobs that have ended is free again."""
+        if not state[_KEPT]:
+            return state
+        names = {*started, *view.running}
+        return {_KEPT: {name: gpus for name, gpus in state[_KEPT].items() if name in names}}
+
+
+def _idle_machines(free: np.typing.NDArray[np.int64], sizes: np.typing.NDArray[np.int64], block: int) -> list[Share]:
+    """The fewest idle machines for a block, the last with what is left; none if there are too few."""
+    idle = np.flatnonzero((free == sizes) & (free > 0))
+    idle = idle[np.argsort(-free[idle], kind="stable")]
+    shares: list[Share] = []
+    for machine in idle.tolist():
+        count = min(block, int(free[machine]))
+        shares.append((machine, count))
+        block -= count
+        if block == 0:
+            return shares
+    return []
+
+
+def _without(view: ClusterView, offer: Offer, kept: dict[str, list[int]], job: str) -> Offer:
+    """The offer without GPUs that are kept for jobs that hold GPUs, or were given some in this cycle."""
+    ended = {name for name in kept if name not in view.running and name not in view.waiting}
+    taken = [gpu for name, gpus in kept.items() if name != job and name not in ended for gpu in gpus]
+    if not taken:
+        return offer
+    usable = offer.usable.copy()
+    usable[taken] = False
+    free = usable & (offer.residents == 0)
+    per_server = np.bincount(view.cluster.server_of_gpu[free], minlength=len(offer.free_per_server))
+    return Offer(offer.residents, offer.memory, usable, per_server, int(free.sum()))
