@@ -176,7 +176,7 @@ class _Task:
 
 def _check(task: _Task) -> None:
     """Refuse what cannot run before any worker is started."""
-    build_stack(task.scenario, task.layers)
+    build_stack(task.scenario, task.layers).interleave.prepare()
     check(task.scenario, build_cluster(task.scenario, task.seed))
 
 

@@ -45,6 +45,9 @@ class Interleave(ABC):
         """Memory before the first cycle."""
         return {}
 
+    def prepare(self) -> None:  # noqa: B027
+        """Compile what needs compiling; called before a run, so that its time is its own."""
+
     def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
         """Plans of its own beside the planner's: the number of a candidate, and where its jobs should be instead.
 

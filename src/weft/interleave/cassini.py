@@ -11,8 +11,9 @@ from typing import Any, Self
 from weft.errors import StackError
 from weft.interleave.align import COMPATIBLE, Alignment, align
 from weft.interleave.base import Interleave, Pick
+from weft.interleave.circle import Circle
 from weft.interleave.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
-from weft.interleave.rotate import Problem, Rotation, rotate_all
+from weft.interleave.rotate import Problem, Rotation, rotate, rotate_all
 from weft.interleave.search import improved
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.traffic import Traffic
@@ -59,6 +60,10 @@ class Cassini(Interleave):
     def from_text(cls, arg: str | None) -> Self:
         """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,consensus`."""
         return cls(_settings(arg) if arg is not None else None)
+
+    def prepare(self) -> None:
+        """Load the rotation kernel."""
+        rotate([Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, 1.0)
 
     def initial_state(self) -> State:
         """No gates yet."""

@@ -52,6 +52,7 @@ def simulate(
         if on_progress is not None and seen % 64 == 0:
             on_progress(sum(1 for r in world.records.values() if r.finish_s is not None), len(jobs))
 
+    stack.interleave.prepare()
     began = time.perf_counter()
     drive(core, world, run.until_s, progress if on_progress is not None else None)
     world.close()
