@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+import weft
 from weft import registry
 from weft.place.base import Place
 from weft.registry import LAYERS
+from weft.testing import check_pace
 
 GUIDE = Path(__file__).parents[2] / "docs" / "policy-in-20-lines.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -41,6 +43,12 @@ def test_every_block_runs_and_prints_what_follows_it() -> None:
             printed = ""
     assert printed == ""
     assert issubclass(names["RoomiestRackOrAll"], Place)
+    check_pace(names["Teams"])
+    registry.register("pace", "teams", names["Teams"])
+    demo = GUIDE.parents[1] / "examples" / "demo.toml"
+    fair, asked = (weft.simulate(demo, stack="fifo", pace=pace) for pace in ("fair", "teams"))
+    assert fair.jobs["finish_s"].to_list() != asked.jobs["finish_s"].to_list()
+    assert asked.jobs["finish_s"].null_count() == 0
 
 
 def test_the_policy_is_as_short_as_promised() -> None:

@@ -1,4 +1,4 @@
-"""Pace: which transfers run now, how fast? The answer is a value that the engine applies; no callback."""
+"""Pace: which transfers run now, how fast? The answer is a value that the engine applies (or a rule that it asks)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from weft.errors import StackError
+from weft.model.transfer import Ask
 from weft.model.view import Fact
 
 __all__ = ["MOST_TRANSFERS", "Admission", "Pace"]
@@ -20,13 +21,16 @@ class Admission:
 
     kind "all": at once. "at-most": while every server it uses has fewer than `k` transfers. "ratio": on servers with
     m = 1..k-1 transfers only if (remaining bytes of each of those) / (its own bytes) > `ratios[m-1]`; with k or more
-    it waits (AdaDUAL is k = 2 with ratio 2 (b + eta) / b). Waiting transfers are looked at in order of their job's
-    turn (p0 + p1 x iterations left), then by job.
+    it waits (AdaDUAL is k = 2 with ratio 2 (b + eta) / b). "ask": when `ask` says so; it is asked about every waiting
+    transfer whenever one becomes ready or one ends. That is Python in the middle of the physics: slow, and nothing is
+    skipped; but any rule can be written so. Waiting transfers are looked at in order of their job's turn
+    (p0 + p1 x iterations left), then by job.
     """
 
     kind: str = "all"
     k: int = 0
     ratios: tuple[float, ...] = ()
+    ask: Ask | None = None
 
 
 class Pace(ABC):

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import EngineError
 from weft.model.plan import Gate
+from weft.model.transfer import Ask, TransferView
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.kernels import engine_kernel, membership_kernel, skip_kernel
@@ -22,7 +24,7 @@ from weft.sim.program import Program
 __all__ = ["Engine", "EngineSpec", "Usage"]
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
-_ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO}
+_ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO, "ask": state.ADMIT_ASK}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class EngineSpec:
     admission: str = "all"
     admission_k: int = 0
     admission_ratios: tuple[float, ...] = ()
+    ask: Ask | None = None  # of admission "ask"; jobs are named by their uid
     seed: int = 0
     jitter: float = 0.0
     straggle_p: float = 0.0
@@ -96,7 +99,8 @@ class Engine:
         ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
         ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
         ints[state.I_BUDGET] = spec.budget
-        ints[state.I_SKIP], ints[state.I_EXACT] = int(spec.skip), int(spec.exact)
+        ints[state.I_EXACT] = int(spec.exact)
+        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask")  # what a rule will say does not repeat
         floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
             spec.b_s_per_byte,
             spec.eta_s_per_byte,
@@ -245,10 +249,52 @@ class Engine:
         while True:
             why = self._kernel.run(self._table, until)
             self.arrays.ints[state.I_IN_RUN] = 0
+            if why == state.ASK:
+                self._ask()
+                continue
             finished += map(int, self.arrays.finished[: int(self.arrays.ints[state.I_FINISHED])])
             if why != state.RECORDS_FULL:
+                if until == math.inf and not finished:
+                    self._check_progress()
                 return sorted(finished)
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
+
+    def _ask(self) -> None:
+        """Let the rule say which of the waiting transfers start."""
+        a, rule = self.arrays, self.spec.ask
+        assert rule is not None
+        for x in a.held[: int(a.ints[state.I_HELD])].tolist():
+            ports = [k for k in self._links_of(x) if self.spec.ports[k]]
+            beside = {y for k in ports for y in self._admitted_on(k)}
+            views = sorted(map(self._view, beside), key=lambda view: (int(view.job), view.task))
+            if rule(self._view(x), tuple(views)):
+                self._kernel.let(self._table, x)
+
+    def _check_progress(self) -> None:
+        ints = self.arrays.ints
+        if self.spec.ask and ints[state.I_HELD] > 0 and ints[state.I_HEAP] == 0:
+            raise EngineError(
+                f"the admission rule lets none of {int(ints[state.I_HELD])} waiting transfers start, and nothing else "
+                "will happen: a rule must let a transfer start when nothing runs beside it"
+            )
+
+    def _links_of(self, x: int) -> list[int]:
+        node = self.arrays.nodes[x]
+        return [int(k) for k in self.arrays.flows["link"][node["flow0"] : node["flow1"]]]
+
+    def _admitted_on(self, k: int) -> list[int]:
+        link = self.arrays.links[k]
+        return [int(y) for y in self.arrays.seats["node"][link["seat0"] : link["seat0"] + link["count"]]]
+
+    def _view(self, x: int) -> TransferView:
+        node = self.arrays.nodes[x]
+        job = self.arrays.jobs[node["job"]]
+        left = float(node["amount"])
+        if node["state"] == state.ACTIVE and node["rate"] >= 0.0:
+            left = float(node["remaining"] - node["rate"] * (self.now - node["mark"]))
+        ports = frozenset(k for k in self._links_of(x) if self.spec.ports[k])
+        turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
+        return TransferView(str(job["uid"]), int(node["task"]), left, ports, turn)
 
     def _catch_up(self) -> None:
         """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""

@@ -8,10 +8,12 @@ from weft.network import memory_kernel as m
 from weft.network.memory_kernel import inner
 from weft.network.state import (
     ACTIVE,
+    ASK,
     COMPUTE,
     DONE,
     F_NOW,
     FROZEN,
+    I_ASKED,
     I_FINISHED,
     I_GO_ON,
     I_GPUS,
@@ -33,6 +35,7 @@ from weft.sim.estimate_kernel import tick
 from weft.sim.events_kernel import (
     NOT_FLOWING,
     account,
+    admit,
     begin_iteration,
     fire,
     flush_record,
@@ -57,7 +60,9 @@ def begin(E, j):
 def run(E, until):
     """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
     ints, floats = m.ints(E), m.floats(E)
-    ints[I_FINISHED] = 0
+    if ints[I_ASKED] == 0:
+        ints[I_FINISHED] = 0
+    ints[I_ASKED] = 0
     ints[I_IN_RUN] = 1
     for i in range(ints[I_STARTERS]):
         m.jobs(E)[m.starters(E)[i]].listed = 0
@@ -66,6 +71,8 @@ def run(E, until):
     instant(E)
     retired = 0
     while True:
+        if ints[I_ASKED] != 0:
+            return ASK
         if retired < ints[I_FINISHED]:
             ints[I_IN_RUN] = ints[I_GO_ON]
             retire(E, retired)
@@ -185,3 +192,10 @@ def leave_held(E, x):
             m.held(E)[kept] = m.held(E)[i]
             kept += 1
     m.ints(E)[I_HELD] = kept
+
+
+@njit(cache=True)
+def let(E, x):
+    """Admit a transfer that waits."""
+    leave_held(E, x)
+    admit(E, x, m.floats(E)[F_NOW])

@@ -13,6 +13,7 @@ from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
+    ADMIT_ASK,
     ADMIT_AT_MOST,
     COMPUTE,
     DONE,
@@ -24,6 +25,7 @@ from weft.network.state import (
     GATED,
     I_ADMIT,
     I_ADMIT_K,
+    I_ASKED,
     I_DIRTY,
     I_DONE,
     I_EVENTS,
@@ -507,7 +509,10 @@ def fire(E, ident, now):
 
 @inner()
 def instant(E):
-    """All that happens at this moment, until nothing more does; then one solve."""
+    """All that happens at this moment, until nothing more does; then one solve.
+
+    Where a rule in Python has to be asked it comes back before that, and is called again.
+    """
     now = m.floats(E)[F_NOW]
     ints = m.ints(E)
     while True:
@@ -531,6 +536,11 @@ def instant(E):
             if ints[I_DONE] > 0:
                 continue
         if ints[I_HELD] > 0 and (ints[I_RELEASED] != 0 or ints[I_NEW_HELD] > 0):
+            if ints[I_ADMIT] == ADMIT_ASK:
+                ints[I_RELEASED] = 0
+                ints[I_NEW_HELD] = 0
+                ints[I_ASKED] = 1
+                return
             admit_held(E, now)
             if ints[I_DONE] > 0:
                 continue

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from weft.model.plan import Gate
+from weft.model.transfer import TransferView
 from weft.network.reference import Sharer, k_way, max_min
 from weft.network.state import TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
@@ -346,6 +347,11 @@ class ReferenceEngine:
 
     def _may_start(self, node: _Node) -> bool:
         spec = self.spec
+        if spec.ask is not None:
+            ports = self._view(node).ports
+            beside = [n for n in self._admitted() if self._view(n).ports & ports]
+            views = sorted(map(self._view, beside), key=lambda view: (int(view.job), view.task))
+            return spec.ask(self._view(node), tuple(views))
         for link, _ in node.spec.links:
             if not spec.ports[link]:
                 continue
@@ -357,6 +363,11 @@ class ReferenceEngine:
                 if not all(n.bytes_left(self.now) > need for n in there):
                     return False
         return True
+
+    def _view(self, node: _Node) -> TransferView:
+        ports = frozenset(k for k, _ in node.spec.links if self.spec.ports[k])
+        left = node.bytes_left(self.now) if node.state == "active" else node.spec.amount
+        return TransferView(str(node.job.uid), node.spec.task, left, ports, node.job.key)
 
     def _admitted(self) -> list[_Node]:
         return [n for j in self.jobs.values() for n in j.nodes if n.is_transfer and n.state in ("latency", "active")]

@@ -20,6 +20,7 @@ from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitt
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.traffic import Traffic
+from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.sim.engine import Engine, EngineSpec, Usage
@@ -108,6 +109,7 @@ class SimWorld:
         self.network, self.spec = network, run
         self.lowering = Lowering(cluster, network, shared_gpus)
         self.estimator = Estimator(cluster, network)
+        self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
         self.spans: list[Span] = []
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
@@ -133,7 +135,9 @@ class SimWorld:
         return self._engine.now if self._engine else 0.0
 
     def set_pace(self, pace: Pace) -> None:
-        """Build the engine with the pace's admission rule."""
+        """Build the engine with the pace's admission rule; it stays as it is for the whole run."""
+        if self._engine is not None:
+            return
         k_way = self.network.sharing == "k-way"
         b = self.network.b_s_per_byte
         rule = pace.admission(b, self.network.eta_s_per_byte if k_way else 0.0)
@@ -149,6 +153,7 @@ class SimWorld:
                 admission=rule.kind,
                 admission_k=rule.k,
                 admission_ratios=rule.ratios,
+                ask=self._by_id(rule.ask) if rule.ask else None,
                 seed=run.seed,
                 jitter=run.jitter,
                 straggle_p=run.stragglers,
@@ -158,6 +163,14 @@ class SimWorld:
                 segments=20_000 if self._record else 0,
             )
         )
+
+    def _by_id(self, ask: Ask) -> Ask:
+        """A rule that knows jobs by their id, for an engine that knows them by number."""
+
+        def named(transfer: TransferView) -> TransferView:
+            return replace(transfer, job=self._ids[int(transfer.job)])
+
+        return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
 
     def iterations_done(self, job_id: str) -> int:
         """Full iterations up to now, those of earlier assignments included."""

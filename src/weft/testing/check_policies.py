@@ -16,6 +16,7 @@ from weft.errors import DecisionError
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.none import NoInterleave
 from weft.model.plan import Candidate, State
+from weft.model.transfer import TransferView
 from weft.model.view import ClusterView, Fact
 from weft.order.base import Order
 from weft.order.fifo import Fifo
@@ -30,7 +31,7 @@ __all__ = ["check_interleave", "check_order", "check_pace", "check_place", "chec
 
 WORKLOADS = range(6)
 _MAX_CYCLES = 20_000
-_ADMISSIONS = ("all", "at-most", "ratio")
+_ADMISSIONS = ("all", "at-most", "ratio", "ask")
 
 
 class _OneOfThree(NoInterleave):
@@ -85,6 +86,11 @@ def check_pace(make: Callable[[], Pace]) -> None:
         if rule.kind == "all":
             continue
         require(pace.holds_back, f"{what} holds transfers back ({rule.kind}) and does not say so: holds_back = True")
+        if rule.kind == "ask":
+            first = TransferView("a", 0, 1.0, frozenset({0}), 0.0)
+            fine = rule.ask is not None and rule.ask(first, ())
+            require(fine, f"{what}.admission: ask does not let a transfer start that is alone; it would wait for ever")
+            continue
         require(rule.k >= 1, f"{what}.admission: k is {rule.k}; at least one transfer must be let through")
         if rule.kind == "ratio":
             fine = len(rule.ratios) == rule.k - 1 and all(0 <= ratio < float("inf") for ratio in rule.ratios)
