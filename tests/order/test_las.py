@@ -63,3 +63,12 @@ def test_parameters() -> None:
         LeastAttainedService.from_text("x")
     with pytest.raises(StackError, match="threshold in GPU seconds"):
         QueuedLeastAttainedService.from_text("3200/0")
+
+
+def test_nobody_migrates() -> None:
+    """b is spread over two servers and nobody displaces it: it stays there when its lease ends, though a is gone."""
+    jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
+    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
+    core = Core(resolve("tiresias:10"), world)
+    run(core, world)
+    assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]

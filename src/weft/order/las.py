@@ -21,8 +21,10 @@ THRESHOLD_GPU_S = 3200.0
 class LeastAttainedService(LeaseOrder):
     """Jobs by GPU seconds held so far, ranked anew when leases end (continuous 2D-LAS).
 
-    `las:SECONDS` sets the lease, an hour by default.
+    `las:SECONDS` sets the lease, an hour by default. Tiresias does not migrate: a job that is not displaced stays.
     """
+
+    moves = False
 
     def __init__(self, lease_s: float = LEASE_S) -> None:
         self.lease_s = lease_s

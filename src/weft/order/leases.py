@@ -25,6 +25,7 @@ class LeaseOrder(Order):
     """
 
     lease_s: float
+    moves: bool = True  # whether a job that nobody displaces may still move to a better place when its lease ends
 
     def initial_state(self) -> State:
         """No lease has ended."""
@@ -50,7 +51,8 @@ class LeaseOrder(Order):
         waiting: Iterator[Entry] = ((self.key_of_waiting(job), 1, job) for job in view.waiting_by(self.key_of_waiting))
         released: frozenset[str] = frozenset()
         entries: Iterable[Entry] = waiting
-        apart = {job.id for job in scattered(view, view.running.values())} if over or not view.waiting else set()
+        look = self.moves and (over or not view.waiting)
+        apart = {job.id for job in scattered(view, view.running.values())} if look else set()
         if over:
             running = sorted(((self.key_of_running(view, job), 0, job) for job in view.running.values()), key=_key)
             released = frozenset(view.running)
