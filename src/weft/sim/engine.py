@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from weft.errors import EngineError
 from weft.model.plan import Gate
-from weft.model.transfer import Ask, TransferView
+from weft.model.transfer import Ask
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
+from weft.sim.ask import questions
 from weft.sim.kernels import engine_kernel, membership_kernel, skip_kernel
 from weft.sim.program import Program
 
@@ -261,13 +262,9 @@ class Engine:
 
     def _ask(self) -> None:
         """Let the rule say which of the waiting transfers start."""
-        a, rule = self.arrays, self.spec.ask
-        assert rule is not None
-        for x in a.held[: int(a.ints[state.I_HELD])].tolist():
-            ports = [k for k in self._links_of(x) if self.spec.ports[k]]
-            beside = {y for k in ports for y in self._admitted_on(k)}
-            views = sorted(map(self._view, beside), key=lambda view: (int(view.job), view.task))
-            if rule(self._view(x), tuple(views)):
+        assert self.spec.ask is not None
+        for x, waiting, beside in questions(self.arrays, self.spec.ports):
+            if self.spec.ask(waiting, beside):
                 self._kernel.let(self._table, x)
 
     def _check_progress(self) -> None:
@@ -277,24 +274,6 @@ class Engine:
                 f"the admission rule lets none of {int(ints[state.I_HELD])} waiting transfers start, and nothing else "
                 "will happen: a rule must let a transfer start when nothing runs beside it"
             )
-
-    def _links_of(self, x: int) -> list[int]:
-        node = self.arrays.nodes[x]
-        return [int(k) for k in self.arrays.flows["link"][node["flow0"] : node["flow1"]]]
-
-    def _admitted_on(self, k: int) -> list[int]:
-        link = self.arrays.links[k]
-        return [int(y) for y in self.arrays.seats["node"][link["seat0"] : link["seat0"] + link["count"]]]
-
-    def _view(self, x: int) -> TransferView:
-        node = self.arrays.nodes[x]
-        job = self.arrays.jobs[node["job"]]
-        left = float(node["amount"])
-        if node["state"] == state.ACTIVE and node["rate"] >= 0.0:
-            left = float(node["remaining"] - node["rate"] * (self.now - node["mark"]))
-        ports = frozenset(k for k in self._links_of(x) if self.spec.ports[k])
-        turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
-        return TransferView(str(job["uid"]), int(node["task"]), left, ports, turn)
 
     def _catch_up(self) -> None:
         """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""

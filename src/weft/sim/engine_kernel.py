@@ -32,19 +32,10 @@ from weft.network.state import (
     RUNNING,
 )
 from weft.sim.estimate_kernel import tick
-from weft.sim.events_kernel import (
-    NOT_FLOWING,
-    account,
-    admit,
-    begin_iteration,
-    fire,
-    flush_record,
-    instant,
-    remaining_bytes,
-    unlink,
-)
+from weft.sim.events_kernel import begin_iteration, fire, instant
 from weft.sim.heap_kernel import heap_drop
 from weft.sim.membership_kernel import part, retire, wake
+from weft.sim.tasks_kernel import NOT_FLOWING, account, admit, flush_record, remaining_bytes, unlink
 
 
 @njit(cache=True)

@@ -33,10 +33,10 @@ from weft.network.state import (
 )
 from weft.sim.components_kernel import dissolve, enter, form, leave
 from weft.sim.estimate_kernel import WARM_UP, measured, pay
-from weft.sim.events_kernel import flush_record, unlink
 from weft.sim.fluid_kernel import fluid_pace
 from weft.sim.heap_kernel import heap_drop, heap_set
 from weft.sim.skip_kernel import _book, freeze, park, resume, settle_paced, unpark
+from weft.sim.tasks_kernel import flush_record, unlink
 
 PEACE = 1.5  # a component is tried again when it has been left alone for so many windows
 ALLOWANCE = 20  # what the budget of windows grows by with every job that leaves

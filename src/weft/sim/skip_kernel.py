@@ -33,8 +33,9 @@ from weft.network.state import (
     RUNNING,
 )
 from weft.sim.components_kernel import reset
-from weft.sim.events_kernel import SAME, account, begin_iteration, flush_record, fresh_node, remaining_bytes, turn
+from weft.sim.events_kernel import begin_iteration
 from weft.sim.heap_kernel import heap_drop, heap_set
+from weft.sim.tasks_kernel import SAME, account, flush_record, fresh_node, remaining_bytes, turn
 
 
 @inner()
