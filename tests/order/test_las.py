@@ -72,3 +72,14 @@ def test_nobody_migrates() -> None:
     core = Core(resolve("tiresias:10"), world)
     run(core, world)
     assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]
+
+
+def test_short_jobs_do_not_wait_behind_long_ones() -> None:
+    """The property of docs/baselines/tiresias.md: a short job runs at the next end of a lease, whoever came before."""
+    jobs = [toy_job("long", 4, 500), toy_job("longer", 4, 600), toy_job("short", 4, 8, submit_s=203.0)]
+    for stack in ("tiresias:10", "tiresias-queues:40"):
+        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
+        core = Core(resolve(stack), world)
+        run(core, world)
+        start = next(t for t, what, job in moves(core) if job == "short" and what is Start)
+        assert 203.0 <= start <= 210.0

@@ -62,3 +62,18 @@ def test_migration_by_hand() -> None:
     gpus = [d.gpus for _, _, d in core.journal.entries if isinstance(d, Start) and d.job == "c"]  # type: ignore[attr-defined]
     assert gpus == [(3, 7), (0, 1)]
     assert world.now() == 100.0
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_everybody_has_a_turn_soon(n: int) -> None:
+    """The property of docs/baselines/gandiva.md: of n equal jobs none waits longer than n - 1 slices for its turn."""
+    world = ToyWorld(toy_cluster(1, 1, 4), [toy_job(f"j{i}", 4, 35) for i in range(n)])
+    core = Core(resolve("gandiva:10"), world)
+    run(core, world)
+    since = {f"j{i}": 0.0 for i in range(n)}
+    for when, what, job in moves(core):
+        if what is Stop:
+            since[job] = when
+        else:
+            assert when - since[job] <= (n - 1) * 10.0
+    assert world.now() == 35.0 * n

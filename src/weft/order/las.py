@@ -79,7 +79,7 @@ class QueuedLeastAttainedService(Order):
         highest = min(map(self._of_waiting, view.waiting.values()))
         released = frozenset(job.id for queue, _, job in running if queue > highest)
         claims = self._claims(merge(running, waiting, key=_key))
-        return Ranking(claims, state, wake_s=self._next_demotion(view), pooled=True, released=released)
+        return Ranking(claims, state, wake_s=self._next_demotion(view, released), pooled=True, released=released)
 
     def _claims(self, entries: Iterator[tuple[float, int, JobView]]) -> Iterator[Claim]:
         for queue, waits, job in entries:
@@ -92,14 +92,16 @@ class QueuedLeastAttainedService(Order):
     def _of_waiting(self, job: JobView) -> float:
         return self._queue(job.service_gpu_s)
 
-    def _next_demotion(self, view: ClusterView) -> float | None:
-        """When the next running job passes a threshold."""
+    def _next_demotion(self, view: ClusterView, released: frozenset[str]) -> float | None:
+        """When the next job passes a threshold: one that runs, or one that may be started now."""
+        room = view.offer.n_free + sum(len(view.running[name].gpus) for name in released)
+        soon = [job for job in view.waiting.values() if job.job.gpus <= room]
         times = []
-        for job in view.running.values():
+        for job in (*view.running.values(), *soon):
             gpu_s = job.attained_gpu_s(view.now)
             queue = int(self._queue(gpu_s))
-            if job.started_s is not None and queue < len(self.thresholds):
-                times.append(view.now + (self.thresholds[queue] - gpu_s) / len(job.gpus))
+            if queue < len(self.thresholds):
+                times.append(view.now + (self.thresholds[queue] - gpu_s) / (len(job.gpus) or job.job.gpus))
         return min((t for t in times if t > view.now), default=None)
 
 
