@@ -4,8 +4,6 @@ Passing every array to every function made calls dearer than the work they do (a
 `E` is the address of that table; `jobs(E)` are the rows of the jobs. Readable twin: `weft.network.state.Arrays`.
 """
 
-from functools import partial
-
 import numpy as np
 from llvmlite import binding
 from numba import cfunc, config, njit, types
@@ -16,7 +14,23 @@ from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, S
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
 
-inner = partial(njit, cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+_inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+
+
+def inner(signature=None):
+    """A kernel function that only kernel functions call; it is compiled, or read from the cache, with its first caller.
+
+    With a signature it is compiled for that alone, whatever kinds of integers it is called with.
+    """
+
+    def register(function):
+        dispatcher = _inner(function)
+        if signature is not None and not config.DISABLE_JIT:
+            template = dispatcher.get_call_template
+            dispatcher.get_call_template = lambda args, kws: template(signature, kws)
+        return dispatcher
+
+    return register
 
 
 def apart(signature):
