@@ -4,6 +4,8 @@ Passing every array to every function made calls dearer than the work they do (a
 `E` is the address of that table; `jobs(E)` are the rows of the jobs. Readable twin: `weft.network.state.Arrays`.
 """
 
+from typing import Any
+
 import numpy as np
 from llvmlite import binding
 from numba import cfunc, config, njit, types
@@ -14,7 +16,8 @@ from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, S
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
 
-_inner = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy")
+_options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls them
+_inner = njit(cache=True, error_model="numpy", **_options)
 
 
 def inner(signature=None):
