@@ -363,17 +363,19 @@ class Engine:
             ("leads", "lead"),
             ("follows", "fol"),
         ):
-            nodes[f"{prefix}0"] += starts[name]
-            nodes[f"{prefix}1"] += starts[name]
+            if starts[name]:
+                nodes[f"{prefix}0"] += starts[name]
+                nodes[f"{prefix}1"] += starts[name]
         a.nodes[rows] = nodes
-        flows = program.flows.copy()
-        flows["node"] += starts["nodes"]
-        leads = program.leads.copy()
-        leads["node"] += starts["nodes"]
-        for name, values in (
-            ("succ", program.succ + starts["nodes"]), ("flows", flows), ("ranks", program.ranks),
-            ("leads", leads), ("follows", program.follows + starts["nodes"]),
-        ):  # fmt: skip
+        for name in ("succ", "flows", "ranks", "leads", "follows"):
+            if not sizes[name]:
+                continue
+            values = getattr(program, name)
+            if name in ("flows", "leads"):
+                values = values.copy()
+                values["node"] += starts["nodes"]
+            elif name != "ranks":
+                values = values + starts["nodes"]
             getattr(a, name)[starts[name] : starts[name] + len(values)] = values
         return slot, starts
 

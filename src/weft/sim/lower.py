@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Lowering"]
 
+_ONE_SERVER: Shape = ()
+
 
 class Lowering:
     """Turns (profile, placement) into programs for one cluster and network; routes of a placement are kept."""
@@ -48,11 +50,22 @@ class Lowering:
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
         """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
-        nodes: list[NodeSpec] = []
         if self.cost is not None:
             return self._fixed(self.cost, profile, gpus, model)
+        alone = not self.shared_gpus and self._on_one_server(gpus)
+        key = (id(profile), "", _ONE_SERVER)
+        if alone and key in self._kept:
+            return self._kept[key][1]
+        nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
-        return make_program(nodes, self.capacity, kway_b=self.kway_b)
+        program = make_program(nodes, self.capacity, kway_b=self.kway_b)
+        if alone:  # no link, no route: the same wherever it is; most jobs of most traces
+            self._kept[key] = (profile, program)
+        return program
+
+    def _on_one_server(self, gpus: Placement) -> bool:
+        server = self.cluster.server_of_gpu
+        return len(gpus) == 1 or len({int(server[g]) for g in gpus}) == 1
 
     def _fixed(self, cost: CostModel, profile: Profile, gpus: Placement, model: str) -> Program:
         """All exposed communication as one delay after the last task, made once for each shape of a placement."""
