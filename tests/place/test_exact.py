@@ -1,0 +1,67 @@
+"""The exact solver, held against trying everything; Titan held against it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from weft.model.profile import Phase, Profile
+from weft.place.comparison import GPUS, Score, compare, states
+from weft.place.exact import optimum
+from weft.place.pattern import Kind, kind_of, pattern_of
+
+
+def kind(workers: int) -> Kind:
+    return kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), "halving-doubling")
+
+
+def by_trying(workers: int, free: list[int], limit: float) -> tuple[int, int] | None:
+    """The best (O1, O2) over every assignment of workers to machines."""
+    best = None
+    for where in product(range(len(free)), repeat=workers):
+        if any(where.count(s) > free[s] for s in range(len(free))):
+            continue
+        peak = 0.0
+        for pairs, size in pattern_of(kind(workers)).stages:
+            sent: dict[tuple[int, int], float] = {}
+            for a, b in pairs.tolist():
+                if where[a] != where[b]:
+                    sent[where[a], where[b]] = sent.get((where[a], where[b]), 0.0) + size
+            peak = max(peak, *sent.values(), 0.0) if sent else peak
+        if peak <= limit + 1e-9:
+            value = (sum(free[s] == GPUS for s in set(where)), len(set(where)))
+            best = value if best is None else min(best, value)
+    return best
+
+
+def test_as_trying_everything() -> None:
+    for workers, free, limit in states(25, 3):
+        if workers <= 5 and len(free) <= 4:
+            exact = optimum(kind(workers), free.tolist(), (free == GPUS).tolist(), limit)
+            assert exact == by_trying(workers, free.tolist(), limit)
+
+
+def test_section_ii() -> None:
+    assert optimum(kind(4), [4, 3, 2, 1], [True, False, False, False], np.inf) == (0, 2)
+
+
+@pytest.fixture(scope="module")
+def scores() -> dict[str, Score]:
+    return compare(150, 1)
+
+
+def test_the_bound_holds_and_both_are_nearly_always_optimal(scores: dict[str, Score]) -> None:
+    """C_max - used >= (1 - 1/e)(C_max - optimum) in both objectives, wherever a placement is found."""
+    for score in scores.values():
+        assert score.solvable > 50
+        assert score.bound_broken == 0
+        assert score.found >= 0.9
+        assert score.idle_optimal >= 0.9
+
+
+def test_plus_is_never_worse(scores: dict[str, Score]) -> None:
+    plain, plus = scores["titan"], scores["titan:plus"]
+    assert plus.found >= plain.found
+    assert plus.all_optimal * plus.found >= plain.all_optimal * plain.found

@@ -1,0 +1,93 @@
+"""Machines of a run: by hand, on spans that are written down."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from weft.results.machines import (
+    accuracy,
+    comm_s_per_epoch,
+    machine_use,
+    mean,
+    overhead_bytes,
+    profit_rate,
+    throughput,
+    total,
+)
+from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINKS, SPANS, RunResult
+
+
+def run() -> RunResult:
+    """Two machines of 4: a on both (2 + 1 GPUs) from 0 to 10 s, b on the second (1) from 5 to 15 s."""
+    spans = pl.DataFrame(
+        {
+            "job_id": ["a", "b"], "start_s": [0.0, 5.0], "end_s": [10.0, 15.0], "gpus": [[0, 1, 4], [5]],
+            "end": ["finished", "finished"],
+        },
+        schema=SPANS,
+    )  # fmt: skip
+    jobs = pl.DataFrame(
+        {
+            "job_id": ["a", "b"], "gpus": [3, 1], "submit_s": [0.0, 5.0], "start_s": [0.0, 5.0],
+            "finish_s": [10.0, 15.0], "run_s": [10.0, 10.0], "comm_s": [4.0, 0.0], "gpu_s": [18.0, 10.0],
+            "iterations": [20, 10],
+        }
+    )  # fmt: skip
+    jobs = jobs.select(
+        [pl.col(c).cast(t) if c in jobs.columns else pl.lit(None, t).alias(c) for c, t in JOBS.items()]  # type: ignore[arg-type]
+    )
+    iterations = pl.DataFrame(
+        {"job_id": ["a", "a"], "duration_s": [0.25, 0.75], "count": [10.0, 10.0]}, schema=ITERATIONS
+    )
+    return RunResult(
+        "s", "titan", 0, jobs, iterations, pl.DataFrame(schema=LINKS), pl.DataFrame(schema=DECISIONS), spans, 8, 0,
+        True, 0.0, server_of_gpu=(0, 0, 0, 0, 1, 1, 1, 1),
+    )  # fmt: skip
+
+
+def test_used_machines_and_hours() -> None:
+    """Two until 10 s, one until 15 s: 25 machine seconds."""
+    use = machine_use(run())
+    assert use.used.time_s.tolist() == [0.0, 5.0, 10.0, 15.0]
+    assert use.used.value.tolist() == [2.0, 2.0, 1.0, 0.0]
+    assert use.machine_hours == pytest.approx(25.0 / 3600.0)
+    assert mean(use.used, use.used) == pytest.approx(25.0 / 15.0)
+
+
+def test_fragmentation() -> None:
+    """Idle parts: (2/4 + 3/4) / 2, then (2/4 + 2/4) / 2, then 3/4."""
+    use = machine_use(run())
+    assert use.fragmentation.value.tolist() == pytest.approx([0.625, 0.5, 0.75, 0.0])
+
+
+def test_what_is_kept_idle_uses_machines() -> None:
+    """b keeps GPU 3 beside its own: the first machine is used until 15 s."""
+    use = machine_use(run(), {"b": [3]})
+    assert use.used.value.tolist() == [2.0, 2.0, 2.0, 0.0]
+    assert use.fragmentation.value.tolist() == pytest.approx([0.625, 0.5, 0.875, 0.0])
+
+
+def test_overhead() -> None:
+    steps = overhead_bytes(run(), {"a": 7.0, "b": 1.0})
+    assert steps.value.tolist() == [7.0, 8.0, 1.0, 0.0]
+    assert total(steps) == pytest.approx(5 * 7 + 5 * 8 + 5 * 1)
+
+
+def test_profit_rate() -> None:
+    """a computes 1.8 GPUs' worth, b 1: 1.8 / 2, 2.8 / 2, 1 / 1 units per machine and hour."""
+    rate = profit_rate(run(), machine_use(run()))
+    assert rate.value.tolist() == pytest.approx([0.9, 1.4, 1.0, 0.0])
+
+
+def test_training() -> None:
+    assert throughput(run(), {"a": 96.0}) == {"a": pytest.approx(192.0)}
+    assert comm_s_per_epoch(run(), {"a": 5.0}) == {"a": pytest.approx(1.0)}
+
+
+def test_accuracy_over_time() -> None:
+    """Epochs of 5 iterations end at 1.25, 2.5, 6.25 and 10 s; a fifth is not reached."""
+    steps = accuracy(run(), "a", [0.1, 0.2, 0.3, 0.4, 0.5], 5.0)
+    assert np.allclose(steps.time_s, [0.0, 1.25, 2.5, 6.25, 10.0])
+    assert steps.value.tolist() == [0.0, 0.1, 0.2, 0.3, 0.4]
