@@ -66,10 +66,10 @@ def real(folder: Path, jobs: list[Job], latency_s: float) -> LocalWorld:
     return world
 
 
-@pytest.fixture
-def units_s(tmp_path: Path) -> tuple[float, ...]:
+@pytest.fixture(scope="module")
+def units_s(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, ...]:
     """Units in which a start takes less time than the simulator assumes; longer ones if the machine turns busier."""
-    world = real(tmp_path / "probe", [toy_job(f"probe{i}", 1, 1, 0.0) for i in range(4)], 0.0)
+    world = real(tmp_path_factory.mktemp("probe") / "run", [toy_job(f"probe{i}", 1, 1, 0.0) for i in range(4)], 0.0)
     began = world.now()
     run(Core(resolve("fifo"), world), world)
     unit_s = max(0.2, (world.now() - began) / LATENCY)

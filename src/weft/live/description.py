@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from weft.errors import InputError
@@ -108,11 +108,17 @@ class Description:
         if self.model:
             profile = profile_of(self.model, self.gpus)
         else:
-            profile = Profile.from_phases("unknown", [Phase(self.iteration_s or _UNKNOWN_S)], self.gpus)
+            profile = _plain(self.iteration_s or _UNKNOWN_S, self.gpus)
         return Job(
             self.name, submit_s, self.gpus, self.iterations or 1, {self.gpus: profile}, self.model, self.min_gpus,
             self.max_gpus, user=self.user, checkpoint_every=self.checkpoint_every,
         )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _plain(iteration_s: float, gpus: int) -> Profile:
+    """Iterations of which only the length is known; one object for all jobs alike, since snapshots keep each once."""
+    return Profile.from_phases("unknown", [Phase(iteration_s)], gpus)
 
 
 def profile_source(cluster: Cluster) -> ProfileOf:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,6 +136,17 @@ class Ledger:
             )
         except sqlite3.IntegrityError:
             raise InputError(f"submit: there is a job {description.name} already; choose another name") from None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in this block is kept at its end, all or nothing."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
     def cancel(self, job_id: str) -> None:
         """The user does not want a job any more."""

@@ -36,17 +36,19 @@ class MakeWorld(Protocol):
 def check_world(make: MakeWorld, *, iteration_s: float = 0.01, deterministic: bool = True) -> None:
     """A world must confirm starts, report each finish once, survive stops, latency and failures, and keep its promises.
 
-    `iteration_s` is the length of the test jobs' iterations (a hundred or so in a row); a world that runs in real
-    time is not `deterministic`.
+    `iteration_s` is the length of the test jobs' iterations (a hundred or so in a row). A world that runs in real time
+    is not `deterministic`; its starts take time and fail as they like, so what switches that on is not tried with it.
     """
     suite = _Suite(make, iteration_s)
-    logs = [suite.finishes(0.0, 0.0), suite.finishes(0.0, 0.0)]
-    require(not deterministic or logs[0] == logs[1], "the same seed gave two different runs")
-    suite.finishes(latency_s=5 * iteration_s, failure_rate=0.0)
-    suite.finishes(latency_s=5 * iteration_s, failure_rate=0.4)
+    log = suite.finishes(0.0, 0.0)
+    if deterministic:
+        require(log == suite.finishes(0.0, 0.0), "the same seed gave two different runs")
+        suite.finishes(latency_s=5 * iteration_s, failure_rate=0.0)
+        suite.finishes(latency_s=5 * iteration_s, failure_rate=0.4)
     suite.knows_its_jobs()
     suite.survives_stops(0.0)
-    suite.survives_stops(5 * iteration_s)
+    if deterministic:
+        suite.survives_stops(5 * iteration_s)
     suite.refuses_the_impossible()
     suite.keeps_its_promises()
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.reconcile import Do, Pin
-from weft.live.slurm.records import Node, Record, read_jobs, read_nodes
+from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft.model.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
 
 _SOON_S = 0.1  # before the next look while something is under way
+_NODES_S = 0.9  # between looks at nodes, which change less than jobs
 _ABOUT = re.compile(r"(?:\bfor job |\bJobId=|^)(\d+(?:_\d+)?)\b", re.IGNORECASE)
 
 
@@ -28,6 +29,7 @@ class Order:
     do: Do
     key: str
     pin: Pin | None = None  # of an update
+    go: bool = False  # of an update: release it at once if Slurm has taken the placement
 
     def line(self) -> str:
         """As scontrol reads it."""
@@ -72,6 +74,9 @@ class Hands:
         self._looked = False
         self._closed = False
         self._latest: Snapshot | None = None
+        self._memory: Memory = {}
+        self._nodes: dict[str, Node] = {}
+        self._nodes_at = 0.0  # when nodes are looked at again
         self._complaints: dict[str, str] = {}
         self.ready, self._waker = socket.socketpair()
         for end in (self.ready, self._waker):
@@ -134,20 +139,33 @@ class Hands:
                 self._carry_out(orders, cancels)
             text = self._slurm.jobs()
             tells = '"COMPLETING"' in text or '"job_state": [' in text or '"job_state":[' in text
-            records = read_jobs(text, None if tells else self._slurm.completing())
-            nodes = {node.name: node for node in read_nodes(self._slurm.nodes())}
+            records = read_jobs(text, None if tells else self._slurm.completing(), self._memory)
+            if time.monotonic() >= self._nodes_at:
+                self._nodes = {node.name: node for node in read_nodes(self._slurm.nodes())}
+                self._nodes_at = time.monotonic() + _NODES_S
         except Unreachable as error:
             return Snapshot(number, {}, {}, trouble=str(error))
         jobs = {record.key: record for record in records}
         complaints, self._complaints = self._complaints, {}
-        return Snapshot(number, jobs, nodes, complaints)
+        return Snapshot(number, jobs, self._nodes, complaints)
 
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:
             self._slurm.cancel(cancels)
-        for kinds in ((Do.REQUEUE, Do.REVIVE, Do.HOLD), (Do.UPDATE,), (Do.RELEASE,)):
-            batch = [order for order in orders if order.do in kinds]
-            for line in self._slurm.scontrol([order.line() for order in batch]).splitlines():
-                keys = set(_ABOUT.findall(line)) & {order.key for order in batch}
-                for key in keys or ([batch[0].key] if len(batch) == 1 else []):
-                    self._complaints[key] = " ".join(line.split())
+        self._tell([order for order in orders if order.do in (Do.REQUEUE, Do.REVIVE, Do.HOLD)])
+        updates = [order for order in orders if order.do is Do.UPDATE]
+        self._tell(updates)
+        releases = [order for order in orders if order.do is Do.RELEASE]
+        waiting = {order.key: order.pin for order in updates if order.go and order.pin is not None}
+        if waiting:
+            for record in read_jobs(self._slurm.jobs(), memory=self._memory):
+                pin = waiting.get(record.key)
+                if pin is not None and record.pending and record.held and pin.holds(record):
+                    releases.append(Order(Do.RELEASE, record.key))
+        self._tell(releases)
+
+    def _tell(self, batch: list[Order]) -> None:
+        for line in self._slurm.scontrol([order.line() for order in batch]).splitlines():
+            keys = set(_ABOUT.findall(line)) & {order.key for order in batch}
+            for key in keys or ([batch[0].key] if len(batch) == 1 else []):
+                self._complaints[key] = " ".join(line.split())

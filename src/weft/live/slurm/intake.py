@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 from weft.errors import InputError
 from weft.live.description import ProfileOf
@@ -38,8 +38,15 @@ class Intake:
         self._refused: dict[str, list[str]] = ledger.meta("refused", {})  # words, and the request they are about
         self._requests: dict[str, str] = {}  # of the jobs that were taken
 
-    def accept(self, record: Record, now: float) -> Job | None:
-        """A job that waits in Slurm's queue and that weft does not know: taken, or None."""
+    def accept(self, records: Sequence[Record], now: float) -> None:
+        """Jobs that wait in Slurm's queue and that weft does not know; kept together."""
+        if records:
+            with self._ledger.together():
+                for record in records:
+                    self._accept(record, now)
+
+    def _accept(self, record: Record, now: float) -> Job | None:
+        """One of them: taken, or None."""
         wanted = not self._partitions or self._partitions & set(record.partition.split(","))
         if not (wanted and record.batch and record.gpus):
             return None

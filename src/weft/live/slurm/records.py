@@ -109,14 +109,24 @@ def gpu_count(gres: str) -> tuple[int, str]:
     return total, kind
 
 
-def read_jobs(text: str, completing: frozenset[str] | None = None) -> list[Record]:
-    """The jobs in squeue's JSON, a record for each task of an array."""
+Memory = dict[str, tuple[dict[str, Any], list["Record"]]]  # what was read last, by a job's number
+
+
+def read_jobs(text: str, completing: frozenset[str] | None = None, memory: Memory | None = None) -> list[Record]:
+    """The jobs in squeue's JSON, a record for each task of an array. Rows that `memory` knows are not read again."""
     records: list[Record] = []
+    now: Memory = {}
     for row in _rows(text, "squeue", "jobs"):
-        record = _record(row)
-        if completing is not None and record.completing is None:
-            record = replace(record, completing=record.number in completing)
-        records += _tasks(row, record)
+        number = str(row.get("job_id"))
+        before = memory.get(number) if memory else None
+        made = before[1] if before is not None and before[0] == row else list(_tasks(row, _record(row)))
+        now[number] = (row, made)
+        if completing is not None and made and made[0].completing is None:
+            made = [replace(record, completing=record.number in completing) for record in made]
+        records += made
+    if memory is not None:
+        memory.clear()
+        memory.update(now)
     return records
 
 

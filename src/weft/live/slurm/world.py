@@ -18,7 +18,7 @@ from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import make_folder, note, write_gate
-from weft.live.slurm.reconcile import Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
 from weft.live.slurm.records import Record
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
@@ -51,7 +51,7 @@ _VAIN = 3  # starts in a row that Slurm did not carry out before a job is set as
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(self, record: Record, now: float) -> Job | None: ...
+    def accept(self, records: Sequence[Record], now: float) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def tidy(self, pending: Set[str]) -> None: ...
 
@@ -108,10 +108,10 @@ class SlurmWorld(LiveWorld):
 
     # What users ask
 
-    def submit(self, job: Job, description: Description) -> None:
-        """A job that was accepted before and not yet reported."""
-        key = job.id.partition("-")[0]
-        heapq.heappush(self._arrivals, (job.submit_s, next(self._count), Task(job, description, key)))
+    def submit(self, job: Job, description: Description, key: str = "") -> None:
+        """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
+        task = Task(job, description, key or job.id.partition("-")[0])
+        heapq.heappush(self._arrivals, (job.submit_s, next(self._count), task))
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
@@ -206,8 +206,8 @@ class SlurmWorld(LiveWorld):
         return bool(self._arrivals) or any(task.phase is not Phase.WAITING for task in self.tasks.values())
 
     def next_time(self) -> float | None:
-        """Nothing happens by the clock alone: looks come by themselves."""
-        return None
+        """The next arrival; looks come by themselves."""
+        return min((time_s for time_s, _, _ in self._arrivals[:1]), default=None)
 
     def _news(self) -> None:
         self._snapshot = self._hands.take() or self._snapshot
@@ -233,10 +233,14 @@ class SlurmWorld(LiveWorld):
             return []
         known = {task.key for task in self.tasks.values()} | {task.key for _, _, task in self._arrivals}
         self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
-        for key, record in snapshot.jobs.items():
-            eligible = record.pending and not record.dependency and record.begin_s <= time.time() + 1
-            if key not in known and eligible and not record.completing:
-                self.taker.accept(record, now)
+        soon = time.time() + 1
+        new = [
+            record
+            for key, record in snapshot.jobs.items()
+            if record.pending and key not in known and not record.completing
+            if not record.dependency and record.begin_s <= soon
+        ]
+        self.taker.accept(new, now)
         return self._arrived(now)
 
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
@@ -333,7 +337,11 @@ class SlurmWorld(LiveWorld):
         doing = [*((task, first[task.phase]) for task in wanted), *doing]
         cancels, self._cancels = self._cancels, []
         soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
-        orders = [Order(do, task.key, task.pin if do is Do.UPDATE else None) for task, do in doing]
+        now = self.now()
+        orders = [
+            Order(do, task.key, task.pin, now - task.left_s >= AGAIN_S) if do is Do.UPDATE else Order(do, task.key)
+            for task, do in doing
+        ]
         number = self._hands.give(orders, cancels, soon)
         for task, _ in doing:
             self._ordered[task.job.id] = number
