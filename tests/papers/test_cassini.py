@@ -7,7 +7,7 @@ import pytest
 from weft.errors import InputError
 from weft.papers import reproduce
 from weft.papers.cassini import CLAIMS, EXPERIMENTS
-from weft.papers.cassini_snapshots import FIGURE_2, SNAPSHOTS, played, shifted
+from weft.papers.cassini_snapshots import FIGURE_2, SNAPSHOTS, WINDOW_RATES, Snapshot, Traced, played, with_rates
 from weft.papers.claims import Request
 from weft.scenario import Scenario
 
@@ -23,12 +23,26 @@ def test_fitted_snapshots_have_the_published_numbers(number: int) -> None:
         assert together["jobs"][job.name]["comm_ms"] == pytest.approx(job.themis_ms, rel=0.1)
 
 
-def test_predicted_communication_times_of_snapshot_5() -> None:
-    """Three heavy jobs, fitted elsewhere: BERT 213, VGG19 292, WideResNet101 266 ms were measured."""
-    found = played(SNAPSHOTS[5], False)["jobs"]
-    for job in SNAPSHOTS[5].jobs:
-        assert found[job.name]["comm_ms"] == pytest.approx(job.themis_ms, rel=0.1)
-    assert shifted(SNAPSHOTS[5]).rotation.score < 0.7
+def test_unequal_rates_separate_jobs_on_a_fair_link_and_unequal_lengths_do_not() -> None:
+    """Why the fit has one rate: with two, contention is a transient, and a fit depends on how long one looks."""
+
+    def slowdown(gbps: tuple[float, float], comm_ms: tuple[float, float], iterations: int) -> float:
+        a, b = (Traced(n, 300 - c, c, g) for n, c, g in zip("ab", comm_ms, gbps, strict=True))
+        return float(
+            played(Snapshot((a, b), 0.0, False), False, iterations=iterations)["jobs"]["a"]["comm_ms"] / a.comm_ms
+        )
+
+    for iterations in (40, 1000):
+        assert slowdown((45, 45), (100, 140), iterations) == pytest.approx(45 / 25, rel=1e-3)
+    assert slowdown((48, 46), (100, 100), 40) > 1.4
+    assert slowdown((48, 46), (100, 100), 1000) < 1.03
+
+
+def test_the_other_fit_holds_only_for_as_long_as_it_looks() -> None:
+    other = with_rates(SNAPSHOTS[1], WINDOW_RATES[1])
+    short, long = (played(other, False, iterations=n)["jobs"]["WideResNet101"]["comm_ms"] for n in (40, 1000))
+    assert short == pytest.approx(205, rel=0.1)
+    assert long == pytest.approx(138, rel=0.05)
 
 
 def test_figure_2() -> None:
