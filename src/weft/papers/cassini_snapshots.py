@@ -8,7 +8,8 @@ shift, to the grid of 5 degrees) and one rate per snapshot, so that jobs started
 its two), computing in proportion to the batch; BERT and RoBERTa from the zoo.
 
 `WINDOW_RATES` is a second fit, with a rate per job. It meets Themis' times better, but only over the first 40
-iterations: jobs of unequal rates drift apart on a fairly shared link, so what it fits is a transient whose length was chosen.
+iterations: jobs of unequal rates drift apart on a fairly shared link, so what it fits is a transient whose length was
+chosen.
 """
 
 from __future__ import annotations
