@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -150,7 +151,7 @@ def _on_slurm(
 ) -> tuple[Cluster, Stack, OnSlurm]:  # fmt: skip
     """Slurm's own description of the cluster, or the scenario's where there is one."""
     from weft.live.server import OnSlurm
-    from weft.live.slurm.commands import Slurm
+    from weft.live.slurm.commands import Slurm, Unreachable
     from weft.live.slurm.notes import refuse_folder
     from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
 
@@ -161,6 +162,11 @@ def _on_slurm(
     else:
         cluster, policies = _build(scenario, layers, seed)
         refuse_cluster(cluster, gpu_nodes(slurm, partitions))
+    with suppress(Unreachable):
+        if "lua" not in slurm.config().get("JobSubmitPlugins", ""):
+            notice(
+                "note: Slurm has no lua submission hook: it may start jobs before weft sees them; weft serve --setup"
+            )
     return cluster, policies, OnSlurm(slurm, partitions, poll_s)
 
 
