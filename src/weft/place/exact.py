@@ -6,7 +6,10 @@ x in the bandwidth constraint becomes a variable z >= x + x' - 1: nothing wants 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -39,11 +42,32 @@ def optimum(kind: Kind, free: Sequence[int], idle: Sequence[bool], limit: float)
     matrix = csr_array((v, (i, j)), shape=(len(rows), n))
     whole = np.zeros(n)
     whole[: first + machines] = 1.0  # z follows from x
-    found = milp(cost, integrality=whole, bounds=Bounds(0.0, 1.0), constraints=LinearConstraint(matrix, lower, upper))
+    limits = LinearConstraint(matrix, lower, upper)
+    with _quiet():
+        found = milp(cost, integrality=whole, bounds=Bounds(0.0, 1.0), constraints=limits)
     if found.x is None:
         return None
     used = np.round(found.x[first : first + machines]).astype(int)
     return int(used[np.asarray(idle, dtype=bool)].sum()), int(used.sum())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing goes to standard output inside: some versions of HiGHS write there although told not to."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _constraints(kind: Kind, free: Sequence[int], limit: float) -> tuple[list[Term], list[float], list[float], int]:

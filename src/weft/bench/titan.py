@@ -1,0 +1,134 @@
+"""Whole traces on 4,096 GPUs under `titan`: CPU seconds, memory, time of decisions, error of estimates.
+
+The files are found through WEFT_TRACES; what is not there is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weft.model.events import Event
+    from weft.model.plan import Decision
+    from weft.results.run import RunResult
+
+__all__ = ["TRACES", "run"]
+
+TRACES = {"elasticflow": "elasticflow/raw", "helios_venus": "helios/venus_gpu_jobs.csv.gz"}
+SLICE = 2000
+
+
+def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Figures of each trace, from reading it to the result; quick: the first 1,000 jobs, and no slice.
+
+    `error_*` compare a slice of 2,000 jobs with its exact run: of the mean and the 95th percentile of completion times
+    over jobs that share links (more than one machine), relative.
+    """
+    from weft.api import compile_kernels
+
+    compile_kernels(say)
+    store = os.environ.get("WEFT_TRACES")
+    if not store:
+        say("WEFT_TRACES is not set: no trace is read; let it name the folder of public traces")
+        return {}
+    figures: dict[str, Any] = {}
+    for name, place in TRACES.items():
+        if not (Path(store) / place).exists():
+            say(f"{place} is not in {store}: left out")
+            continue
+        say(f"{name}: {'the first 1,000 jobs' if quick else 'the whole trace'}")
+        figures |= _measured(name, place, 1000 if quick else None)
+    if not quick and (Path(store) / TRACES["elasticflow"]).exists():
+        say(f"{SLICE} jobs of elasticflow, estimated and exact")
+        figures |= _error(TRACES["elasticflow"])
+    return figures
+
+
+def _scenario(trace: str, jobs: int | None, **changes: Any) -> dict[str, Any]:
+    from weft.scenario.files import read_toml
+    from weft.scenario.shipped import scenario_path
+
+    made: dict[str, Any] = read_toml(scenario_path("titan"))
+    made["workload"] |= {"trace": trace, "oversize": "leave-out", **({"jobs": jobs} if jobs else {})}
+    made["workload"] |= changes.get("workload", {})
+    made["run"] |= changes.get("run", {})
+    return made
+
+
+def _measured(name: str, trace: str, jobs: int | None) -> dict[str, Any]:
+    """One run with every decision timed."""
+    from weft.core.cycle import Core
+    from weft.core.journal import MemoryJournal
+    from weft.core.loop import run as drive
+    from weft.scenario import Scenario
+    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.sim.outcome import make_result
+    from weft.sim.world import SimWorld
+    from weft.stacks import resolve
+
+    took: list[float] = []
+
+    class TimedCore(Core):
+        def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
+            began = time.perf_counter()
+            decisions = super().step(now, events)
+            took.append(time.perf_counter() - began)
+            return decisions
+
+    began, wall = time.process_time(), time.perf_counter()
+    scenario = Scenario.load(_scenario(trace, jobs))
+    cluster = build_cluster(scenario, 0)
+    world = SimWorld(cluster, build_workload(scenario, cluster, 0).jobs, *physics(scenario, 0))
+    journal = MemoryJournal()
+    drive(TimedCore(resolve("titan"), world, 0, journal), world)
+    world.close()
+    result = make_result(world, journal, "titan", time.perf_counter() - wall)
+    return {
+        f"{name}_jobs": result.jobs.height,
+        f"{name}_cpu_s": time.process_time() - began,
+        f"{name}_wall_s": time.perf_counter() - wall,
+        f"{name}_peak_gb": _peak_gb(),
+        f"{name}_decision_p99_ms": 1e3 * float(np.quantile(took, 0.99)),
+        f"{name}_decision_max_ms": 1e3 * max(took),
+        f"{name}_events": result.events,
+    }
+
+
+def _peak_gb() -> float:
+    """The most memory that this process has held, so far."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
+
+def _error(trace: str) -> dict[str, Any]:
+    """The slice: jobs from the middle of the trace, at a load that makes them share links."""
+    import weft
+
+    changes = {"jobs": SLICE, "load": 0.9, "pick": "random"}
+    both = [
+        weft.simulate(_scenario(trace, SLICE, workload=changes, run={"exact": exact}), stack="titan")
+        for exact in (False, True)
+    ]
+    estimate, exact = (_sharing(result) for result in both)
+    return {
+        "slice_sharing_jobs": len(exact),
+        "error_jct_mean": abs(float(estimate.mean() / exact.mean()) - 1.0) if len(exact) else 0.0,
+        "error_jct_p95": abs(float(np.quantile(estimate, 0.95) / np.quantile(exact, 0.95)) - 1.0)
+        if len(exact)
+        else 0.0,
+    }
+
+
+def _sharing(result: RunResult) -> Any:
+    """Completion times of jobs on more than one machine."""
+    rows = result.jobs.filter(result.jobs["servers"] > 1).sort("job_id")
+    return rows["jct_s"].drop_nulls().to_numpy()

@@ -1,0 +1,227 @@
+"""The simulations of the Titan paper: two traces on 4,096 GPUs, and the placements of its testbed of 8 servers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.model.cluster import Cluster
+from weft.model.topologies import Machine, single_switch
+from weft.papers.claims import Request
+from weft.place.hived import fragments_first
+from weft.place.pattern import bytes_across, kind_of, pattern_of
+from weft.place.titan import Limits, Placed, solve
+from weft.results.machines import machine_use, mean, overhead_bytes, profit_rate, total
+from weft.scenario.files import read_toml
+from weft.scenario.shipped import scenario_path
+from weft.workload import zoo
+from weft.workload.traffic import iteration_s
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
+
+__all__ = ["FREE", "STACKS", "Testbed", "TraceRun", "Traces", "on_testbed", "place_on_testbed", "scenario"]
+
+STACKS = {"titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]"}
+HD = "halving-doubling"
+ACME = "acme/trace_seren.csv"
+QUICK_JOBS, SYNTHETIC_JOBS = 1500, 20_000
+# Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
+# without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
+FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])
+EPOCHS, IMAGES, BATCH = 200, 50_000, 512
+
+
+def scenario(trace: str, quick: bool) -> dict[str, Any]:
+    """Trace 1 is ElasticFlow's, trace 2 Acme's, or jobs drawn from its published figures (synthetic)."""
+    made: dict[str, Any] = read_toml(scenario_path("titan"))
+    work = made["workload"]
+    if trace == "trace-2":
+        if _has(ACME):
+            work |= {"trace": ACME, "oversize": "leave-out"}
+        else:
+            made["workload"] = work = {
+                "source": "poisson", "draw_from": "acme-seren", "load": 0.3, "reading": "compute",
+                "jobs": SYNTHETIC_JOBS,
+            }  # fmt: skip
+    elif not _has(str(work["trace"])):
+        made["workload"] = work = {
+            "source": "poisson", "gpus": _SIZES, "duration_median_s": 9_500.0, "duration_sigma": 1.3, "load": 0.2,
+            "reading": "compute", "jobs": SYNTHETIC_JOBS,
+        }  # fmt: skip
+    if quick:
+        work["jobs"] = QUICK_JOBS
+    return made
+
+
+_SIZES = {1: 57682.0, 2: 1483.0, 4: 2371.0, 8: 7009.0, 16: 381.0, 32: 354.0, 64: 71.0}  # of ElasticFlow's trace
+
+
+def _has(name: str) -> bool:
+    store = os.environ.get("WEFT_TRACES")
+    return store is not None and (Path(store) / name).exists()
+
+
+@dataclass(frozen=True)
+class TraceRun:
+    """A run of a trace, measured: means over the time in which any machine is used."""
+
+    used: float
+    machine_hours: float
+    fragmentation: float  # per cent
+    overhead_gb: float
+    profit_rate: float
+    total_profit: float
+    run: RunResult
+
+    def number(self, metric: str) -> float:
+        """One of the numbers by its name."""
+        value: float = getattr(self, metric)
+        return value
+
+
+class Traces:
+    """Runs of the traces, each done once, when first asked for."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.done: dict[str, dict[str, TraceRun]] = {}
+        self.notes: list[str] = []
+
+    def of(self, trace: str) -> dict[str, TraceRun]:
+        """All four placers on a trace."""
+        if trace not in self.done:
+            from weft import api
+
+            seed = self.request.seed
+            compared = api.compare(
+                scenario(trace, self.request.quick), list(STACKS.values()), [seed], workers=self.request.workers,
+                on_progress=self.request.on_progress, on_compile=self.request.on_compile,
+            )  # fmt: skip
+            by_stack = {run.stack: run for run in compared.runs}
+            self.done[trace] = {name: measured(by_stack[stack]) for name, stack in STACKS.items()}
+            self.notes += [f"{trace}: {note}" for note in compared.runs[0].notes]
+        return self.done[trace]
+
+
+def measured(run: RunResult) -> TraceRun:
+    """The metrics of Exp#1 to #4."""
+    use = machine_use(run)
+    across = {
+        job: bytes_between(model, gpus, run.server_of_gpu)
+        for job, gpus, model in run.spans.join(run.jobs.select("job_id", "model"), on="job_id")
+        .select("job_id", "gpus", "model")
+        .iter_rows()
+    }
+    profit = profit_rate(run, use)
+    return TraceRun(
+        mean(use.used, use.used), use.machine_hours, 100.0 * mean(use.fragmentation, use.used),
+        mean(overhead_bytes(run, across), use.used) / 1e9, mean(profit, use.used), total(profit) / 3600.0, run,
+    )  # fmt: skip
+
+
+def bytes_between(model: str, gpus: list[int], server_of_gpu: tuple[int, ...]) -> float:
+    """Bytes that an iteration sends between machines, each exchange counted once."""
+    servers = [server_of_gpu[g] for g in gpus]
+    if len(set(servers)) <= 1:
+        return 0.0
+    kind, message = _kind(model, len(gpus))
+    return message * bytes_across(pattern_of(kind), servers)
+
+
+@cache
+def _kind(model: str, workers: int) -> tuple[Any, float]:
+    profile = zoo.profile(model, workers)
+    return kind_of(profile, HD), profile.message_bytes
+
+
+# The testbed
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A job on the testbed: its machines, how many are in use with it, and how long an iteration takes."""
+
+    machines: dict[int, int]  # machine: workers on it
+    in_use: int
+    iteration_s: float
+    comm_s: float
+    workers: int
+
+    @property
+    def throughput(self) -> float:
+        """Images per second."""
+        return BATCH / self.iteration_s
+
+    @property
+    def comm_s_per_epoch(self) -> float:
+        """Exposed communication in an epoch of 50,000 images."""
+        return self.comm_s * IMAGES / BATCH
+
+    @property
+    def machine_hours(self) -> float:
+        """Machines in use x the time of 200 epochs."""
+        return self.in_use * EPOCHS * (IMAGES / BATCH) * self.iteration_s / 3600.0
+
+
+def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
+    """Machines and ranks that a placer chooses on the testbed, with the background jobs there."""
+    idle = FREE == 4
+    if placer == "titan":
+        kind = kind_of(zoo.profile(model, workers), HD)
+        found = solve(kind, FREE, idle, Limits(np.inf, lambda a, b: np.inf))
+        if found is None:
+            raise AssertionError("the testbed has room for 18 workers")
+        return found
+    if placer == "hived":
+        return _in_turn(fragments_first(FREE, np.full(8, 4), np.zeros(8, dtype=np.int64), workers))
+    from weft.place.skew import skew_of
+
+    if placer == "tiresias" and skew_of(model) <= 0.3:
+        order = np.argsort(FREE, kind="stable")
+        return _in_turn(_filled(order, workers))
+    return _in_turn(_filled(np.argsort(-FREE, kind="stable"), workers))  # idle servers, the fewest
+
+
+def _filled(order: Any, workers: int) -> list[tuple[int, int]]:
+    shares = []
+    for machine in order.tolist():
+        count = min(int(FREE[machine]), workers)
+        workers -= count
+        shares += [(machine, count)] if count else []
+    return shares
+
+
+def _in_turn(shares: list[tuple[int, int]]) -> Placed:
+    first, found = 0, []
+    for machine, count in shares:
+        found.append((machine, tuple(range(first, first + count))))
+        first += count
+    return tuple(found)
+
+
+@cache
+def on_testbed(placer: str, model: str, workers: int) -> Testbed:
+    """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links."""
+    cluster = _cluster()
+    found = place_on_testbed(placer, model, workers)
+    gpus = [0] * workers
+    for machine, ranks in found:
+        free = cluster.servers[machine].gpus[4 - int(FREE[machine]) :]
+        for rank, gpu in zip(ranks, free, strict=False):
+            gpus[rank] = gpu
+    profile = zoo.profile(model, workers, batch=max(1, round(BATCH / workers)))
+    seconds = iteration_s(profile, tuple(gpus), cluster, HD)
+    machines = {machine: len(ranks) for machine, ranks in found}
+    in_use = int((FREE < 4).sum()) + sum(bool(FREE[m] == 4) for m in machines)
+    return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers)
+
+
+@cache
+def _cluster() -> Cluster:
+    return single_switch(8, Machine(gpus_per_server=4, nic_gbps=100.0))
