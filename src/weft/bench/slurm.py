@@ -77,7 +77,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
             server.durable.next_events = heard  # type: ignore[method-assign]
             server.durable.on_decided = decided
-            _play(server, box, jobs)
+            _play(server, box, jobs, (1.0, 3.0) if quick else (5.0, 15.0))
             lives = _lives(server, (box.folder / "log" / "slurmctld.log").read_text(encoding="utf-8"))
     waits = np.array([life.start_s - life.submit_s for life in lives])
     vain = _in_vain_s(lives)
@@ -92,13 +92,13 @@ def _sandbox(folder: str, nodes: int) -> Sandbox:
     return Sandbox(Path(folder) / "slurm", nodes, prolog=False)
 
 
-def _play(server: Server, box: Sandbox, jobs: int) -> None:
-    """Jobs of 5 to 15 s, as fast as sbatch can submit them, until all have ended."""
+def _play(server: Server, box: Sandbox, jobs: int, lengths_s: tuple[float, float]) -> None:
+    """Jobs of such lengths, as fast as sbatch can submit them, until all have ended."""
     lot = random.Random(1)
 
     def submit() -> None:
         for _ in range(jobs):
-            box.sbatch(f"--gpus={lot.choice(SIZES)}", wrap=f"sleep {lot.uniform(5.0, 15.0):.1f}")
+            box.sbatch(f"--gpus={lot.choice(SIZES)}", wrap=f"sleep {lot.uniform(*lengths_s):.1f}")
 
     thread = threading.Thread(target=submit)
     thread.start()

@@ -153,13 +153,18 @@ class Ledger:
         self._db.execute("UPDATE jobs SET cancelled = 1 WHERE id = ?", (job_id,))
 
     def write(self, cycle: int, time_s: float, decisions: Sequence[Decision]) -> None:
-        """Decisions of one cycle; kept when this returns."""
+        """Decisions of one cycle; kept when this returns, whatever becomes of the process.
+
+        That they survive the machine too is seen to by `keep`, which follows before they are carried out.
+        """
         rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
+        self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("BEGIN")
         self._db.executemany(
             "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
         )
         self._db.execute("COMMIT")
+        self._db.execute("PRAGMA synchronous = FULL")
 
     def keep(self, state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
         """The core's state, the events that led to it, and how jobs ended: all or nothing."""
