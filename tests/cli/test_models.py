@@ -55,6 +55,38 @@ def test_vgg16s_iteration_is_drawn(capsys: Capture, tmp_path: Path) -> None:
     assert plot.read_text().lstrip().startswith("<?xml")
 
 
+def test_memory_is_shown_with_its_source(capsys: Capture) -> None:
+    assert run(["models", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["models"]
+    assert all(m["memory_bytes"] > 0 and m["memory_source"] for m in listed)
+    assert all(t["memory_source"] for m in listed for t in m["timings"] if t["memory_bytes"])
+    assert run(["models", "show", "gpt2-a", "-n", "1", "--gpu", "H200", "--batch", "24"]) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("memory"))
+    assert line.split(None, 1)[1].strip() == "97.7 GB per worker; measured by weft on NVIDIA H200, bf16"
+
+
+@pytest.mark.parametrize(("gpu", "warned"), [("V100", True), ("A100", True), ("H200", False)])
+def test_a_model_that_is_too_large_for_the_gpu_is_warned_of(gpu: str, warned: bool, capsys: Capture) -> None:
+    """97.7 GB do not fit into 16 or 40 GB, but into 141."""
+    assert run(["models", "show", "gpt2-a", "-n", "1", "--gpu", gpu, "--batch", "24"]) == 0
+    lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith("warning:")]
+    assert len(lines) == warned
+    assert all("97.7 GB per worker do not fit" in x and "smaller batch" in x for x in lines)
+
+
+def test_cassinis_circle_says_that_it_does_not_send_the_gradients(capsys: Capture) -> None:
+    """45 Gbit/s for 114 ms are 641.25 MB per worker: on a ring of 4 the message is 4/6 of that, not 553.4 MB."""
+    assert run(["models", "show", "vgg16@cassini", "-n", "4", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["sent_bytes"] == pytest.approx([45e9 / 8 * 0.114] * 4)
+    assert shown["message_bytes"] == pytest.approx(427.5e6)
+    assert len(shown["remarks"]) == 1
+    assert "427.5 MB on 4 workers, not of the model's 553.4 MB" in shown["remarks"][0]
+    for plain in ("vgg16", "vgg16@ada-srsf"):
+        assert run(["models", "show", plain, "-n", "4", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["remarks"] == []
+
+
 def test_show_as_json_has_tasks_and_phases(capsys: Capture) -> None:
     assert run(["models", "show", "gpt3-cassini", "-n", "8", "--gpu", "A100", "--layers", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

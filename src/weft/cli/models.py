@@ -89,6 +89,7 @@ def show(
         raise InputError(f"--worker: {worker} is not among the workers 0..{profile.workers - 1}")
     alone = run_alone(profile, gbps_to_bytes_per_s(gbps), collective)
     entry = None if zoo.is_path(model) else zoo.find(model)[0]
+    remarks = _remarks(model, alone)
     picture = _picture(alone, worker, gbps)
     if plot is not None:
         from weft.results.iteration_drawing import save_iteration
@@ -96,7 +97,7 @@ def show(
         save_iteration(picture, plot)
         notice(f"wrote {plot}")
     if json:
-        print_json(_as_dict(entry, alone, worker, gbps, layers))
+        print_json({**_as_dict(entry, alone, worker, gbps, layers), "remarks": remarks})
         return
     from weft.results.iteration_drawing import draw_iteration
 
@@ -104,6 +105,8 @@ def show(
     console.print(draw_iteration(picture))
     console.print()
     console.print(_facts(entry, alone), highlight=False)
+    for remark in remarks:
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
     if layers and entry is not None:
         console.print(_layer_table(entry))
 
@@ -184,10 +187,36 @@ def _facts(entry: Model | None, alone: Alone) -> Any:
     sent = [alone.sent_bytes(w) for w in range(p.workers)]
     least, most = _megabytes(min(sent)), _megabytes(max(sent))
     table.add_row("sent", f"{most if least == most else f'{least} to {most}'} per worker")
-    memory = f"{p.memory_bytes / 1e9:.3g} GB per worker" if p.memory_bytes else "not stated"
-    table.add_row("memory", f"{memory}; batch {p.batch or 'unknown'}, {p.gpu or 'GPU unknown'}")
+    table.add_row("batch", f"{p.batch or 'unknown'}, {p.gpu or 'GPU unknown'}")
+    memory = f"{p.memory_bytes / 1e9:.3g} GB per worker; {p.memory_source or 'source unknown'}"
+    table.add_row("memory", memory if p.memory_bytes else "not stated")
     table.add_row("times", p.source)
     return table
+
+
+def _remarks(model: str, alone: Alone) -> list[str]:
+    """What a reader might stumble over: a circle that does not send the model's gradients, a GPU that is too small."""
+    from weft.errors import InputError
+    from weft.workload import zoo
+
+    p, found = alone.profile, []
+    variant = None if zoo.is_path(model) else zoo.find(zoo.without(model))[1]
+    if variant is not None and variant.up_s > 0 and p.name.partition("[")[0].endswith(f"@{variant.variant}"):
+        gradients = zoo.find(zoo.without(model))[0].gradient_bytes
+        found.append(
+            f"note: the circle is the paper's: its all-reduce is of {_megabytes(p.message_bytes)} on {p.workers} "
+            f"workers, not of the model's {_megabytes(gradients)} of gradients"
+        )
+    try:
+        there = 1e9 * zoo.find_gpu(p.gpu).memory_gb
+    except InputError:  # a file's own device, whose memory nobody stated
+        return found
+    if p.memory_bytes > there:
+        found.append(
+            f"warning: {p.memory_bytes / 1e9:.3g} GB per worker do not fit into the {there / 1e9:g} GB of one {p.gpu}; "
+            "use more workers of a pipeline or tensor scheme, a smaller batch or a larger GPU"
+        )
+    return found
 
 
 def _layer_table(entry: Model) -> Any:
@@ -209,6 +238,7 @@ def _megabytes(size: float) -> str:
 def _entry_dict(e: Model) -> dict[str, Any]:
     from weft.workload import zoo
 
+    size, source = zoo.memory(e, e.batch)
     return {
         "model": e.name,
         "title": e.title,
@@ -223,6 +253,8 @@ def _entry_dict(e: Model) -> dict[str, Any]:
         "batch_range": list(e.batch_range),
         "batch_source": e.batch_source,
         "parallel": e.parallel,
+        "memory_bytes": size,
+        "memory_source": source,
         "variants": [f"{e.name}@{v.variant}" for v in e.variants],
         "timings": [_timing_dict(t) for t in zoo.known(e)],
     }
@@ -231,7 +263,8 @@ def _entry_dict(e: Model) -> dict[str, Any]:
 def _timing_dict(t: Timing) -> dict[str, Any]:
     return {
         "gpu": t.gpu, "dtype": t.dtype, "batch": t.batch, "forward_s": t.forward_s, "backward_s": t.backward_s,
-        "optimiser_s": t.optimiser_s, "memory_bytes": t.memory_bytes or None, "source": t.source,
+        "optimiser_s": t.optimiser_s, "memory_bytes": t.memory_bytes or None,
+        "memory_source": t.memory_source or None, "source": t.source,
     }  # fmt: skip
 
 
@@ -253,6 +286,7 @@ def _as_dict(entry: Model | None, alone: Alone, worker: int, gbps: float, layers
         "gpu": p.gpu,
         "source": p.source,
         "memory_bytes": p.memory_bytes,
+        "memory_source": p.memory_source,
         "nic_gbps": gbps,
         "iteration_s": alone.iteration_s,
         "compute_s": p.compute_s,

@@ -73,7 +73,8 @@ class Profile:
     memory_bytes: float = 0.0  # per worker
     batch: int = 0  # samples per worker and iteration; 0 if unknown
     gpu: str = ""
-    source: str = ""  # where the numbers come from
+    source: str = ""  # where the times come from
+    memory_source: str = ""  # where `memory_bytes` comes from
 
     def __post_init__(self) -> None:
         _check(self)

@@ -101,6 +101,7 @@ class _GraphFile(_Strict):
     batch: _Count = 0
     gpu: str = ""
     source: str = ""
+    memory_source: str = ""
     tasks: list[Annotated[_ComputeEntry | _TransferEntry, Field(discriminator="type")]]
 
 
@@ -165,6 +166,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         tasks.append({"type": kind, **fields})
     head = {"name": profile.name, "workers": profile.workers, "memory_bytes": profile.memory_bytes}
     head |= {"batch": profile.batch, "gpu": profile.gpu, "source": profile.source}
+    head["memory_source"] = profile.memory_source
     _write({"format": FORMAT, "version": VERSION, "kind": "graph", **head, "tasks": tasks}, path)
 
 
@@ -181,7 +183,9 @@ def _graph(file: _GraphFile) -> Profile:
                     entry.name, entry.bytes, after, workers, entry.collective, entry.demand_bytes_per_s, entry.servers
                 )
             )
-    return Profile(file.name, tuple(tasks), file.workers, file.memory_bytes, file.batch, file.gpu, file.source)
+    return Profile(
+        file.name, tuple(tasks), file.workers, file.memory_bytes, file.batch, file.gpu, file.source, file.memory_source
+    )
 
 
 def _write(content: dict[str, Any], path: str | Path) -> None:

@@ -11,7 +11,7 @@ from weft.errors import InputError
 from weft.workload import zoo
 from weft.workload.profiles_io import MeasuredModel, load_file
 from weft.workload.zoo.gpus import GPUS, find_gpu
-from weft.workload.zoo.timings import UTILISATION, memory_bytes
+from weft.workload.zoo.timings import UTILISATION, memory
 
 MEASURED = Path(str(package.__file__)).parent / "measured"
 
@@ -84,8 +84,50 @@ def test_unknown_gpu_is_refused_in_one_line() -> None:
 
 
 def test_memory_grows_with_the_batch() -> None:
-    assert memory_bytes(_model("resnet50"), 32) < memory_bytes(_model("resnet50"), 128)
-    assert memory_bytes(_model("gpt3"), 1) == pytest.approx(16 * _model("gpt3").params, rel=0.2)
+    assert memory(_model("resnet50"), 32)[0] < memory(_model("resnet50"), 128)[0]
+    size, source = memory(_model("gpt3"), 1)
+    assert size == pytest.approx(16 * _model("gpt3").params, rel=0.2)
+    assert source.startswith("formula")
+
+
+@pytest.mark.parametrize("name", zoo.names())
+@pytest.mark.parametrize("gpu", ["V100", "A100", "H200"])
+def test_memory_is_what_was_measured_wherever_it_was(name: str, gpu: str) -> None:
+    """At a measured batch and precision the GPU that weft measured on has that memory; all numbers have a source."""
+    model = _model(name)
+    for batch in {model.batch, *model.batch_range, *(t.batch for t in zoo.known(model))}:
+        found = zoo.timing(model, gpu, batch)
+        assert found.memory_bytes > 0
+        assert found.memory_source.startswith(("published", "measured by weft", "estimated", "formula"))
+    for seen in zoo.known(model):
+        if seen.memory_bytes and seen.memory_source.startswith("measured") and seen.gpu == gpu:
+            found = zoo.timing(model, gpu, seen.batch, seen.dtype)
+            assert (found.memory_bytes, found.memory_source) == (seen.memory_bytes, seen.memory_source)
+
+
+def test_gpt2s_of_cassini_need_what_was_measured_not_27_gb() -> None:
+    """97.7 and 78.1 GB at batch 24 on an H200; between two batches the line, shared by the stages of a pipeline."""
+    assert memory(_model("gpt2-a"), 24)[0] == pytest.approx(97.7e9, rel=1e-3)
+    assert memory(_model("gpt2-b"), 24)[0] == pytest.approx(78.1e9, rel=1e-3)
+    low, high = memory(_model("gpt2-a"), 8)[0], memory(_model("gpt2-a"), 24)[0]
+    size, source = memory(_model("gpt2-a"), 16)
+    assert size == pytest.approx((low + high) / 2)
+    assert source.startswith("estimated on the line through batches 8 and 24: measured by weft on NVIDIA H200")
+    half = zoo.profile("gpt2-a", 4, batch=24, gpu="A100")
+    assert half.memory_bytes == pytest.approx(high / 2)
+    assert half.memory_source.endswith("shared by 2 workers")
+
+
+def test_a_line_needs_memory_at_both_ends() -> None:
+    """ResNet-50 on a V100: Table III has memory at batch 16, Gavel none at 32; in between it must not shrink."""
+    found = zoo.timing(_model("resnet50"), "V100", 24)
+    assert found.memory_bytes > zoo.timing(_model("resnet50"), "H200", 16, "fp32").memory_bytes
+    assert "measured by weft" in found.memory_source
+
+
+def test_a_papers_statement_counts_at_the_batches_it_is_about() -> None:
+    assert memory(_model("gpt3-cassini"), 16) == (155e9 / 2, _model("gpt3-cassini").memory_source)
+    assert memory(_model("gpt3-cassini"), 4)[0] == pytest.approx(108.5e9, rel=1e-3)
 
 
 def _shipped() -> list[tuple[str, MeasuredModel]]:

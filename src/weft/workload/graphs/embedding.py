@@ -40,4 +40,4 @@ def sharded_embedding(work: Work, workers: int) -> Profile:
         tasks.append(Compute("optimiser", work.optimiser_s, (6,)))
     owned = sum(layer.gradient_bytes for layer in tables)
     memory = max(work.memory_bytes - owned * (1 - 1 / workers), 0.0)
-    return work.profile(tasks, workers, memory)
+    return work.profile(tasks, workers, memory, "less the tables of other workers")

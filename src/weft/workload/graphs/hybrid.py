@@ -42,7 +42,9 @@ def hybrid(
         grid.run_pipeline(replica, schedule)
     grid.sum_gradients()
     workers = tensor * pipeline * data
-    return work.profile(grid.tasks, workers, work.memory_bytes / (tensor * pipeline))
+    parts = tensor * pipeline
+    note = f"shared by {parts} workers" if parts > 1 else ""
+    return work.profile(grid.tasks, workers, work.memory_bytes / parts, note)
 
 
 @dataclass

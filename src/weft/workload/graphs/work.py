@@ -45,6 +45,7 @@ class Work:
     memory_bytes: float = 0.0
     gpu: str = ""
     source: str = ""
+    memory_source: str = ""
 
     @property
     def forward_s(self) -> float:
@@ -75,10 +76,13 @@ class Work:
         )
         return replace(self, layers=layers, buckets=tuple((size * ratio, ready) for size, ready in self.buckets))
 
-    def profile(self, tasks: Sequence[Task], workers: int, memory_bytes: float | None = None) -> Profile:
-        """A profile of this work: the tasks of one way to parallelise it."""
+    def profile(
+        self, tasks: Sequence[Task], workers: int, memory_bytes: float | None = None, memory_note: str = ""
+    ) -> Profile:
+        """A profile of this work: the tasks of one way to parallelise it. `memory_note`: what became of its memory."""
         memory = self.memory_bytes if memory_bytes is None else memory_bytes
-        return Profile(self.name, tuple(tasks), workers, memory, self.batch, self.gpu, self.source)
+        said = f"{self.memory_source}; {memory_note}" if memory_note and self.memory_source else self.memory_source
+        return Profile(self.name, tuple(tasks), workers, memory, self.batch, self.gpu, self.source, said)
 
 
 def work(name: str, layers: Sequence[Layer], timing: Timing, gradient_dtype_bytes: int = 4) -> Work:
@@ -105,5 +109,5 @@ def work(name: str, layers: Sequence[Layer], timing: Timing, gradient_dtype_byte
         )
     return Work(
         name, tuple(found), timing.batch, timing.optimiser_s, timing.buckets, timing.memory_bytes, timing.gpu,
-        timing.source,
+        timing.source, timing.memory_source,
     )  # fmt: skip

@@ -12,11 +12,12 @@ variant: one paper's own numbers where they differ from the architecture's, for 
 from weft.workload.zoo.build import PARALLEL, check, load_profile, profile, replicas, work_of
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.files import is_path, read_model
+from weft.workload.zoo.gpus import find_gpu
 from weft.workload.zoo.lookup import find, names
 from weft.workload.zoo.options import without
-from weft.workload.zoo.timings import known, timing
+from weft.workload.zoo.timings import known, memory, timing
 
 __all__ = [
-    "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "is_path", "known", "load_profile", "names",
-    "profile", "read_model", "replicas", "timing", "without", "work_of",
+    "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "find_gpu", "is_path", "known",
+    "load_profile", "memory", "names", "profile", "read_model", "replicas", "timing", "without", "work_of",
 ]  # fmt: skip

@@ -157,7 +157,13 @@ def _published(variant: Published, batch: int) -> Timing:
     ratio = batch / t.batch
     source = f"estimated in proportion from batch {t.batch}: {t.source}"
     return replace(
-        t, batch=batch, forward_s=t.forward_s * ratio, backward_s=t.backward_s * ratio, source=source, estimated=True
+        t,
+        batch=batch,
+        forward_s=t.forward_s * ratio,
+        backward_s=t.backward_s * ratio,
+        source=source,
+        estimated=True,
+        memory_source=f"of batch {t.batch}: {t.memory_source}" if t.memory_bytes else "",
     )
 
 
@@ -172,7 +178,9 @@ def _circle(name: str, variant: Published, workers: int) -> Profile:
         message = rate * variant.up_s * workers / (2 * (workers - 1))
         tasks.append(Transfer("all-reduce", message, (0,), None, "ring", rate))
     t = variant.timing
-    return Profile(f"{name}@{variant.variant}", tuple(tasks), workers, t.memory_bytes, t.batch, t.gpu, t.source)
+    return Profile(
+        f"{name}@{variant.variant}", tuple(tasks), workers, t.memory_bytes, t.batch, t.gpu, t.source, t.memory_source
+    )
 
 
 def _from_file(path: str, workers: int, how: _How) -> Profile:

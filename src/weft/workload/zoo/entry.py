@@ -50,6 +50,7 @@ class Timing:
     optimiser_s: float = 0.0
     buckets: tuple[tuple[float, float], ...] = ()
     estimated: bool = False
+    memory_source: str = ""
 
     @property
     def compute_s(self) -> float:
@@ -89,7 +90,8 @@ class Model:
     sample: str = "image of 224 x 224"
     parallel: str = "data"  # the usual scheme
     gradient_dtype_bytes: int = 4
-    memory_bytes: float = 0.0  # of one replica, where a paper states it; 0: measured or by rule
+    memory_bytes: float = 0.0  # of one replica at any batch of the range, where a paper states it
+    memory_source: str = ""
     timings: tuple[Timing, ...] = ()
     variants: tuple[Published, ...] = ()
 

@@ -67,4 +67,15 @@ def _alike(dtype: str, wanted: str) -> bool:
 def _timing_of(m: Measured, file: str) -> Timing:
     source = f"{file}, measured on {m.gpu}, {m.dtype}, {m.date}"
     buckets = tuple((b.bytes, b.ready_s) for b in m.buckets)
-    return Timing(m.gpu, m.batch, m.forward_s, m.backward_s, source, m.dtype, m.memory_bytes, m.optimiser_s, buckets)
+    return Timing(
+        m.gpu,
+        m.batch,
+        m.forward_s,
+        m.backward_s,
+        source,
+        m.dtype,
+        m.memory_bytes,
+        m.optimiser_s,
+        buckets,
+        memory_source=source,
+    )

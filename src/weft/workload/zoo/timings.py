@@ -19,11 +19,12 @@ import json
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from weft.workload.zoo.entry import Model, Timing
 from weft.workload.zoo.gpus import GPUS, Gpu, find_gpu
 
-__all__ = ["UTILISATION", "at_batch", "known", "memory_bytes", "timing"]
+__all__ = ["UTILISATION", "at_batch", "known", "memory", "timing"]
 
 UTILISATION = 0.45
 
@@ -46,22 +47,39 @@ def timing(model: Model, gpu: str, batch: int, dtype: str | None = None) -> Timi
     return _with_memory(model, found) if found else _by_flops(model, target, batch, wanted)
 
 
-def memory_bytes(model: Model, batch: int) -> float:
-    """GPU memory of one worker: published, or measured on any GPU (on the line between batches), else by rule.
+def memory(model: Model, batch: int, dtype: str = "") -> tuple[float, str]:
+    """Bytes of GPU memory of one replica, and their source: the first of these that there is.
 
-    The rule: weights and gradients, Adam's two moments and a single-precision copy (16 bytes per parameter), and four
-    bytes for every activation of the batch.
+    1. measured by weft, or published, at this batch; 2. what a paper states for all batches of the model's range;
+    3. on the line between measured batches, or beyond them; 4. a formula: weights and gradients, Adam's two moments and
+    a single-precision copy (16 bytes per parameter), and four bytes for every activation of the batch.
+    Measurements in the same precision count before others, weft's own before published ones.
     """
-    if model.memory_bytes:
-        return model.memory_bytes
-    seen = sorted({t.batch: t.memory_bytes for t in reversed(known(model)) if t.memory_bytes}.items())
-    if len(seen) >= 2:
-        (b0, m0), (b1, m1) = seen[0], seen[-1]
-        return max(m0 + (m1 - m0) * (batch - b0) / (b1 - b0), 0.5 * m0)
-    if seen:
-        fixed = min(2.0 * model.gradient_bytes, seen[0][1])
-        return fixed + (seen[0][1] - fixed) * batch / seen[0][0]
-    return 16.0 * model.params + 4.0 * batch * sum(layer.activation for layer in model.layers)
+    seen = [t for t in known(model) if t.memory_bytes]
+    seen = [t for t in seen if _alike(t.dtype, dtype) or _alike(dtype, t.dtype)] or seen
+    by_batch = {t.batch: t for t in sorted(seen, key=lambda t: not t.memory_source.startswith("published"))}
+    if batch in by_batch:
+        return by_batch[batch].memory_bytes, by_batch[batch].memory_source
+    if model.memory_bytes and model.batch_range[0] <= batch <= model.batch_range[1]:
+        return model.memory_bytes, model.memory_source
+    if by_batch:
+        return _memory_line(model, [by_batch[b] for b in sorted(by_batch)], batch)
+    size = 16.0 * model.params + 4.0 * batch * sum(layer.activation for layer in model.layers)
+    return size, "formula: 16 bytes per parameter and 4 per activation"
+
+
+def _memory_line(model: Model, seen: list[Timing], batch: int) -> tuple[float, str]:
+    """Memory at a batch that nobody measured, from those that somebody did (in order of their batches)."""
+    if len(seen) == 1:
+        only = seen[0]
+        fixed = min(2.0 * model.gradient_bytes, only.memory_bytes)
+        size = fixed + (only.memory_bytes - fixed) * batch / only.batch
+        return size, f"estimated in proportion from batch {only.batch}: {only.memory_source}"
+    at = max(1, min(sum(t.batch < batch for t in seen), len(seen) - 1))
+    low, high = seen[at - 1], seen[at]
+    slope = (high.memory_bytes - low.memory_bytes) / (high.batch - low.batch)
+    size = max(low.memory_bytes + slope * (batch - low.batch), 0.5 * seen[0].memory_bytes)
+    return size, f"estimated on the line through batches {low.batch} and {high.batch}: {low.memory_source}"
 
 
 @cache
@@ -77,6 +95,7 @@ def _measured(name: str) -> tuple[Timing, ...]:
             Timing(
                 find_gpu(m["gpu"]).name, m["batch"], m["forward_s"], m["backward_s"], source, m["dtype"],
                 m["memory_bytes"], m["optimiser_s"], buckets,
+                memory_source=f"measured by weft on {m['gpu']}, {m['dtype']}",
             )
         )  # fmt: skip
     return tuple(found)
@@ -101,12 +120,20 @@ def at_batch(same: list[Timing], batch: int) -> Timing:
             low, batch=batch, estimated=True,
             forward_s=low.forward_s + w * (high.forward_s - low.forward_s),
             backward_s=low.backward_s + w * (high.backward_s - low.backward_s),
-            memory_bytes=low.memory_bytes + w * (high.memory_bytes - low.memory_bytes) if low.memory_bytes else 0.0,
+            **_memory_between(low, high, w),
             buckets=_stretch(high, low.backward_s + w * (high.backward_s - low.backward_s)),
             source=f"estimated between batches {low.batch} and {high.batch}: {low.source}",
         )  # fmt: skip
     near = by_batch[above[0] if above else below[-1]]
     return _scaled(near, batch / near.batch, f"in proportion from batch {near.batch}", batch, near.gpu)
+
+
+def _memory_between(low: Timing, high: Timing, w: float) -> dict[str, Any]:
+    if not (low.memory_bytes and high.memory_bytes):  # the sources of times do not all state memory
+        return {"memory_bytes": 0.0, "memory_source": ""}
+    size = low.memory_bytes + w * (high.memory_bytes - low.memory_bytes)
+    source = f"estimated on the line through batches {low.batch} and {high.batch}: {low.memory_source}"
+    return {"memory_bytes": size, "memory_source": source}
 
 
 def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | None:
@@ -128,9 +155,7 @@ def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
     """Rule 5."""
     forward_s = model.flops * batch / (UTILISATION * 1e12 * target.tflops(dtype))
     source = f"estimated from {model.flops:.3g} operations per sample at {UTILISATION:.0%} of the {dtype} peak"
-    return Timing(
-        target.name, batch, forward_s, 2 * forward_s, source, dtype, memory_bytes(model, batch), estimated=True
-    )
+    return _with_memory(model, Timing(target.name, batch, forward_s, 2 * forward_s, source, dtype, estimated=True))
 
 
 def _scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:
@@ -138,7 +163,9 @@ def _scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timin
     return replace(
         base, gpu=gpu, batch=batch, estimated=True, forward_s=base.forward_s * ratio,
         backward_s=base.backward_s * ratio, buckets=_stretch(base, base.backward_s * ratio),
-        memory_bytes=base.memory_bytes if batch == base.batch else 0.0, source=f"estimated {why}: {source}",
+        source=f"estimated {why}: {source}",
+        memory_bytes=base.memory_bytes if batch == base.batch else 0.0,
+        memory_source=base.memory_source if batch == base.batch else "",
     )  # fmt: skip
 
 
@@ -148,6 +175,8 @@ def _stretch(base: Timing, backward_s: float) -> tuple[tuple[float, float], ...]
 
 
 def _with_memory(model: Model, found: Timing) -> Timing:
-    if found.memory_bytes and not model.memory_bytes:
+    """The time with its memory: what was published for this very GPU type and batch, else by the rules of `memory`."""
+    if found.memory_bytes and not found.estimated:
         return found
-    return replace(found, memory_bytes=memory_bytes(model, found.batch))
+    size, source = memory(model, found.batch, found.dtype)
+    return replace(found, memory_bytes=size, memory_source=source)
