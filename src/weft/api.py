@@ -60,6 +60,8 @@ def simulate(
     time and the first tasks, for reports and timelines. `on_progress` is told now and then how many jobs have finished,
     `on_compile` when kernels must be compiled first.
     """
+    if seed is not None:
+        _check_seed(seed)
     task = _Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
     return _run(task, on_compile, on_progress)
 
@@ -200,7 +202,14 @@ def _seeds(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
     numbers = [scenario.run.seed + i for i in range(given)] if isinstance(given, int) else list(given)
     if not numbers:
         raise InputError("compare: there are no seeds; give at least one")
+    for number in numbers:
+        _check_seed(number)
     return numbers
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed {seed} is out of range; give 0 to 2^63 - 1")
 
 
 def _run_all(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int, RunResult]]:

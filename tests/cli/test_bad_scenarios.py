@@ -54,6 +54,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "fat-tree, cassini, links, file",
     ),
     "negative racks": ("racks = 2", "racks = -2", "cluster.racks is -2; give at least 1"),
+    "iterations beyond counting": (
+        "[20, 50]", f"[5, {10**20 - 1}]",
+        "workload.iterations: 99999999999999999999 is too large; give at most 1000000000000",
+    ),
+    "jobs beyond memory": ("jobs = 5", f"jobs = {10**11}", "workload.jobs is 100000000000; give at most 1e+07"),
     "half a rack": ("racks = 2", "racks = 1.5", "cluster.racks is 1.5; give a whole number"),
     "a number as text": ("nic_gbps = 10", 'nic_gbps = "10"', 'cluster.nic_gbps is "10"; give a number'),
     "no bandwidth": ("nic_gbps = 10", "nic_gbps = 0", "cluster.nic_gbps is 0; give more than 0"),
@@ -215,6 +220,7 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--place", "nosuch"], "there is no place nosuch; known are affinity, best-fit, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),
+        (["--seed", f"{2**63}"], "Invalid value for '--seed': "),
     ],
 )
 def test_bad_options(options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,3 +254,13 @@ def test_bad_comparisons(
     assert err.startswith("error: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_a_missing_file_to_draw_from_is_named_by_its_own_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEFT_TRACES", raising=False)
+    path = tmp_path / "some.toml"
+    path.write_text(GOOD.replace("iterations = [20, 50]", 'draw_from = "none.csv"'))
+    assert run(["simulate", str(path)]) == 2
+    assert f"{path}: workload.draw_from: none.csv is not in {tmp_path}" in capsys.readouterr().err

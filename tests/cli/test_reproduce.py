@@ -30,7 +30,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    report = tmp_path / "out" / "report.html"
+    report = tmp_path / "report.html"
     assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--report", str(report)]) == 0
     out = capsys.readouterr()
     assert CLAIM[:14] in out.out  # a narrow terminal folds it
@@ -45,12 +45,24 @@ def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         (["reproduce", "ada-srsf", "--claim", "x"], "error: reproduce: there is no claim x; --list shows all\n"),
         (["reproduce", "ada-srsf", "--report", "."], "error: .: cannot write the report (Is a directory); name a"),
         (["reproduce", "ada-srsf", "--report", "/proc/x/y"], "error: /proc/x/y: cannot write the report ("),
+        (["reproduce", "ada-srsf", "--seed", f"{10**26}", "--seeds", "1"], "error: Invalid value for '--seed': "),
+        (
+            ["reproduce", "ada-srsf", "--claim", CLAIM, "--seed", f"{2**63 - 1}", "--seeds", "2"],
+            "error: seed 9223372036854775808 is out of range; give 0 to 2^63 - 1\n",
+        ),
         (["reproduce", "x", "--list"], "error: reproduce: there is no paper x"),
     ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_report_makes_no_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = tmp_path / "none" / "report.html"
+    assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--report", str(report)]) == 2
+    assert f"(there is no folder {report.parent}); name a writable file\n" in capsys.readouterr().err
+    assert not report.parent.exists()
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

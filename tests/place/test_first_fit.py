@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.core.cycle import Core
 from weft.errors import StackError
-from weft.model import NodeDown, Start, Submitted
+from weft.model import JobView, NodeDown, Start, Submitted
+from weft.place.base import Place
 from weft.place.first_fit import FirstFit
+from weft.place.random import RandomPlace
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
 
@@ -37,3 +41,23 @@ def test_shared_while_memory_lasts() -> None:
 def test_parameter() -> None:
     with pytest.raises(StackError, match="write first-fit or first-fit:shared"):
         FirstFit.from_text("x")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (FirstFit(), "are free"),
+        (RandomPlace(), "are free"),
+        (FirstFit(shared=True), "have memory for it"),
+        (RandomPlace(shared=True), "have memory for it"),
+    ],
+)
+def test_what_is_missing_is_said(place: Place, words: str) -> None:
+    """On a cluster full of 10 GB jobs another of 10 GB finds no GPU, free or shared."""
+    view = Core(resolve("fifo"), ToyWorld(toy_cluster(), [])).view
+    offer = view.offer
+    full = replace(offer, residents=offer.residents + 1, memory=offer.memory - 10e9, n_free=0)
+    job = JobView(toy_job("b", 2, memory_bytes=10e9))
+    answer = place.place(view, job, 2, full, {})
+    assert answer.gpus is None
+    assert answer.reason == f"wants 2 GPUs, fewer {words}"

@@ -77,7 +77,7 @@ def _write(path: Path, **change: Any) -> Path:
     [
         ({"format": "other"}, "format must be"),
         ({"version": 7}, "version is 7, this weft reads 1"),
-        ({"kind": "photo"}, "kind"),
+        ({"kind": "photo"}, "kind is 'photo'; give \"measured\""),
         ({"measurements": []}, "measurements"),
         ({"forward_s": -1}, "measurements.0.forward_s"),
         ({"batch": 0}, "measurements.0.batch"),
@@ -92,6 +92,13 @@ def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, Any], words: s
     assert words in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_file_without_a_kind_is_told_which_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"format": "weft-profile", "version": 1, "model": "mine"}')
+    with pytest.raises(InputError, match=r'bad\.json: kind is missing; give "measured" .* or "graph"'):
+        load_file(path)
 
 
 def test_a_missing_file_and_no_json_are_said(tmp_path: Path) -> None:

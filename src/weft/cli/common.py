@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
+    "MOST_SEED", "MOST_SEEDS",
     "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
     "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
     "stdout",
@@ -39,7 +40,9 @@ InterleaveOption = Annotated[
     str | None, typer.Option("--interleave", help="Replace the stack's interleave: when communication starts.")
 ]
 PaceOption = Annotated[str | None, typer.Option("--pace", help="Replace the stack's pace: which transfers run now.")]
-SeedOption = Annotated[int | None, typer.Option("--seed", min=0, help="Seed instead of the scenario's.")]
+MOST_SEED = 2**63 - 1  # what a scenario allows, too
+MOST_SEEDS = 100_000
+SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed instead of the scenario's.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.common import (
+    MOST_SEEDS,
     InterleaveOption,
     JsonOption,
     OrderOption,
@@ -34,7 +35,9 @@ def compare(
     place: PlaceOption = None,
     interleave: InterleaveOption = None,
     pace: PaceOption = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds (default: 5).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds (default: 5).")
+    ] = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
     json: JsonOption = False,

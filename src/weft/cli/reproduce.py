@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.common import JsonOption, command_line, notice, print_json, progress, stdout
+from weft.cli.common import MOST_SEED, MOST_SEEDS, JsonOption, command_line, notice, print_json, progress, stdout
 
 __all__ = ["reproduce"]
 
@@ -16,8 +16,8 @@ def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="Which paper: ada-srsf, cassini, dally or titan.")],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, under a minute.")] = False,
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import MOST_SEED, JsonOption, notice, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.workload.traces.schema import Trace
@@ -85,7 +85,7 @@ def sample(
     file: FileArgument,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many jobs.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write: .csv or .parquet.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed of the draw.")] = 1,
     format: FormatOption = None,
     strict: StrictOption = False,
     attempts: AttemptsOption = "all",

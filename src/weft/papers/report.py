@@ -34,11 +34,9 @@ def claims_table(result: Reproduction) -> Table:
 
 
 def prepare(path: Path) -> None:
-    """Make the folder of a report, and refuse a path that cannot be written before anything is run."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error.strerror) from None
+    """Refuse a path that cannot be written before anything is run."""
+    if not path.parent.is_dir():
+        raise _unwritable(path, f"there is no folder {path.parent}")
     if path.is_dir():
         raise _unwritable(path, "Is a directory")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

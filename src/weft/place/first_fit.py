@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
-import numpy as np
-
 from weft.errors import StackError
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
+from weft.place.ledger import with_room
 
 __all__ = ["FF", "FirstFit"]
 
@@ -33,13 +32,10 @@ class FirstFit(Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The first that will do."""
-        if self.shares_gpus:
-            memory = job.job.profiles[gpus].memory_bytes
-            fit = np.flatnonzero(offer.usable & (offer.memory >= memory))
-        else:
-            fit = np.flatnonzero(offer.free)
+        fit = with_room(job, gpus, offer, self.shares_gpus)
         if len(fit) < gpus:
-            return Answer(None, f"wants {gpus} GPUs; fewer will do", state)
+            what = "have memory for it" if self.shares_gpus else "are free"
+            return Answer(None, f"wants {gpus} GPUs, fewer {what}", state)
         return Answer(tuple(fit[:gpus].tolist()), "first GPUs that will do", state)
 
 

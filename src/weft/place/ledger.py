@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
 
-__all__ = ["NEEDS", "big_enough", "noted", "workload_gpu_s", "workloads"]
+__all__ = ["NEEDS", "big_enough", "noted", "with_room", "workload_gpu_s", "workloads"]
 
 NEEDS = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
@@ -47,3 +47,8 @@ def noted(view: ClusterView, job: JobView, gpus: Placement, state: State) -> Sta
 def big_enough(job: JobView, gpus: int, offer: Offer) -> npt.NDArray[np.int64]:
     """GPUs with enough memory left for a worker of the job, by number."""
     return np.flatnonzero(offer.usable & (offer.memory >= job.job.profiles[gpus].memory_bytes))
+
+
+def with_room(job: JobView, gpus: int, offer: Offer, shared: bool) -> npt.NDArray[np.int64]:
+    """GPUs that a worker of the job may have, by number: with enough memory left if GPUs are shared, else free ones."""
+    return big_enough(job, gpus, offer) if shared else np.flatnonzero(offer.free)

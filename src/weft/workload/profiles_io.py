@@ -139,6 +139,9 @@ def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
         raise InputError(f'{path}: format must be "{FORMAT}"; weft profile writes such files')
     if raw.get("version") != VERSION:
         raise InputError(f"{path}: version is {raw.get('version')!r}, this weft reads {VERSION}; write it again")
+    if raw.get("kind") not in ("measured", "graph"):
+        said = f"is {raw['kind']!r}" if "kind" in raw else "is missing"
+        raise InputError(f'{path}: kind {said}; give "measured" (times by batch) or "graph" (tasks of one iteration)')
     try:
         parsed = _FILE.validate_python(raw)
     except ValidationError as error:

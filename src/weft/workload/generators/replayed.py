@@ -23,7 +23,7 @@ from weft.workload.zoo.options import without
 __all__ = ["drawn_rows", "find_trace", "rows_to_drafts", "stretch", "trace_rows"]
 
 
-def find_trace(name: str, base_dir: Path) -> Path:
+def find_trace(name: str, base_dir: Path, field: str = "workload.trace") -> Path:
     """A trace by its path: as given, beside the scenario, or under the folder WEFT_TRACES names."""
     store = os.environ.get("WEFT_TRACES")
     places = [base_dir / name] + ([Path(store) / name] if store else [])
@@ -31,14 +31,15 @@ def find_trace(name: str, base_dir: Path) -> Path:
         if place.exists():
             return place
     where = f"{base_dir} or {store}" if store else f"{base_dir} (WEFT_TRACES is not set)"
-    raise TraceError(f"workload.trace: {name} is not in {where}; give the path of a trace file")
+    raise TraceError(f"{field}: {name} is not in {where}; give the path of a trace file")
 
 
 def trace_rows(
     name: str, spec: WorkloadSpec, n_gpus: int, base_dir: Path, notes: list[str]
 ) -> tuple[list[TraceJob], str]:
     """The usable jobs of a trace in the order of submission, and its format; what was dropped goes to the notes."""
-    path = find_trace(name, base_dir)
+    field = "workload.trace" if name == spec.trace else "workload.draw_from"
+    path = find_trace(name, base_dir, field)
     trace = read(path, spec.trace_format, on_error=spec.damaged_rows)
     notes.append(
         f"trace {name} ({trace.format}): {trace.frame.height} jobs of {trace.n_rows_in} rows "
@@ -51,7 +52,7 @@ def trace_rows(
         notes.append(f"trace {name}: {len(rows) - len(kept)} jobs are outside the chosen vc and times")
     kept = _sized(kept, name, spec, n_gpus, notes)
     if not kept:
-        raise TraceError(f"workload.trace: {name} has no job that can be used; see `weft trace inspect`")
+        raise TraceError(f"{field}: {name} has no job that can be used; see `weft trace inspect`")
     return kept, trace.format
 
 

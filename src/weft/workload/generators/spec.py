@@ -16,6 +16,8 @@ DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MOST_JOBS = 10_000_000  # each is an object in memory
+MOST_ITERATIONS = 10**12  # of a job; counts stay exact in the engine
 
 
 class JobSpec(BaseModel):
@@ -26,7 +28,9 @@ class JobSpec(BaseModel):
     id: str = Field("", description="Name of the job; by default its place in the list.")
     model: str = Field(description="Model of the zoo.", min_length=1)
     gpus: int = Field(1, ge=1, description="GPUs asked for.")
-    iterations: int | None = Field(None, ge=1, description="Iterations to train; or give duration_s.")
+    iterations: int | None = Field(
+        None, ge=1, le=MOST_ITERATIONS, description="Iterations to train; or give duration_s."
+    )
     duration_s: Positive | None = Field(None, description="Length alone on its GPUs, from which iterations follow.")
     submit_s: NotNegative = Field(0.0, description="Submission time.")
     user: str = Field("", description="Who submits it.")
@@ -50,7 +54,9 @@ class WorkloadSpec(BaseModel):
         description="poisson: arrivals by load; batch, snapshot: all at 0; dynamic: some at 0, the rest later; "
         "bursty: calm and bursts, by load; ada-srsf: the 160 jobs of that paper; trace: a file; jobs: listed here.",
     )
-    jobs: int | None = Field(None, ge=1, description="Number of jobs; for a trace at most so many, by default all.")
+    jobs: int | None = Field(
+        None, ge=1, le=MOST_JOBS, description="Number of jobs; for a trace at most so many, by default all."
+    )
     load: Positive | None = Field(
         None,
         le=100,
@@ -142,6 +148,8 @@ class WorkloadSpec(BaseModel):
     def _range(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
         if value is not None and not 1 <= value[0] <= value[1]:
             raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 1 <= low <= high")
+        if value is not None and value[1] > MOST_ITERATIONS:
+            raise ValueError(f"{value[1]} is too large; give at most {MOST_ITERATIONS}")
         return value
 
     @model_validator(mode="after")
