@@ -8,7 +8,8 @@ import pytest
 
 from weft.core.cycle import Core
 from weft.errors import StackError
-from weft.model import JobView, NodeDown, Start, Submitted
+from weft.model import NodeDown, Start, Submitted
+from weft.model.view import JobView
 from weft.place.base import Place
 from weft.place.first_fit import FirstFit
 from weft.place.random import RandomPlace
