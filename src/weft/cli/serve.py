@@ -31,8 +31,9 @@ _DEFAULT_STACK = "fifo-backfill"
 
 def serve(
     world: Annotated[
-        Literal["local", "slurm"], typer.Option("--world", help="Where jobs run: processes here, or a Slurm cluster.")
-    ] = "local",
+        Literal["local", "slurm"] | None,
+        typer.Option("--world", help="Where jobs run: local (processes here, the default) or slurm."),
+    ] = None,
     scenario: Annotated[
         Path | None,
         typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it."),
@@ -79,10 +80,10 @@ def serve(
     from weft.live.server import Server
 
     folder = run_folder(dir)
-    chosen = _chosen(folder, scenario, [stack, order, place, interleave, pace])
+    chosen = _chosen(folder, world, scenario, [stack, order, place, interleave, pace])
     layers = tuple(chosen["layers"])
     on_slurm = None
-    if world == "slurm":
+    if chosen["world"] == "slurm":
         layers = _even(layers, chosen["scenario"])
         cluster, policies, on_slurm = _on_slurm(folder, chosen["scenario"], layers, seed, partitions, poll_s)
     else:
@@ -95,7 +96,7 @@ def serve(
         left = len(server.core.table.jobs)
         taken = f", {left} jobs taken over" if left else ""
         what = "says what it would do" if dry_run else "serves"
-        notice(f"weft {what} with {policies.name} on {cluster.n_gpus} GPUs of {world} in {folder}{taken}")
+        notice(f"weft {what} with {policies.name} on {cluster.n_gpus} GPUs of {chosen['world']} in {folder}{taken}")
         if server.metrics_server is not None:
             notice(f"metrics on port {server.metrics_server.port}")
         server.run()
@@ -110,11 +111,13 @@ def _setup(out: Path | None, partitions: frozenset[str]) -> None:
     print(instructions(out, partitions), end="")
 
 
-def _chosen(folder: Path, scenario: Path | None, layers: list[str | None]) -> dict[str, Any]:
-    """Scenario and layers: as given, else as this folder was last served with."""
+def _chosen(folder: Path, world: str | None, scenario: Path | None, layers: list[str | None]) -> dict[str, Any]:
+    """World, scenario and layers: as given, else as this folder was last served with."""
     from weft.live.ledger import FILE, Ledger
 
-    chosen: dict[str, Any] = {"scenario": str(scenario.resolve()) if scenario else None, "layers": layers}
+    chosen: dict[str, Any] = {
+        "world": world, "scenario": str(scenario.resolve()) if scenario else None, "layers": layers
+    }  # fmt: skip
     if (folder / FILE).exists():
         ledger = Ledger(folder, read_only=True)
         before = ledger.meta("chosen") or chosen
@@ -123,6 +126,8 @@ def _chosen(folder: Path, scenario: Path | None, layers: list[str | None]) -> di
             chosen["scenario"] = before["scenario"]
         if not any(layers):
             chosen["layers"] = before["layers"]
+        chosen["world"] = world or before.get("world")
+    chosen["world"] = chosen["world"] or "local"
     return chosen
 
 

@@ -32,7 +32,7 @@ def launch(serving: Serving, box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> I
 
     def start(*args: str) -> subprocess.Popen[str]:
         (serving.folder / "control.sock").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "weft", "serve", "--world", "slurm", "--poll-s", "0.2", *args]
+        command = [sys.executable, "-m", "weft", "serve", "--poll-s", "0.2", *args]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         made.append(process)
         box.wait(lambda: (serving.folder / "control.sock").exists() or process.poll() is not None)
@@ -52,9 +52,9 @@ def listed(capsys: Capture) -> dict[str, str]:
 
 
 def test_a_day_in_the_life(serving: Serving, box: Sandbox, launch: Launch, tmp_path: Path, capsys: Capture) -> None:
-    """Dally on Slurm: serve, sbatch, kill -9, serve again, look, cancel, end, and replay what was recorded."""
+    """Dally on Slurm: serve, sbatch, kill -9, serve again as before, look, cancel, end, and replay the record."""
     trace = tmp_path / "trace.csv"
-    first = launch("--stack", "dally", "--record", str(trace))
+    first = launch("--world", "slurm", "--stack", "dally", "--record", str(trace))
     says = "model=resnet50 iterations=100"
     brief, long = serving.sbatch(2, "sleep 3", says=says), serving.sbatch(8, "sleep 60", says=says)
     odd = serving.sbatch(1, says="model=resnet51")
@@ -107,7 +107,7 @@ def check_trace(trace: Path, jobs: set[str], box: Sandbox, tmp_path: Path, capsy
 
 def test_a_dry_run_says_what_it_would_do(serving: Serving, box: Sandbox, launch: Launch) -> None:
     job = serving.sbatch(12, "true")
-    process = launch("--dry-run", "--stack", "srsf")
+    process = launch("--world", "slurm", "--dry-run", "--stack", "srsf")
     assert process.stderr is not None
     process.stderr.readline()
     assert "says what it would do with srsf[place=even:best-fit] on 128 GPUs" in process.stderr.readline()
