@@ -26,7 +26,9 @@ def memory_of(job: Job, workers: int) -> float:
 
 def shape_of(job: Job) -> tuple[int, float]:
     """The least a job can start on: workers, and GPU memory of each."""
-    workers = job.sizes[0] if job.sizes else job.gpus
+    workers = job.gpus
+    if job.min_gpus and job.min_gpus != job.gpus:  # elastic; most jobs are not
+        workers = next(iter(job.sizes), job.gpus)
     return workers, memory_of(job, workers)
 
 
