@@ -25,6 +25,7 @@ LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folde
 # The policies that come with weft: one line each, imported when asked for.
 BUILT_IN: dict[str, dict[str, str]] = {
     "order": {
+        "defrag": "weft.order.defrag:Defragment",
         "fifo": "weft.order.fifo:Fifo",
         "las": "weft.order.las:LeastAttainedService",
         "las-queues": "weft.order.las:QueuedLeastAttainedService",

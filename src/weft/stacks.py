@@ -43,6 +43,7 @@ STACKS: dict[str, dict[str, str]] = {
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
     "titan": {"place": "titan"},
+    "titan-defrag": {"order": "defrag", "place": "titan"},
     "elasticflow": {"place": "elasticflow"},
     "hived": {"place": "hived"},
 }
