@@ -25,7 +25,7 @@ def cache_dir(rooms: tuple[str, ...] = ENGINE) -> Path:
     root = Path(__file__).resolve().parent
     digest = hashlib.sha256(sys.version.encode())
     for room in rooms:
-        for source in sorted([*(root / room).rglob("*_kernel.py"), *(root / room).glob("state.py")]):
+        for source in sorted([*(root / room).glob("*_kernel.py"), *(root / room).glob("state.py")]):
             digest.update(source.read_bytes())
     base = os.environ.get("WEFT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "weft" / f"kernels-{digest.hexdigest()[:16]}"

@@ -63,6 +63,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "adadual": "weft.pace.adadual:AdaDual",
         "at-most": "weft.pace.at_most:AtMost",
         "fair": "weft.pace.fair:Fair",
+        "flow": "weft.pace.flow:Flow",
     },
 }
 

@@ -114,9 +114,9 @@ CASES: dict[str, tuple[Change, str]] = {
         change("network.sharing", "maxmin"),
         'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way, scheduled',
     ),
-    "sharing not there yet": (
+    "sharing that a pace brings about": (
         change("network", "scheduled"),
-        'network.sharing is "scheduled", which is not there yet; use max-min, k-way or ideal',
+        'network.sharing is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal',
     ),
     "a constant of another sharing": (
         change("network.b_s_per_byte", 1e-9),

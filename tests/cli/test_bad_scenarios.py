@@ -110,9 +110,9 @@ CASES: dict[str, tuple[str, str, str]] = {
         '"max-min"', '"maxmin"',
         'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way, scheduled',
     ),
-    "sharing not there yet": (
+    "sharing that a pace brings about": (
         '"max-min"', '"scheduled"',
-        'network.sharing is "scheduled", which is not there yet; use max-min, k-way or ideal',
+        'network.sharing is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal',
     ),
     "no program to ask": (
         'sharing = "max-min"', 'cost = "astra-sim"',

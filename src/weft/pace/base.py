@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from weft.errors import StackError
 from weft.model.transfer import Ask
 from weft.model.view import Fact
+
+if TYPE_CHECKING:
+    from weft.pace.rates import RateRule
 
 __all__ = ["MOST_TRANSFERS", "Admission", "Pace"]
 
@@ -47,6 +50,10 @@ class Pace(ABC):
         if arg is not None:
             raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
         return cls()
+
+    def rates(self) -> RateRule | None:
+        """A fresh rule that sets the rate of every flow, slot by slot; None leaves rates to the network."""
+        return None
 
     @abstractmethod
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:

@@ -142,7 +142,7 @@ class Sharing(Section):
     sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = Field(
         "max-min",
         description="How transfers share links. ideal: as if alone; max-min: fairly per flow; k-way: by the number of "
-        "transfers on the busiest server; scheduled: not there yet.",
+        "transfers on the busiest server; scheduled: by rates that a pace sets (--pace flow brings it about).",
     )
     a_s: NotNegative = Field(0.0, description="k-way: seconds before the first byte.")
     b_s_per_byte: Positive = Field(8.56e-10, description="k-way: seconds per byte alone.")
@@ -151,7 +151,9 @@ class Sharing(Section):
     @model_validator(mode="after")
     def _constants(self) -> Self:
         if self.sharing == "scheduled":
-            raise problem('is "scheduled", which is not there yet; use max-min, k-way or ideal', "sharing")
+            raise problem(
+                'is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal', "sharing"
+            )
         for name in ("a_s", "b_s_per_byte", "eta_s_per_byte"):
             if name in self.model_fields_set and self.sharing != "k-way":
                 raise problem(f'has no meaning with sharing "{self.sharing}"; remove it or use k-way', name)

@@ -10,14 +10,24 @@ from weft.network.astra_sim import AstraSim
 from weft.network.cost import Cached, CostModel, Tier, TierTable
 from weft.network.hierarchy import MODERN, Hierarchy
 
-__all__ = ["NetworkSpec", "RunSpec", "Tier", "cost_model"]
+__all__ = ["Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model"]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A flow that is not ours: it asks for so much of its links from start to end, and shares them fairly."""
+
+    path: tuple[int, ...]
+    start_s: float
+    end_s: float
+    bytes_per_s: float = float("inf")
 
 
 @dataclass(frozen=True)
 class NetworkSpec:
     """How transfers share links and what they cost. The constants belong to k-way sharing (Ada-SRSF, Eq. 5)."""
 
-    sharing: str = "max-min"  # ideal, max-min, k-way
+    sharing: str = "max-min"  # ideal, max-min, k-way; a pace that sets rates makes it scheduled
     cost: str = "links"  # links, tiers, analytical, astra-sim
     collective: str = "ring"  # for transfers whose profile does not say
     a_s: float = 0.0
@@ -27,6 +37,8 @@ class NetworkSpec:
     hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
     scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds
     program: str = ""  # of cost astra-sim
+    packet_loss: float = 0.0  # scheduled: share of packets lost at random
+    foreign: tuple[Foreign, ...] = ()  # scheduled: traffic of others
 
 
 def cost_model(network: NetworkSpec) -> CostModel | None:

@@ -23,10 +23,13 @@ from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
+from weft.pace.rates import RateRule
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
+from weft.sim.opened import open_flows
+from weft.sim.slotted import Iteration, SlottedEngine
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.workload.traffic import iteration_s, link_traffic
 
@@ -120,11 +123,11 @@ class SimWorld:
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
         self._next_sample = 0.0 if record else math.inf
-        self._engine: Engine | None = None
+        self._engine: Engine | SlottedEngine | None = None
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Engine | SlottedEngine:
         """The physics; made when the pace is known."""
         if self._engine is None:
             raise EngineError("the simulated world was asked to run before its pace was set")
@@ -135,9 +138,15 @@ class SimWorld:
         return self._engine.now if self._engine else 0.0
 
     def set_pace(self, pace: Pace) -> None:
-        """Build the engine with the pace's admission rule; it stays as it is for the whole run."""
+        """Build the engine with the pace's admission rule, or the rule by which it sets rates, for the whole run."""
         if self._engine is not None:
             return
+        rule_of_rates = pace.rates()
+        if rule_of_rates is not None:
+            self._engine = self._slotted(pace, rule_of_rates)
+            return
+        if self.network.sharing == "scheduled":
+            raise StackError(f'network.sharing is "scheduled" and pace {pace.name} sets no rates; use flow, or max-min')
         k_way = self.network.sharing == "k-way"
         b = self.network.b_s_per_byte
         rule = pace.admission(b, self.network.eta_s_per_byte if k_way else 0.0)
@@ -171,6 +180,23 @@ class SimWorld:
             return replace(transfer, job=self._ids[int(transfer.job)])
 
         return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
+
+    def _slotted(self, pace: Pace, rule: RateRule) -> SlottedEngine:
+        """The engine for a pace that sets rates, with every objection to it in words."""
+        network, run = self.network, self.spec
+        objections = {
+            f'network.sharing "{network.sharing}"': network.sharing in ("ideal", "k-way"),
+            f'network.cost "{network.cost}"': network.cost != "links",
+            "a place that shares GPUs": self.lowering.shared_gpus,
+            "run.jitter": run.jitter > 0.0,
+            "run.stragglers": run.stragglers > 0.0,
+        }
+        for what, there in objections.items():
+            if there:
+                raise StackError(f"pace {pace.name} sets the rate of every flow, which {what} does not allow; drop one")
+        return SlottedEngine(
+            self.lowering.capacity, rule, seed=run.seed, packet_loss=network.packet_loss, foreign=network.foreign
+        )
 
     def iterations_done(self, job_id: str) -> int:
         """Full iterations up to now, those of earlier assignments included."""
@@ -299,11 +325,16 @@ class SimWorld:
         job, span = record.job, record.span
         if span is None:
             raise EngineError(f"job {job.id} is to run nowhere")
-        program = self.lowering.program(job.profiles[len(span.gpus)], span.gpus, job.model, record.uid)
-        left = job.iterations - record.saved
-        record.slot = self.engine.attach(
-            record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
-        )
+        profile, left, engine = job.profiles[len(span.gpus)], job.iterations - record.saved, self.engine
+        if isinstance(engine, SlottedEngine):
+            flows = open_flows(profile, span.gpus, self.cluster, self.network.collective, record.uid)
+            work = Iteration(profile.compute_s, profile.gpu_s, flows)
+            record.slot = engine.attach(record.uid, work, left, base=record.saved, gate=record.gate)
+        else:
+            program = self.lowering.program(profile, span.gpus, job.model, record.uid)
+            record.slot = engine.attach(
+                record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
+            )
         self._by_slot[record.slot] = record
 
     def _stop(self, record: JobRecord, reason: str) -> Event:

@@ -1,0 +1,92 @@
+"""FlowSet: the single flows of many jobs, side by side in arrays, with what each of them waits for.
+
+A flow goes from a server to a server over links. `feed0:feed1` are the flows that bring what it sends on (the pushes
+that a parameter server adds up before it broadcasts; the flow before it in a ring), `next0:next1` the flows that send
+on what it brings. At any time it has sent no more than its own first `chunk` plus what the least advanced of the flows
+that feed it has delivered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FlowRows", "FlowSet", "flow_set"]
+
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlowRows:
+    """The flows of one transfer as they are opened; `feed` and `next` count from its own first flow."""
+
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    paths: tuple[tuple[int, ...], ...]
+    size: tuple[float, ...]  # bytes
+    chunk: tuple[float, ...]  # bytes that it may send before anything has reached its source
+    feed: tuple[tuple[int, int], ...]
+    next: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass
+class FlowSet:
+    """See the module. Rows are reused; `active` ones have bytes left and are ready to send."""
+
+    job: Ints
+    src: Ints
+    dst: Ints
+    path: Ints  # link ids from the sender on, then -1
+    feed0: Ints
+    feed1: Ints
+    next0: Ints
+    next1: Ints
+    size: Floats
+    chunk: Floats
+    sent: Floats  # of this iteration
+    rate: Floats  # bytes per second that it reached in the last slot
+    line: Floats  # of the slowest link of its path
+    active: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def put(self, at: int, job: int, rows: FlowRows, capacity: Floats) -> None:
+        """Write the flows of a job from row `at` on."""
+        for i in range(len(rows)):
+            k = at + i
+            self.path[k] = -1
+            self.path[k, : len(rows.paths[i])] = rows.paths[i]
+            self.line[k] = min(float(capacity[link]) for link in rows.paths[i])
+            self.job[k], self.src[k], self.dst[k] = job, rows.src[i], rows.dst[i]
+            self.size[k], self.chunk[k], self.sent[k], self.rate[k] = rows.size[i], rows.chunk[i], 0.0, 0.0
+            self.feed0[k], self.feed1[k] = at + rows.feed[i][0], at + rows.feed[i][1]
+            self.next0[k], self.next1[k] = at + rows.next[i][0], at + rows.next[i][1]
+            self.active[k] = False
+
+    def grown(self, n: int, width: int) -> FlowSet:
+        """The same flows with room for n, and for paths of `width` links."""
+        bigger = flow_set(n, max(width, self.path.shape[1]))
+        for field in fields(self):
+            old: npt.NDArray[Any] = getattr(self, field.name)
+            new: npt.NDArray[Any] = getattr(bigger, field.name)
+            new[tuple(slice(0, extent) for extent in old.shape)] = old
+        return bigger
+
+
+def flow_set(n: int, width: int) -> FlowSet:
+    """Room for n flows with paths of at most `width` links; none of them active."""
+    ints = [np.zeros(n, np.int32) for _ in range(7)]
+    floats = [np.zeros(n) for _ in range(5)]
+    job, src, dst, feed0, feed1, next0, next1 = ints
+    path = np.full((n, max(width, 1)), -1, np.int32)
+    size, chunk, sent, rate, line = floats
+    idle = np.zeros(n, np.bool_)
+    return FlowSet(job, src, dst, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)

@@ -1,0 +1,1 @@
+"""Sharing "scheduled": rates that a pace sets, slot by slot."""

@@ -1,0 +1,166 @@
+"""flow: every host plans its rates, every switch keeps a load table (Zhao, Wu and Zhu).
+
+`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.compiled import load
+from weft.errors import StackError
+from weft.model.flow_set import FlowSet
+from weft.pace.base import Admission, Pace
+from weft.pace.rates import Carried, Demand, Floats, RateRule
+
+__all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth", "best_rate"]
+
+WINDOW = 4  # slots
+
+
+def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.bool_]) -> Floats:
+    """u_l, what is ours of each link: from the last slots (rows), what we carried and whether the link was full.
+
+    A link that was asked for more than it has in the window is taken to have no more for us than the most that we got
+    through it; any other is ours at line rate. So a foreign flow that fills a link keeps its share, and we look again
+    once in a window.
+    """
+    most: Floats = np.where(full.any(axis=0), carried.max(axis=0), capacity)
+    return most
+
+
+def best_rate(reached: Floats, line: Floats) -> Floats:
+    """B_i: the best rate of the last slots (rows), line rate where none is known."""
+    most = reached.max(axis=0)
+    best: Floats = np.where(most > 0.0, most, line)
+    return best
+
+
+@dataclass(frozen=True)
+class FlowSpec:
+    """How hosts and switches are set up. Messages arrive `delay_s` late, in whole slots; some are lost."""
+
+    slot_s: float = 0.06
+    slots: int = 10
+    host_only: bool = False
+    delay_s: float = 0.0
+    message_loss: float = 0.0
+
+    @property
+    def late(self) -> int:
+        """Slots by which what others post is late; a delay that ends before the next slot is none."""
+        return min(int(self.delay_s / self.slot_s), self.slots - 1)
+
+
+class FlowRule(RateRule):
+    """All hosts and switches at once, as arrays; one host alone is flow_host.HostScheduler."""
+
+    def __init__(self, spec: FlowSpec | None = None) -> None:
+        self.spec = spec or FlowSpec()
+        self.slot_s = self.spec.slot_s
+        self.table: Floats = np.zeros((0, self.spec.slots))
+        self.plans: Floats = np.zeros((0, self.spec.slots))  # rates by flow and slot, as its host means to send
+        self.posted: Floats = np.zeros((0, self.spec.slots))  # as the switches know them
+        self.reached: Floats = np.zeros((0, WINDOW))
+        self.told: Floats = np.zeros(0)  # F of each flow, as its peers know it
+        self._last = -1
+
+    @property
+    def kernel(self) -> ModuleType:
+        """weft.pace.flow_kernel, compiled by numba when first called."""
+        return load("weft.pace.flow_kernel", ("pace",))
+
+    def begin(self, demand: Demand) -> None:
+        """Empty tables."""
+        links, k = len(demand.capacity), self.spec.slots
+        self.capacity, self.seed = demand.capacity, demand.seed
+        self.table = np.zeros((links, k))
+        self.available = demand.capacity.copy()
+        self._carried, self._full = np.zeros((WINDOW, links)), np.zeros((WINDOW, links), np.bool_)
+        self._room(0)
+        self._history: list[tuple[Floats, Floats, Floats]] = []  # tables, schedules and F of earlier slots
+
+    def _room(self, n: int) -> None:
+        """As many rows as there are flows."""
+        k = self.spec.slots
+        if self._last < 0:
+            self.plans, self.posted = np.zeros((n, k)), np.zeros((n, k))
+            self.reached, self.told = np.zeros((n, WINDOW)), np.zeros(n)
+            return
+        more = n - len(self.plans)
+        self.plans, self.posted = (np.vstack([a, np.zeros((more, k))]) for a in (self.plans, self.posted))
+        self.reached = np.vstack([self.reached, np.zeros((more, WINDOW))])
+        self.told = np.concatenate([self.told, np.zeros(more)])
+
+    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
+        """Every host in its turn; who is first changes from slot to slot."""
+        if len(flows) != len(self.plans):
+            self._room(len(flows))
+            self._history.clear()
+        for past in range(max(self._last, slot - self.spec.slots), slot) if self._last >= 0 else ():
+            self.kernel.expire(past % self.spec.slots, self.table, self.posted, self.plans)
+        self._last = slot
+        late = self.spec.late
+        seen, seen_posted = self.table, self.posted
+        if late:
+            seen, seen_posted, self.told = self._history[0] if self._history else (
+                np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(len(flows)),
+            )  # fmt: skip
+        line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
+        self.kernel.decide(
+            live, slot % max(len(live), 1), slot, self.slot_s, late, self.spec.host_only, self.spec.message_loss,
+            self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
+            flows.sent, best_rate(self.reached.T, line), line, self.available, self.table, self.posted, self.plans,
+            seen, seen_posted, self.told,
+        )  # fmt: skip
+        rates: Floats = self.plans[:, slot % self.spec.slots].copy()
+        return rates
+
+    def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
+        """Hosts note the rates they reached, and what their links carried."""
+        row = slot % WINDOW
+        self.reached[:, row] = flows.rate
+        self._carried[row], self._full[row] = came.link, came.full
+        self.available = available_bandwidth(self.capacity, self._carried, self._full)
+        if self.spec.late:
+            reach = flows.sent / self.slot_s + self.plans[:, (slot + 1) % self.spec.slots]
+            self._history.append((self.table.copy(), self.posted.copy(), reach))
+            del self._history[: -self.spec.late]
+
+    def over(self, low: int, high: int, flows: FlowSet) -> None:
+        """What they had planned is withdrawn."""
+        if low < len(self.plans):
+            self.kernel.forget(low, high, self.table, self.posted, self.plans, flows.path)
+            self.reached[low:high] = 0.0
+            for _, _, reach in self._history:
+                reach[low:high] = 0.0
+
+
+class Flow(Pace):
+    """`flow`, `flow:host-only`."""
+
+    steers = True
+
+    def __init__(self, spec: FlowSpec | None = None) -> None:
+        self.spec = spec or FlowSpec()
+        self.name = "flow:host-only" if self.spec.host_only else "flow"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`flow` or `flow:host-only`."""
+        if arg not in (None, "host-only"):
+            raise StackError(f"flow:{arg}: write flow, or flow:host-only for hosts that know no switch")
+        return cls(FlowSpec(host_only=arg is not None))
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Everything at once; rates do the rest."""
+        return Admission("all")
+
+    def rates(self) -> RateRule:
+        """The rule of one run."""
+        return FlowRule(self.spec)

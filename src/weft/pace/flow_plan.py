@@ -1,0 +1,105 @@
+"""The planner of flow scheduling, to be read: Algorithm 1 and the rules of Algorithm 2, for one flow at one host.
+
+flow_kernel.py does the same operations in the same order for all flows of a data centre. Rates are bytes per second;
+"left" is bytes left over the length of a slot, so that a rate for one slot can be taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["adjusted", "allowance", "path_state", "plan", "price"]
+
+ENOUGH = 1.0 - 1e-12  # a schedule that carries this part of what is left carries all of it
+
+
+def price(load: float, available: float) -> float:
+    """lambda_l(t), what a byte per second costs on a link, in slots: load / available^2.
+
+    It increases with the load; filling one link that is nearly full for a slot costs nearly as much as being a slot
+    later. (The paper wants any price that increases with the load.)
+    """
+    return load * (1.0 / (available * available)) if available > 0.0 else 0.0
+
+
+def path_state(
+    loads: Sequence[Sequence[float]], available: Sequence[float], slots: int, own: Sequence[float] | None = None
+) -> tuple[list[float], list[float], list[float]]:
+    """From the others' load on each link of a path, by slot: what is free, the path load, and the price, by slot.
+
+    `own` is what the flow itself has posted. Where late or lost messages let more be posted than a link has, everybody
+    keeps their part of it: without that, hosts that see each other late give way to each other for ever.
+    """
+    free, path_load, prices = [], [], []
+    for t in range(slots):
+        least, total, cost = float("inf"), 0.0, 0.0
+        for load, room in zip(loads, available, strict=True):
+            b = max(load[t], 0.0)
+            total += b
+            cost += price(b, room)
+            rest, mine = room - b, own[t] if own is not None else 0.0
+            if rest < mine:
+                rest = room * mine / (mine + b)
+            least = min(least, rest)
+        free.append(max(least, 0.0))
+        path_load.append(total)
+        prices.append(cost)
+    return free, path_load, prices
+
+
+def plan(left: float, free: Sequence[float], load: Sequence[float], prices: Sequence[float]) -> list[float]:
+    """Algorithm 1: rates for the next slots, the cheapest schedule that carries `left`; all that is free if none does.
+
+    For each deadline D the slots up to D are filled by increasing path load, earlier first on ties; the cost is
+    D + sum_t r(t) x price(t). A deadline that alone costs as much as the cheapest schedule so far ends the search.
+    """
+    k = len(free)
+    best, best_order, order, room = float("inf"), list[int](), list[int](), 0.0
+    if sum(free, 0.0) < left * ENOUGH:  # no deadline holds
+        return list(free)
+    for d in range(k):
+        if d + 1.0 >= best:
+            break
+        at = d
+        while at > 0 and load[order[at - 1]] > load[d]:
+            at -= 1
+        order.insert(at, d)
+        room += free[d]
+        if room < left * ENOUGH:
+            continue
+        cost, rest = d + 1.0, left
+        for t in order:
+            give = min(free[t], rest)
+            cost += give * prices[t]
+            rest -= give
+        if cost < best:
+            best, best_order = cost, order.copy()
+    rates, rest = [0.0] * k, left
+    for t in best_order:
+        rates[t] = min(free[t], rest)
+        rest -= rates[t]
+    return rates
+
+
+def allowance(sent: float, chunk: float, feeders: Sequence[float]) -> float:
+    """The most a flow may send in this slot: its first chunk plus what the least advanced feeder will have delivered.
+
+    All in units of rate: bytes over the length of a slot; `feeders` are F, what each has sent plus its plan for now.
+    """
+    return max(min(feeders) + chunk - sent, 0.0) if feeders else float("inf")
+
+
+def adjusted(
+    rate: float, sent: float, feeders: Sequence[float], followers: Sequence[float], most: float, free: float
+) -> float:
+    """Algorithm 2: the planned rate, raised so that dependent flows keep step.
+
+    A ring flow and a broadcast are raised to the least advanced feeder, a push to the furthest follower: by (F - F_i)+.
+    The raised rate is at most `most` (B_i: the best rate of the last slots) and at most what is free on the path; the
+    plan itself is never lowered for it.
+    """
+    target = min(feeders) if feeders else max(followers, default=0.0)
+    increase = max(target - (sent + rate), 0.0)
+    if increase <= 0.0:
+        return rate
+    return max(rate, min(rate + increase, most, free))

@@ -1,0 +1,285 @@
+"""SlottedEngine: sharing "scheduled", where a pace sets the rate of every flow, slot by slot.
+
+It stands in the simulated world where the event engine stands otherwise. An iteration computes, then sends; flows that
+are ready join at the next slot; bytes are conserved, and an iteration ends in the middle of a slot if its last byte
+does. A job that is stopped in a slot loses what it would have sent in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.compiled import load
+from weft.model.flow_set import FlowRows, flow_set
+from weft.model.plan import Gate
+from weft.network import state
+from weft.pace.rates import Carried, Demand, RateRule
+from weft.sim.engine import Usage
+from weft.sim.spec import Foreign
+
+__all__ = ["Iteration", "SlotView", "SlottedEngine"]
+
+JOB = np.dtype(
+    [
+        ("state", "i4"), ("uid", "i8"), ("low", "i8"), ("high", "i8"), ("done", "i8"), ("total", "i8"),
+        ("compute_s", "f8"), ("gpu_s", "f8"), ("began", "f8"), ("ready", "f8"), ("finish", "f8"), ("comm_s", "f8"),
+        ("gate_s", "f8"), ("gated", "i4"), ("gate_used", "i4"), ("gate_epoch", "f8"), ("gate_period", "f8"),
+        ("gate_tol", "f8"), ("adjusted", "i8"),
+    ]
+)  # fmt: skip
+_FREE, _COMPUTING, _SENDING, _FINISHED = 0, 1, 2, 3
+_EMPTY = np.zeros(0, state.SEGMENT)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What a job does again and again: compute, then send these flows."""
+
+    compute_s: float
+    gpu_s: float
+    flows: FlowRows
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """A slot that has just passed, for who watches: nothing may be changed through it."""
+
+    slot: int
+    start_s: float
+    live: npt.NDArray[np.int64]
+    asked: npt.NDArray[np.float64]
+    engine: SlottedEngine
+
+
+class SlottedEngine:
+    """See the module; what the world calls is what it calls of the event engine."""
+
+    exact = True
+    estimate_error = 0.0
+
+    def __init__(
+        self,
+        capacity: npt.NDArray[np.float64],
+        rule: RateRule,
+        *,
+        seed: int = 0,
+        packet_loss: float = 0.0,
+        foreign: tuple[Foreign, ...] = (),
+        watch: Callable[[SlotView], None] | None = None,
+    ) -> None:
+        self.capacity, self.rule, self.watch = capacity, rule, watch
+        self.packet_loss, self.foreign = packet_loss, foreign
+        self.now = 0.0
+        self.events = 0
+        self.iterations = 0
+        self.jobs = np.zeros(64, JOB)
+        self.flows = flow_set(256 + len(foreign), max((len(f.path) for f in foreign), default=1))
+        self.kernel = load("weft.network.slots.scheduled_kernel", ("network/slots",))
+        n = len(capacity)
+        self._load, self._carried, self._bytes, self._busy = (np.zeros(n) for _ in range(4))
+        self._records = np.zeros(4096, state.RECORD)
+        self._n_records = self._n_jobs = self._n_flows = 0
+        self._slot = 0  # the next slot to simulate
+        self._spare: dict[int, list[int]] = {}
+        self._finished: list[int] = []
+        self._said: set[int] = set()
+        rule.begin(Demand(capacity, seed, packet_loss))
+        self._n_flows = len(foreign)
+        for k, flow in enumerate(foreign):
+            self.flows.put(
+                k, -1, FlowRows((0,), (0,), (flow.path,), (math.inf,), (0.0,), ((0, 0),), ((0, 0),)), capacity
+            )
+
+    def attach(
+        self, uid: int, work: Iteration, iterations: int, *, base: int = 0, gate: Gate | None = None,
+        turn: tuple[float, float] = (0.0, 0.0),
+    ) -> int:  # fmt: skip
+        """Start a job now; returns its slot."""
+        free = np.flatnonzero(self.jobs[: self._n_jobs]["state"] == _FREE)
+        at = int(free[0]) if len(free) else self._n_jobs
+        self._n_jobs = max(self._n_jobs, at + 1)
+        if at >= len(self.jobs):
+            self.jobs = np.concatenate([self.jobs, np.zeros(len(self.jobs), JOB)])
+        low = self._lay_out(at, work.flows)
+        self.jobs[at] = np.zeros((), JOB)
+        job = self.jobs[at]
+        job["uid"], job["total"], job["low"], job["high"] = uid, iterations, low, low + len(work.flows)
+        job["compute_s"], job["gpu_s"], job["began"] = work.compute_s, work.gpu_s, self.now
+        self._set_gate(at, gate)
+        self.kernel.begin_job(self.jobs, at)
+        return at
+
+    def detach(self, at: int) -> Usage:
+        """Stop a job now, or let go of one that has finished."""
+        job = self.jobs[at]
+        low, high = int(job["low"]), int(job["high"])
+        comm_s, part = float(job["comm_s"]), 0.0
+        if job["state"] != _FINISHED:
+            part = min(max(self.now - float(job["began"]), 0.0) / max(float(job["compute_s"]), 1e-300), 1.0)
+            comm_s += max(self.now - float(job["ready"]), 0.0)
+        usage = Usage(
+            int(job["done"]), comm_s, float(job["gate_s"]), (int(job["done"]) + part) * float(job["gpu_s"]),
+            float(job["finish"]), int(job["adjusted"]),
+        )  # fmt: skip
+        self.flows.active[low:high] = False
+        self.rule.over(low, high, self.flows)
+        job["state"] = _FREE
+        self._said.discard(at)
+        if high > low:
+            self._spare.setdefault(high - low, []).append(low)
+        return usage
+
+    def run(self, until: float = math.inf) -> list[int]:
+        """Advance to `until`, or to the end of the first slot in which jobs finish; returns their slots."""
+        s = self.rule.slot_s
+        while True:
+            if finished := self._newly_finished():
+                return finished
+            soonest = self._wake()
+            if finished := self._newly_finished():
+                return finished
+            if not np.any(self.jobs[: self._n_jobs]["state"] == _SENDING):
+                if soonest == math.inf or soonest > until:
+                    self.now = max(self.now, until) if until < math.inf else self.now
+                    return []
+                self.now = max(self.now, soonest)
+                self._slot = max(self._slot, math.ceil(self.now * (1.0 - 1e-13) / s - 1e-9))
+                if self._slot * s > until:
+                    self.now = until
+                    return []
+                self.now = max(self.now, self._slot * s)
+                continue
+            if (self._slot + 1) * s > until:
+                self.now = until
+                return []
+            self._step()
+            self.now = self._slot * s
+
+    def _wake(self) -> float:
+        """Begin to send what has computed by the start of the next slot."""
+        at = self._slot * self.rule.slot_s
+        while True:
+            n, soonest = self.kernel.wake(
+                self.jobs, self._n_jobs, at + 2e-9 * self.rule.slot_s + 1e-12 * at, self.flows.sent,
+                self.flows.active, self._records, self._n_records,
+            )  # fmt: skip
+            if n >= 0:
+                self._count(n)
+                return float(soonest)
+            # iterations without traffic have filled the records: those written are kept, the rest is done again
+            self._n_records = len(self._records)
+            self._make_room()
+
+    def _count(self, n: int) -> None:
+        self.iterations += n - self._n_records
+        self._n_records = n
+
+    def _make_room(self) -> None:
+        if self._n_records + self._n_jobs + 64 > len(self._records):
+            self._records = np.concatenate([self._records, np.zeros(len(self._records), state.RECORD)])
+
+    def _step(self) -> None:
+        """One slot: rates, what the links carry of them, who is done."""
+        self._make_room()
+        f, rule, s = self.flows, self.rule, self.rule.slot_s
+        start_s = self._slot * s
+        live = np.flatnonzero(f.active)
+        self.events += len(live)
+        asked = rule.decide(self._slot, f, live)
+        got, full, theirs = self._shared(asked, live, start_s)
+        end, over = np.empty(len(f)), np.empty(self._n_jobs, np.int64)
+        good = rule.goodput * (1.0 - self.packet_loss)
+        n, n_over = self.kernel.carry(
+            self.jobs, self._n_jobs, start_s, s, good, rule.start_after, f.path, f.feed0, f.feed1, f.size, f.chunk,
+            f.sent, f.rate, f.active, got, end, self._carried, self._bytes, self._busy, self._records,
+            self._n_records, over,
+        )  # fmt: skip
+        self._count(n)
+        full &= self._carried + theirs >= self.capacity * (1.0 - 1e-6)  # not if those who asked had nothing to send
+        rule.carried(self._slot, f, live, Carried(self._carried, full, self.packet_loss))
+        if self.watch is not None:
+            self.watch(SlotView(self._slot, start_s, live, asked, self))
+        for j in over[:n_over]:
+            rule.over(int(self.jobs[j]["low"]), int(self.jobs[j]["high"]), f)
+        self._slot += 1
+
+    def _shared(
+        self, asked: npt.NDArray[np.float64], live: npt.NDArray[np.int64], start_s: float
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+        """What the links carry of what is asked for, which are asked for too much, and what foreign flows take."""
+        f, theirs = self.flows, np.zeros(len(self.capacity))
+        there = [k for k, x in enumerate(self.foreign) if x.start_s <= start_s < x.end_s]
+        everyone = np.concatenate([np.array(there, np.int64), live]) if there else live
+        for k in there:
+            asked[k] = min(self.foreign[k].bytes_per_s, f.line[k])
+        self.kernel.demand(everyone, f.path, asked, self._load)
+        full = self._load > self.capacity * (1.0 + 1e-9)
+        got = asked
+        if full.any():
+            got = np.zeros(len(f))
+            self.kernel.fill(everyone, f.path, asked, self.capacity, got)
+        for k in there:
+            theirs[list(self.foreign[k].path)] += got[k]
+        return got, full, theirs
+
+    def _newly_finished(self) -> list[int]:
+        done = np.flatnonzero(self.jobs[: self._n_jobs]["state"] == _FINISHED)
+        new = [int(j) for j in done if int(j) not in self._said]
+        self._said.update(new)
+        return new
+
+    def _lay_out(self, at: int, rows: FlowRows) -> int:
+        n = len(rows)
+        if n == 0:
+            return 0
+        spare = self._spare.get(n)
+        low = spare.pop() if spare else self._n_flows
+        if not spare and low == self._n_flows:
+            self._n_flows += n
+        width = max(map(len, rows.paths))
+        if self._n_flows > len(self.flows) or width > self.flows.path.shape[1]:
+            room = max(2 * len(self.flows), self._n_flows) if self._n_flows > len(self.flows) else len(self.flows)
+            self.flows = self.flows.grown(room, width)
+        self.flows.put(low, at, rows, self.capacity)
+        return low
+
+    def finish_s(self, at: int) -> float:
+        """When a job that has finished did so."""
+        return float(self.jobs[at]["finish"])
+
+    def iterations_done(self, at: int) -> int:
+        """Full iterations of an attached job."""
+        return int(self.jobs[at]["done"])
+
+    def set_gate(self, at: int, gate: Gate | None) -> None:
+        """Change the gate of a job; it counts from the next iteration."""
+        self._set_gate(at, gate)
+
+    def _set_gate(self, at: int, gate: Gate | None) -> None:
+        job = self.jobs[at]
+        job["gated"], job["gate_used"] = gate is not None, 0
+        if gate is not None:
+            job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance
+
+    def catch_up_all(self) -> None:
+        """Nothing is ever behind."""
+
+    def records(self) -> npt.NDArray[Any]:
+        """Iteration times so far."""
+        return self._records[: self._n_records]
+
+    def segments(self) -> npt.NDArray[Any]:
+        """Single tasks are not recorded."""
+        return _EMPTY
+
+    def links(self) -> npt.NDArray[Any]:
+        """Bytes carried and busy time of each link, up to the last slot."""
+        links = np.zeros(len(self.capacity), state.LINK)
+        links["capacity"], links["bytes"], links["busy"] = self.capacity, self._bytes, self._busy
+        return links

@@ -1,0 +1,116 @@
+"""One host at a time over real switch tables decides as the batch of all hosts does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.sim.test_slotted import CAPACITY, JOBS
+from weft.errors import StackError
+from weft.model.flow_set import FlowRows
+from weft.pace.flow import Flow, FlowRule
+from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
+from weft.pace.rates import Demand
+from weft.pace.switch_table import SwitchTable
+from weft.sim.slotted import Iteration, SlottedEngine, SlotView
+from weft.testing import check_pace
+
+
+class Hosts(FlowRule):
+    """A HostScheduler per server and a SwitchTable per link; messages are on time."""
+
+    def begin(self, demand: Demand) -> None:
+        super().begin(demand)
+        self.hosts: dict[int, HostScheduler] = {}
+        self.switches = {link: SwitchTable([link]) for link in range(len(demand.capacity))}
+        self.begun: dict[int, HostScheduler] = {}
+        self.last = -1
+
+    def decide(self, slot, flows, live):  # type: ignore[no-untyped-def]
+        self._room(len(flows))
+        for table in self.switches.values():
+            table.advance(slot)
+        for _ in range(slot - self.last if self.last >= 0 else 0):
+            for host in self.hosts.values():
+                host.advance()
+        self.last = slot
+        planned = np.zeros(len(flows))
+        paths = {int(i): tuple(int(k) for k in flows.path[i] if k >= 0) for i in live}
+        for i in map(int, live):
+            if i not in self.begun:
+                self.begun[i] = self.hosts.setdefault(int(flows.src[i]), HostScheduler())
+                feeders = tuple(range(flows.feed0[i], flows.feed1[i]))
+                followers = tuple(range(flows.next0[i], flows.next1[i]))
+                self.begun[i].begin(
+                    OwnFlow(i, flows.size[i], flows.chunk[i], paths[i], flows.line[i], feeders, followers)
+                )
+            planned[i] = self.begun[i].planned(i)
+        told = Peers(dict(enumerate(flows.sent.tolist())), planned)  # type: ignore[arg-type]
+        order = [int(live[(slot % len(live) + t) % len(live)]) for t in range(len(live))]
+        for i in order:
+            answers = {k: Answer(self.switches[k].load(k), float(self.available[k])) for k in paths[i]}
+            message = self.begun[i].decide(i, slot, answers, told)
+            self._post(i, paths[i], slot, message.rates, planned)
+            for j in range(flows.next0[i], flows.next1[i]):
+                if j in self.begun and planned[j] > 0 and (cut := self.begun[j].cut(j, slot, told)):
+                    self._post(j, paths[j], slot, cut.rates, planned)
+        return planned.copy()
+
+    def _post(self, i, path, slot, rates, planned):  # type: ignore[no-untyped-def]
+        planned[i] = rates[0]
+        for link in path:
+            self.switches[link].post(i, link, slot, rates)
+
+    def carried(self, slot, flows, live, came):  # type: ignore[no-untyped-def]
+        super().carried(slot, flows, live, came)
+        for i in map(int, live):
+            self.begun[i].carried(i, float(flows.sent[i]), float(flows.rate[i]))
+
+    def over(self, low: int, high: int, flows: object) -> None:
+        for i in range(low, high):
+            if i in self.begun:
+                self.begun.pop(i).end(i)
+            for link, table in self.switches.items():
+                table.withdraw(i, link)
+
+
+@given(JOBS)
+@settings(max_examples=25, deadline=None)
+def test_hosts_decide_as_the_batch_does(jobs: list[tuple[FlowRows, float, int]]) -> None:
+    found: list[list[list[float]]] = []
+    for rule in (FlowRule(), Hosts()):
+        rates: list[list[float]] = []
+
+        def watch(view: SlotView, rates: list[list[float]] = rates) -> None:
+            rates.append([view.slot, *view.asked[view.live].tolist()])
+
+        engine = SlottedEngine(CAPACITY, rule, watch=watch)
+        for uid, (rows, compute, n) in enumerate(jobs):
+            engine.attach(uid, Iteration(compute, 1.0, rows), min(n, 2))
+        while engine.run(20.0):
+            pass
+        found.append(rates)
+    assert len(found[0]) == len(found[1]) > 0
+    for batch, hosts in zip(*found, strict=True):
+        assert batch == pytest.approx(hosts, abs=1e-6)
+
+
+def test_a_lost_answer_keeps_the_plan() -> None:
+    host = HostScheduler(slots=3)
+    host.begin(OwnFlow(0, 1.2, 0.0, (0,), 10.0))
+    nobody = Peers({}, {})
+    first = host.decide(0, 0, {0: Answer([0.0, 0.0, 0.0], 10.0)}, nobody)
+    assert first.rates == pytest.approx((10.0, 10.0, 0.0))
+    host.carried(0, 0.6, 10.0)
+    host.advance()
+    assert host.decide(0, 1, None, nobody).rates == pytest.approx((10.0, 0.0, 0.0))
+    assert host.best(0) == 10.0
+    host.end(0)
+
+
+def test_conforms() -> None:
+    check_pace(Flow)
+    assert Flow.from_text("host-only").spec.host_only
+    with pytest.raises(StackError, match="write flow, or flow:host-only"):
+        Flow.from_text("x")

@@ -1,0 +1,136 @@
+"""The slotted engine: what flow scheduling promises, as properties; bytes conserved; times by arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.model.flow_set import FlowRows
+from weft.pace.flow import FlowRule, FlowSpec
+from weft.pace.rates import RateRule
+from weft.sim.slotted import Iteration, SlottedEngine, SlotView
+
+CAPACITY = np.array(
+    [10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 6.0, 6.0]
+)  # 4 servers out, in; a core link each way
+
+
+def _path(a: int, b: int) -> tuple[int, ...]:
+    """Servers 0, 1 and 2, 3 hang on two switches."""
+    middle = () if a // 2 == b // 2 else (8,) if a < b else (9,)
+    return (a, *middle, 4 + b)
+
+
+def ring(servers: tuple[int, ...], size: float) -> FlowRows:
+    n = len(servers)
+    pairs = [(servers[i], servers[(i + 1) % n]) for i in range(n)]
+    feed = tuple(((i - 1) % n, (i - 1) % n + 1) for i in range(n))
+    after = tuple(((i + 1) % n, (i + 1) % n + 1) for i in range(n))
+    chunk = size / (2 * (n - 1))
+    return FlowRows(
+        tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(_path(a, b) for a, b in pairs),
+        (size,) * n, (chunk,) * n, feed, after,
+    )  # fmt: skip
+
+
+def servers(ps: int, workers: tuple[int, ...], size: float) -> FlowRows:
+    n = len(workers)
+    pairs = [(w, ps) for w in workers] + [(ps, w) for w in workers]
+    return FlowRows(
+        tuple(a for a, _ in pairs), tuple(b for _, b in pairs), tuple(_path(a, b) for a, b in pairs),
+        (size,) * (2 * n), (0.0,) * (2 * n), ((0, 0),) * n + ((0, n),) * n, ((n, 2 * n),) * n + ((0, 0),) * n,
+    )  # fmt: skip
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.one_of(
+            st.builds(ring, st.permutations(range(4)).flatmap(
+                lambda p: st.integers(2, 4).map(lambda n: tuple(p[:n]))), st.floats(0.5, 8.0)),
+            st.builds(lambda p, n, s: servers(p[0], tuple(p[1 : n + 1]), s), st.permutations(range(4)),
+                      st.integers(1, 3), st.floats(0.5, 8.0)),
+        ),
+        st.floats(0.0, 0.5),
+        st.integers(1, 4),
+    ),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+def play(jobs: list[tuple[FlowRows, float, int]], rule: RateRule, on_time: bool, loss: float = 0.0) -> SlottedEngine:
+    """Run jobs to their end, looking at every slot."""
+
+    def watch(view: SlotView) -> None:
+        engine, flows = view.engine, view.engine.flows
+        assert (engine._carried <= CAPACITY * (1 + 1e-6)).all()  # a flow with 1e-9 left is done
+        for i in view.live:
+            feeders = flows.sent[flows.feed0[i] : flows.feed1[i]]
+            if len(feeders):
+                assert flows.sent[i] <= flows.chunk[i] + feeders.min() + 1e-9
+        if on_time and isinstance(rule, FlowRule):
+            assert (rule.table <= CAPACITY[:, None] * (1 + 1e-9)).all()
+            assert (rule.table >= -1e-9).all()
+            load = np.zeros(len(CAPACITY))
+            engine.kernel.demand(view.live, flows.path, view.asked, load)
+            assert (load <= CAPACITY * (1 + 1e-9)).all()
+
+    engine = SlottedEngine(CAPACITY, rule, watch=watch, packet_loss=loss)
+    slots = [engine.attach(uid, Iteration(compute, 1.0, rows), n) for uid, (rows, compute, n) in enumerate(jobs)]
+    finished: list[int] = []
+    while len(finished) < len(jobs):
+        new = engine.run(120.0)
+        assert new, f"stuck at {engine.now}"
+        finished += new
+    expected = np.zeros(len(CAPACITY))
+    for rows, _, n in jobs:
+        for path, size in zip(rows.paths, rows.size, strict=True):
+            expected[list(path)] += n * size
+    assert engine.links()["bytes"] == pytest.approx(expected)
+    for slot, (rows, compute, n) in zip(slots, jobs, strict=True):
+        usage = engine.detach(slot)
+        slowest = max(size / min(CAPACITY[list(path)]) for path, size in zip(rows.paths, rows.size, strict=True))
+        assert usage.iterations == n
+        assert usage.finish_s >= n * (compute + slowest) * (1 - 1e-9)  # never faster than the line
+    return engine
+
+
+@given(JOBS)
+@settings(max_examples=40, deadline=None)
+def test_on_time(jobs: list[tuple[FlowRows, float, int]]) -> None:
+    """Never ahead; planned load never above capacity, in no slot of the horizon; bytes conserved."""
+    engine = play(jobs, FlowRule(), on_time=True)
+    table = engine.rule.table  # type: ignore[attr-defined]
+    assert table == pytest.approx(np.zeros_like(table), abs=1e-9)  # nothing is left of flows that are over
+
+
+@given(JOBS, st.integers(0, 3), st.sampled_from([0.0, 0.1, 0.5]), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_late_or_lost_messages(
+    jobs: list[tuple[FlowRows, float, int]], late: int, lost: float, host_only: bool
+) -> None:
+    """Links may be asked for too much; still nobody runs ahead, no link carries more than it can, no byte is lost."""
+    play(jobs, FlowRule(FlowSpec(delay_s=late * 0.06, message_loss=lost, host_only=host_only)), on_time=False)
+
+
+def test_alone_by_arithmetic() -> None:
+    """Two servers, a ring: computing ends at 0.1 s, the next slot starts at 0.12 s; 1.5 bytes take two slots at
+    10 bytes/s and one at 5. The first chunk (0.75) is what lets both ends start at full rate."""
+    engine = SlottedEngine(CAPACITY, FlowRule())
+    slot = engine.attach(0, Iteration(0.1, 2.0, ring((0, 1), 1.5)), 1)
+    assert engine.run() == [slot]
+    usage = engine.detach(slot)
+    assert usage.finish_s == pytest.approx(0.3)
+    assert usage.comm_s == pytest.approx(0.2)
+    assert usage.gpu_s == 2.0
+
+
+def test_two_jobs_are_staggered() -> None:
+    """Both are ready at 0 on one NIC, 6 bytes each at 10 bytes/s: one after the other, 0.6 and 1.2 s, not 1.2 both."""
+    engine = SlottedEngine(CAPACITY, FlowRule())
+    for uid in range(2):
+        engine.attach(uid, Iteration(0.0, 1.0, servers(1, (0,), 6.0)), 1)
+    while engine.run(10.0):
+        pass
+    assert sorted(engine.finish_s(j) for j in range(2)) == pytest.approx([0.6, 1.2], abs=0.06)
