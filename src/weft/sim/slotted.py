@@ -61,7 +61,7 @@ class SlottedEngine:
     """See the module; what the world calls is what it calls of the event engine."""
 
     exact = True
-    estimate_error = 0.0
+    estimated = 0.0  # nothing is extrapolated
 
     def __init__(
         self,
