@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engines import load_torch
+from weft.cli.main import run
 from weft.errors import InputError
 from weft.workload import zoo
 
@@ -60,3 +61,11 @@ def test_a_real_model_is_measured() -> None:
 def test_the_plan_covers_the_zoo() -> None:
     assert set(PLAN) == set(zoo.names()) - {"gpt3"}
     assert len({(m, b, d) for m, b, d in runs()}) == len(list(runs())) >= 12
+
+
+def test_a_batch_beyond_all_memory_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hundred million images of 602 kB are 60 TB before anything is computed."""
+    assert run(["profile", "alexnet", "--batch", "100000000", "--device", "cpu"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: model alexnet: batch 100000000 needs at least ")
+    assert said.endswith("use a smaller --batch")

@@ -165,3 +165,22 @@ class _Counts(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x).argmax(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "options", "words"),
+    [
+        (nn.Linear(2, 2), None, {}, "the batch (NoneType) holds no tensor; pass what the model is called with"),
+        (nn.Linear(2, 2), [], {}, "the batch (list) holds no tensor"),
+        (None, torch.ones(1, 2), {}, "the model is a NoneType; pass a torch.nn.Module"),
+        ("vgg16", torch.ones(1, 2), {}, "the model is a str; pass a torch.nn.Module"),
+        (nn.Linear(2, 2), torch.ones(1, 2), {"repeats": 0}, "repeats is 0; give a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_a_remedy(
+    model: object, batch: object, options: dict[str, int], words: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        profile(model, batch, **options)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from weft.workload.measured import Measured
 
 __all__ = ["profile"]
-
-DTYPES = ("as-is", "fp32", "tf32", "bf16", "bf16-weights")
 
 
 def profile(
@@ -45,28 +44,30 @@ def profile(
     from weft.workload import zoo
     from weft.workload.profiles_io import save_measured
 
-    _check(model, device, dtype, out)
+    _check(model, device, dtype, library, out)
     entry = zoo.find(model)[0]
     sizes = batch or [entry.batch]
     if min(sizes) < 1:
         raise InputError(f"--batch: {min(sizes)} is too small; give at least 1")
     seen = []
     for size in sizes:
-        notice(f"measuring {entry.name}, batch {size}")
         seen.append(_measure(entry.name, entry.sample, size, device, dtype, library, warmup, repeats))
     if out is not None:
         save_measured(entry.name, seen, out)
         notice(f"wrote {out}")
     if json:
-        print_json({"model": entry.name, "measurements": [asdict(m) for m in seen]})
+        print_json({"model": entry.name, "measurements": [{**asdict(m), "spread": m.known_spread} for m in seen]})
         return
     stdout().print(_table(seen))
 
 
-def _check(model: str, device: str, dtype: str, out: Path | None) -> None:
+def _check(model: str, device: str, dtype: str, library: str, out: Path | None) -> None:
     """Refuse, before minutes are spent on measuring, what cannot be measured or written."""
     from weft.errors import InputError
+    from weft.profiling.architectures import LIBRARIES
+    from weft.profiling.torch_bridge import load_torch
     from weft.workload import zoo
+    from weft.workload.measured import MODES
 
     if zoo.is_path(model):
         raise InputError(
@@ -78,10 +79,13 @@ def _check(model: str, device: str, dtype: str, out: Path | None) -> None:
     kind, colon, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (colon and not (kind == "cuda" and number.isdecimal())):
         raise InputError(f"--device: {device!r} is not known; use auto, cpu, cuda or cuda:N")
-    if dtype not in DTYPES:
-        raise InputError(f"--dtype: {dtype!r} is not known; use one of {', '.join(DTYPES)}")
+    if dtype not in (*MODES, "bf16-weights"):
+        raise InputError(f"--dtype: {dtype!r} is not known; use one of {', '.join(MODES)}, bf16-weights")
+    if library not in LIBRARIES:
+        raise InputError(f"--library: {library!r} is not known; use one of {', '.join(LIBRARIES)}")
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out: there is no folder {out.parent}; choose a path that can be written")
+    load_torch()
 
 
 def _measure(
@@ -98,11 +102,14 @@ def _measure(
         notice("bf16 on a CPU: where it is computed in software this takes minutes; --dtype fp32 is quicker")
     weights = "bfloat16" if dtype == "bf16-weights" else "float32"
     try:
-        made = build(model, batch, where, library=library, weights=weights)
-        return measure(
-            made.module, made.batch, loss=made.loss, dtype="as-is" if dtype == "bf16-weights" else dtype,
-            warmup=warmup, repeats=repeats, name=model, sample=sample, library=made.library,
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch's, about slower paths it takes: the times show them
+            made = build(model, batch, where, library=library, weights=weights)
+            notice(f"measuring {model}, batch {batch}")
+            return measure(
+                made.module, made.batch, loss=made.loss, dtype="as-is" if dtype == "bf16-weights" else dtype,
+                warmup=warmup, repeats=repeats, name=model, sample=sample, library=made.library,
+            )  # fmt: skip
     except torch.OutOfMemoryError as error:
         raise InputError(f"model {model}: batch {batch} does not fit into {where}; use a smaller --batch") from error
     except (RuntimeError, AssertionError) as error:
@@ -123,6 +130,6 @@ def _table(seen: list[Measured]) -> Any:
         table.add_row(
             str(m.batch), duration(m.forward_s), duration(m.backward_s), duration(m.optimiser_s),
             f"{m.gradient_bytes / 1e6:,.1f} MB", str(len(m.buckets)), f"{m.memory_bytes / 1e9:.2f} GB",
-            percent(m.spread), f"{m.gpu}, {m.dtype}, {m.library}",
+            percent(m.known_spread), f"{m.gpu}, {m.dtype}, {m.library}",
         )  # fmt: skip
     return table

@@ -21,7 +21,7 @@ from weft.workload.zoo import mobilenet, recommend
 from weft.workload.zoo.catalogue import SHAPES
 from weft.workload.zoo.language import Transformer
 
-__all__ = ["LIBRARIES", "Trainable", "build"]
+__all__ = ["LIBRARIES", "Trainable", "build", "least_sample_bytes"]
 
 LIBRARIES = ("auto", "torchvision", "transformers", "weft")
 
@@ -55,7 +55,7 @@ def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto",
     if library not in LIBRARIES:
         raise InputError(f"profile: library {library!r} is not known; use one of {', '.join(LIBRARIES)}")
     entry, _ = zoo.find(model)
-    _check_room(torch, entry, device, getattr(torch, weights).itemsize)
+    _check_room(torch, entry, batch, device, getattr(torch, weights).itemsize)
     with torch.device(device):
         before = torch.get_default_dtype()
         torch.set_default_dtype(getattr(torch, weights))
@@ -70,14 +70,14 @@ def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto",
     return Trainable(module, data, loss, used)
 
 
-def _check_room(torch: Any, entry: zoo.Model, device: str, width: int) -> None:
-    """Refuse a model whose parameters and gradients alone are more than the device holds: trying may end the host."""
+def _check_room(torch: Any, entry: zoo.Model, batch: int, device: str, width: int) -> None:
+    """Refuse what certainly is more than the device holds: trying may end the host, or take for ever."""
     if device.startswith("cuda"):
         if not torch.cuda.is_available():
             return  # said by torch itself
         there = float(torch.cuda.mem_get_info(device)[1])
     elif device == "cpu":
-        there = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        there = _host_memory()
     else:
         return
     needed = 2.0 * width * entry.params
@@ -86,6 +86,33 @@ def _check_room(torch: Any, entry: zoo.Model, device: str, width: int) -> None:
             f"model {entry.name}: its parameters and gradients need {needed / GB:,.0f} GB, {device} has "
             f"{there / GB:,.0f}; profile a smaller one"
         )
+    needed = float(width * entry.params) + batch * least_sample_bytes(entry)  # activations go as gradients come
+    if needed > there:
+        raise InputError(
+            f"model {entry.name}: batch {batch} needs at least {needed / GB:,.0f} GB, {device} has "
+            f"{there / GB:,.0f}; use a smaller --batch"
+        )
+
+
+def least_sample_bytes(entry: zoo.Model) -> float:
+    """Bytes that one more sample takes at the very least: its input, and the layers' outputs in two bytes each."""
+    side = _side(entry.name)
+    given = 4.0 * 3 * side * side if entry.name in _TORCHVISION else 0.0
+    return given + 2.0 * sum(layer.activation for layer in entry.layers)
+
+
+def _host_memory() -> float:
+    """Bytes that this machine can give now, or has where it does not say."""
+    has = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return min([has, *(1024.0 * float(x.split()[1]) for x in lines if x.startswith("MemAvailable:"))])
+    except OSError:
+        return has
+
+
+def _side(name: str) -> int:
+    return 299 if name == "inception-v3" else 224
 
 
 def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
@@ -154,7 +181,7 @@ def _data(torch: Any, name: str, batch: int, weights: Any) -> tuple[Any, Callabl
     """A random batch and the loss that goes with it."""
     functional = torch.nn.functional
     if name in _TORCHVISION:
-        side = 299 if name == "inception-v3" else 224
+        side = _side(name)
         labels = torch.randint(1000, (batch,))
 
         def classify(output: Any) -> Any:

@@ -13,11 +13,9 @@ from typing import Any
 
 from weft.errors import InputError
 from weft.profiling.torch_bridge import load_torch
-from weft.workload.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, Measured, bucket
+from weft.workload.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, MODES, QUARTILES_NEED, Measured, bucket
 
 __all__ = ["profile"]
-
-DTYPES = ("as-is", "fp32", "tf32", "bf16")
 
 
 def profile(
@@ -47,8 +45,7 @@ def profile(
     With `out` the result is written as a profile file.
     """
     torch = load_torch()
-    if dtype not in DTYPES:
-        raise InputError(f"profile: dtype {dtype!r} is not known; use one of {', '.join(DTYPES)}")
+    _check(model, batch, dtype, warmup, repeats)
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise InputError("profile: the model has no parameters that need gradients; pass a model in training")
@@ -85,6 +82,22 @@ def profile(
 
         save_measured(name or type(model).__name__, [result], out)
     return result
+
+
+def _check(model: Any, batch: Any, dtype: str, warmup: int, repeats: int) -> None:
+    """Refuse what cannot be measured, in words."""
+    if dtype not in MODES:
+        raise InputError(f"profile: dtype {dtype!r} is not known; use one of {', '.join(MODES)}")
+    if not callable(getattr(model, "parameters", None)) or not callable(model):
+        raise InputError(f"profile: the model is a {type(model).__name__}; pass a torch.nn.Module")
+    if next(_tensors(batch), None) is None:
+        raise InputError(
+            f"profile: the batch ({type(batch).__name__}) holds no tensor; pass what the model is called with: "
+            "a tensor, a tuple of arguments or a dict of keyword arguments"
+        )
+    for name, count in (("warmup", warmup), ("repeats", repeats)):
+        if not isinstance(count, int) or count < 1:
+            raise InputError(f"profile: {name} is {count!r}; give a whole number of at least 1")
 
 
 @dataclass
@@ -328,7 +341,7 @@ def _dtype_label(dtype: str, parameter: Any) -> str:
 
 
 def _spread(totals: Sequence[float]) -> float:
-    if len(totals) < 4:
+    if len(totals) < QUARTILES_NEED:
         return 0.0
     first, middle, third = quantiles(totals, n=4)
     return (third - first) / middle if middle > 0 else 0.0

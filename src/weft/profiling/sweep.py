@@ -19,6 +19,7 @@ from pathlib import Path
 from weft.profiling.architectures import Trainable, build
 from weft.profiling.measure import profile
 from weft.profiling.torch_bridge import load_torch
+from weft.results.display import percent
 from weft.workload import zoo
 
 __all__ = ["PLAN", "main", "runs"]
@@ -115,7 +116,7 @@ def _measure(model: str, batch: int, dtype: str, device: str, max_s: float) -> s
     print(
         f"{label}: forward {1e3 * seen.forward_s:.2f} ms, backward {1e3 * seen.backward_s:.2f} ms, optimiser "
         f"{1e3 * seen.optimiser_s:.2f} ms, {len(seen.buckets)} buckets, {seen.memory_bytes / 1e9:.1f} GB, spread "
-        f"{100 * seen.spread:.1f} %, {seen.repeats} x, {made_by(seen.library)}, {time.perf_counter() - began:.1f} s",
+        f"{percent(seen.known_spread)}, {seen.repeats} x, {made_by(seen.library)}, {time.perf_counter() - began:.1f} s",
         flush=True,
     )
     return json.dumps({"model": model, **asdict(seen)})

@@ -7,10 +7,18 @@ from dataclasses import dataclass
 
 from weft.model.units import MIB
 
-__all__ = ["DDP_BUCKET_BYTES", "DDP_FIRST_BUCKET_BYTES", "Bucket", "Measured", "bucket_groups"]
+__all__ = [
+    "DDP_BUCKET_BYTES", "DDP_FIRST_BUCKET_BYTES", "MODES", "PRECISIONS", "QUARTILES_NEED", "Bucket", "Measured",
+    "bucket_groups",
+]  # fmt: skip
+
+PRECISIONS = ("fp32", "tf32", "bf16")  # that one can ask for times in
+MODES = ("as-is", *PRECISIONS)  # that one can measure in; as-is leaves torch's settings alone
 
 DDP_BUCKET_BYTES = 25 * MIB  # PyTorch DistributedDataParallel's bucket_cap_mb
 DDP_FIRST_BUCKET_BYTES = 1 * MIB  # and its smaller first bucket, so that sending starts early
+
+QUARTILES_NEED = 4  # values, or a spread means nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +44,17 @@ class Measured:
     gradient_bytes: float
     sparse_bytes: float = 0.0
     memory_bytes: float = 0.0
-    spread: float = 0.0  # of the iteration: (third quartile - first) / median
+    spread: float = 0.0  # of the iteration: (third quartile - first) / median; 0 below 4 repeats, see `known_spread`
     repeats: int = 0
     date: str = ""
     software: str = ""
     library: str = ""  # who defined the model: torchvision, transformers, weft, or the user
     sample: str = ""
+
+    @property
+    def known_spread(self) -> float | None:
+        """The spread, or None where too few iterations were timed to have quartiles."""
+        return self.spread if self.repeats >= QUARTILES_NEED else None
 
 
 def bucket_groups(

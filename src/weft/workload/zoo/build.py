@@ -11,6 +11,7 @@ from weft.model.units import gbps_to_bytes_per_s
 from weft.workload import graphs
 from weft.workload.graphs import Work
 from weft.workload.layer_files import LayerFile
+from weft.workload.measured import PRECISIONS
 from weft.workload.profiles_io import MeasuredModel
 from weft.workload.zoo.entry import Published, Timing
 from weft.workload.zoo.files import is_path, measured_work, read_model
@@ -22,7 +23,6 @@ __all__ = ["PARALLEL", "check", "grid", "load_profile", "profile", "replicas", "
 
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
-DTYPES = ("fp32", "tf32", "bf16")
 _TENSOR_GBPS = 25.0  # CASSINI section 2.1, Figure 1(c): what tensor parallelism demands of a 50 Gbit/s NIC
 
 
@@ -81,8 +81,8 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
         if how.batch not in (None, variant.timing.batch):
             raise InputError(f"model {name!r}: its circle was published for one batch; use plain {entry.name}")
         return _circle(entry.name, variant, workers)
-    if how.dtype is not None and how.dtype not in DTYPES:
-        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(DTYPES)}")
+    if how.dtype is not None and how.dtype not in PRECISIONS:
+        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}")
     work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
     if how.parallel != "auto":
