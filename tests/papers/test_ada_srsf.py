@@ -11,7 +11,7 @@ import pytest
 import weft
 from weft.papers import reproduce
 from weft.papers.ada_srsf import CLAIMS, NO_LIMIT, TABLE_IV, TABLE_V
-from weft.papers.ada_srsf_sweeps import SWEEPS, drawn, paper_scenario, run_sweep
+from weft.papers.ada_srsf_sweeps import ETA, SWEEPS, B, drawn, paper_scenario, run_sweep
 from weft.papers.claims import Reproduction, Request
 from weft.papers.figures import gpu_shares
 from weft.papers.report import claims_table, render
@@ -147,3 +147,25 @@ def test_sweeps_are_made_of_scenarios_that_run(tmp_path: Path) -> None:
     assert [row["stack"] for row in rows] == list(SWEEPS["limit"].stacks)
     assert rows[0]["ratio"][0] == 1.0
     assert rows[1]["jct_s"][0] != rows[2]["jct_s"][0]  # a third transfer is let in at times
+
+
+def test_sweeps_and_experiment_have_one_eta(tmp_path: Path) -> None:
+    """Every point of a sweep that does not vary eta has the eta of the paper's scenario, or in proportion to its b."""
+    own = paper_scenario()["network"]
+    assert (own["b_s_per_byte"], own["eta_s_per_byte"]) == (B, ETA)
+    for name in ("ratio", "load", "network", "shape", "memory"):
+        for point in SWEEPS[name].points(tmp_path):
+            network = point.scenario["network"]
+            assert network["eta_s_per_byte"] / network["b_s_per_byte"] == pytest.approx(ETA / B, rel=1e-12)
+    for name in ("eta", "eta-16", "limit"):
+        (same,) = (p for p in SWEEPS[name].points(tmp_path) if p.label == "0.275")
+        assert same.scenario["network"]["eta_s_per_byte"] == pytest.approx(ETA, rel=1e-12)
+
+
+def test_published_ratios_follow_from_the_tables() -> None:
+    """The paper prints 1,098.57, 1,374.84, 1,734.74 and 1,750.9 s."""
+    from weft.papers.ada_srsf import CLAIMS
+
+    assert CLAIMS["table-v.saving-over-srsf-3"].published == pytest.approx(100 * (1 - 1098.57 / 1750.9))
+    assert CLAIMS["table-v.srsf-2-over-srsf-1"].published == pytest.approx(1734.74 / 1374.84)
+    assert CLAIMS["table-v.srsf-3-over-srsf-2"].published == pytest.approx(1750.9 / 1734.74)

@@ -20,7 +20,7 @@ from weft.scenario.shipped import scenario_path
 __all__ = ["SWEEPS", "Point", "Sweep", "message_model", "run_sweep"]
 
 SIZES = {1: 80.0, 2: 14.0, 4: 26.0, 8: 30.0, 16: 8.0, 32: 2.0}  # GPUs of the paper's jobs
-B = 8.56e-10
+B, ETA = 8.56e-10, 2.35e-10  # of the paper's scenario, s per byte
 LOAD = 1.5  # offered, where a sweep does not vary it
 PACES = ("srsf-1", "ada-srsf", "srsf-2")
 RATIO = 16.0  # of message sizes, where the first sweep shows a gain
@@ -94,8 +94,8 @@ def _two_models(folder: Path) -> list[str]:
 
 def _by_eta(models: Callable[[Path], list[str]]) -> Callable[[Path], Iterator[Point]]:
     def points(folder: Path) -> Iterator[Point]:
-        for part in (0.0, 0.14, 0.275, 0.55, 1.1):
-            yield Point(f"{part:g}", part, drawn(models(folder), network={"eta_s_per_byte": part * B}))
+        for part in (0.0, 0.14, ETA / B, 0.55, 1.1):
+            yield Point(f"{part:.3g}", part, drawn(models(folder), network={"eta_s_per_byte": part * B}))
 
     return points
 
@@ -111,8 +111,8 @@ def _by_load(models: Callable[[Path], list[str]]) -> Callable[[Path], Iterator[P
 def _by_limit(folder: Path) -> Iterator[Point]:
     """Messages of 400, 120, 36 and 11 MB: each meets ones more than three times as large."""
     models = [message_model(folder, size) for size in (400, 120, 36, 11)]
-    for part in (0.0, 0.275, 1.0):
-        yield Point(f"{part:g}", part, drawn(models, network={"eta_s_per_byte": part * B}))
+    for part in (0.0, ETA / B, 1.0):
+        yield Point(f"{part:.3g}", part, drawn(models, network={"eta_s_per_byte": part * B}))
 
 
 def _by_shape(folder: Path) -> Iterator[Point]:
@@ -122,7 +122,7 @@ def _by_shape(folder: Path) -> Iterator[Point]:
 
 def _by_network(folder: Path) -> Iterator[Point]:
     for times in (1.0, 4.0, 16.0, 64.0):
-        network = {"b_s_per_byte": B / times, "eta_s_per_byte": 0.275 * B / times}
+        network = {"b_s_per_byte": B / times, "eta_s_per_byte": ETA / times}
         yield Point(f"{10 * times:g}", times, drawn(network=network))
 
 
