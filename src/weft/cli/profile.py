@@ -41,6 +41,7 @@ def profile(
     Example: weft profile resnet50 --batch 64 --dtype bf16 --out resnet50.json
     """
     from weft.errors import InputError
+    from weft.profiling.torch_bridge import load_torch
     from weft.workload import zoo
     from weft.workload.profiles_io import save_measured
 
@@ -49,6 +50,7 @@ def profile(
     sizes = batch or [entry.batch]
     if min(sizes) < 1:
         raise InputError(f"--batch: {min(sizes)} is too small; give at least 1")
+    load_torch()
     seen = []
     for size in sizes:
         seen.append(_measure(entry.name, entry.sample, size, device, dtype, library, warmup, repeats))
@@ -65,7 +67,6 @@ def _check(model: str, device: str, dtype: str, library: str, out: Path | None) 
     """Refuse, before minutes are spent on measuring, what cannot be measured or written."""
     from weft.errors import InputError
     from weft.profiling.architectures import LIBRARIES
-    from weft.profiling.torch_bridge import load_torch
     from weft.workload import zoo
     from weft.workload.measured import MODES
 
@@ -85,7 +86,6 @@ def _check(model: str, device: str, dtype: str, library: str, out: Path | None) 
         raise InputError(f"--library: {library!r} is not known; use one of {', '.join(LIBRARIES)}")
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out: there is no folder {out.parent}; choose a path that can be written")
-    load_torch()
 
 
 def _measure(
