@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import weft
 from weft.cli.main import run
 from weft.network.cost import DALLY_TABLE_I
 from weft.papers import reproduce
-from weft.papers.claims import Request
+from weft.papers.claims import Request, Runs
 from weft.papers.dally import CLAIMS, TABLE_II, TABLE_III
 from weft.papers.dally_beyond import RULES, rows
 from weft.papers.dally_latency import SHAPES, factor, latencies, share
@@ -18,6 +19,7 @@ from weft.papers.dally_runs import RACKS, scenario, timers_over_time
 from weft.papers.report import claims_table, render
 from weft.results.compare import flat_metrics
 from weft.results.metrics import summary
+from weft.results.run import RunResult
 from weft.scenario import Scenario
 from weft.stacks import resolve
 
@@ -119,8 +121,6 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    from weft.papers.claims import Runs
-
     for name in RULES:
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
@@ -140,3 +140,38 @@ def test_timers_are_tuned_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found) > 3
     assert [t for t, _, _ in found] == sorted(t for t, _, _ in found)
     assert len({machine for _, machine, _ in found}) > 2
+
+
+@pytest.fixture(scope="module")
+def everything() -> Runs:
+    """A small run of every stack, under the name of every run that some claim needs."""
+    runs: dict[str, RunResult] = {}
+    renamed = []
+    for name in dict.fromkeys(stack for check in CLAIMS.values() for stack in check.stacks):
+        stack = name.partition("@")[0]
+        if stack not in runs:
+            runs[stack] = weft.simulate(small("batch-8"), stack=stack)
+        renamed.append(replace(runs[stack], stack=name))
+    return Runs(renamed)
+
+
+def test_every_claim_can_be_measured(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, on small runs: a number, and an answer."""
+    from weft.papers import dally
+
+    monkeypatch.setattr(dally, "timers_over_time", lambda racks, gpus: [(0.0, 1.0, 50.0 / racks), (9.0, 1.0, 1.0)])
+    for name, check in CLAIMS.items():
+        measured = check.measure(everything)
+        assert measured.value is not None, name
+        assert check.holds(check.published, measured) in (True, False)
+    assert CLAIMS["figure-4.timers"].measure(everything).value == 3.0
+
+
+def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.papers import dally_figures
+    from weft.papers.dally import NAMES
+
+    monkeypatch.setattr(dally_figures, "timers_over_time", lambda racks, gpus: [(0.0, 1.0, 5.0), (9.0, 1.0, 1.0)])
+    drawn = dally_figures.pictures(everything, NAMES)
+    assert len(drawn) == 6
+    assert all(picture.draw().axes for picture in drawn)

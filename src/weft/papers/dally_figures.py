@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from weft.network.cost import DALLY_TABLE_I
 from weft.papers.claims import Picture, Runs
 from weft.papers.dally_latency import TIERS, factor, latencies, profile_of, share
 from weft.papers.dally_runs import RACKS, timers_over_time
-from weft.results.metrics import finished_jobs
+from weft.results.metrics import finished_jobs, summary
 from weft.results.series import busy_gpus
 from weft.results.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
 
@@ -45,7 +45,8 @@ def pictures(runs: Runs | None, names: Mapping[str, str]) -> tuple[Picture, ...]
     by_racks = {
         name: [runs.by_stack.get(f"{stack}@batch-{racks}", []) for racks in RACKS] for name, stack in names.items()
     }
-    if all(all(groups) for groups in by_racks.values()):
+    by_racks = {name: groups for name, groups in by_racks.items() if all(groups)}
+    if {"tiresias", "dally"} <= by_racks.keys():
         found.append(Picture("Figures 7, 8 and 13a: batch, by number of racks", partial(figure_racks, by_racks)))
         found.append(Picture("Figure 4: tuned rack timer of 16-GPU jobs over time", figure_4))
     return tuple(found)
@@ -124,24 +125,31 @@ def _lines(left: Axes, middle: Axes, right: Axes, runs: Sequence[RunResult], sty
 @house_style()
 def figure_racks(groups: Mapping[str, Sequence[Sequence[RunResult]]]) -> Figure:
     """Makespan, P95 queueing delay, mean communication and mean JCT by number of racks, over Tiresias'."""
-    from weft.results.compare import flat_metrics
-    from weft.results.metrics import summary
-
     metrics = {
-        "makespan_s": "Makespan", "queueing_p95_s": "P95 queueing", "comm_mean_s": "Communication",
-        "jct_mean_s": "Mean JCT",
+        "Makespan": ("makespan_s",), "P95 queueing": ("queueing_s", "p95"), "Communication": ("comm_s", "mean"),
+        "Mean JCT": ("jct_s", "mean"),
     }  # fmt: skip
     values = {
-        name: [[np.mean([flat_metrics(summary(run))[m] or 0.0 for run in runs]) for m in metrics] for runs in by_racks]
+        name: [[np.mean([_number(run, path) for run in runs]) for path in metrics.values()] for runs in by_racks]
         for name, by_racks in groups.items()
     }
     figure, panels = new_figure(11.4, 3.0, columns=4)
-    for k, (axes, title) in enumerate(zip(panels, metrics.values(), strict=True)):
+    for k, (axes, title) in enumerate(zip(panels, metrics, strict=True)):
         for i, name in enumerate(groups):
-            ratio = [mine[k] / other[k] for mine, other in zip(values[name], values["tiresias"], strict=True)]
+            ratio = [
+                mine[k] / other[k] if other[k] else np.nan
+                for mine, other in zip(values[name], values["tiresias"], strict=True)
+            ]
             axes.bar(np.arange(len(RACKS)) + 0.2 * (i - 1.5), ratio, 0.19, label=name, color=PALETTE[i])
         axes.set_xticks(range(len(RACKS)), [str(r) for r in RACKS])
         axes.set_yscale("log")
         tidy_axes(axes, f"{title} / Tiresias'", "racks")
     panels[0].legend(fontsize=7)
     return figure
+
+
+def _number(run: RunResult, path: Sequence[str]) -> float:
+    value: Any = summary(run)
+    for key in path:
+        value = value[key]
+    return float(value or 0.0)
