@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
@@ -31,8 +32,7 @@ class ElasticFlow(Place):
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """One machine, or idle ones."""
         seen = _without(view, offer, state[_KEPT], job.id)
-        usable = int(seen.usable.sum()) if seen is not offer else int(offer.usable.sum())
-        block = max(gpus, min(1 << (gpus - 1).bit_length(), usable))
+        block = max(gpus, min(1 << (gpus - 1).bit_length(), int(offer.usable.sum())))
         free = seen.free_per_server
         sizes = view.cluster.gpus_per_server
         if block <= int(sizes.max()):
@@ -58,7 +58,7 @@ class ElasticFlow(Place):
         return {_KEPT: {name: gpus for name, gpus in state[_KEPT].items() if name in names}}
 
 
-def _idle_machines(free: np.typing.NDArray[np.int64], sizes: np.typing.NDArray[np.int64], block: int) -> list[Share]:
+def _idle_machines(free: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], block: int) -> list[Share]:
     """The fewest idle machines for a block, the last with what is left; none if there are too few."""
     idle = np.flatnonzero((free == sizes) & (free > 0))
     idle = idle[np.argsort(-free[idle], kind="stable")]
