@@ -62,8 +62,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "pace": {
         "adadual": "weft.pace.adadual:AdaDual",
         "at-most": "weft.pace.at_most:AtMost",
+        "ccml": "weft.pace.ccml:Ccml",
+        "equal": "weft.pace.equal:Equal",
         "fair": "weft.pace.fair:Fair",
         "flow": "weft.pace.flow:Flow",
+        "mcs": "weft.pace.mcs:Mcs",
+        "pcc": "weft.pace.pcc:Pcc",
+        "tcp": "weft.pace.tcp:Tcp",
     },
 }
 

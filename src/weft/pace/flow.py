@@ -79,6 +79,7 @@ class FlowRule(RateRule):
         """Empty tables."""
         links, k = len(demand.capacity), self.spec.slots
         self.capacity, self.seed = demand.capacity, demand.seed
+        self._good_s = self.slot_s * (1.0 - demand.loss)  # of a slot; the rest goes into sending again
         self.table = np.zeros((links, k))
         self.available = demand.capacity.copy()
         self._carried, self._full = np.zeros((WINDOW, links)), np.zeros((WINDOW, links), np.bool_)
@@ -113,7 +114,7 @@ class FlowRule(RateRule):
             )  # fmt: skip
         line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
         self.kernel.decide(
-            live, slot % max(len(live), 1), slot, self.slot_s, late, self.spec.host_only, self.spec.message_loss,
+            live, slot % max(len(live), 1), slot, self._good_s, late, self.spec.host_only, self.spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
             flows.sent, best_rate(self.reached.T, line), line, self.available, self.table, self.posted, self.plans,
             seen, seen_posted, self.told,
@@ -128,7 +129,7 @@ class FlowRule(RateRule):
         self._carried[row], self._full[row] = came.link, came.full
         self.available = available_bandwidth(self.capacity, self._carried, self._full)
         if self.spec.late:
-            reach = flows.sent / self.slot_s + self.plans[:, (slot + 1) % self.spec.slots]
+            reach = flows.sent / self._good_s + self.plans[:, (slot + 1) % self.spec.slots]
             self._history.append((self.table.copy(), self.posted.copy(), reach))
             del self._history[: -self.spec.late]
 

@@ -61,7 +61,8 @@ class SlottedEngine:
     """See the module; what the world calls is what it calls of the event engine."""
 
     exact = True
-    estimated = 0.0  # nothing is extrapolated
+    estimated = (0.0, 0.0)  # nothing is extrapolated
+    estimate_error = 0.0
 
     def __init__(
         self,

@@ -1,0 +1,78 @@
+"""pcc: every flow tries two rates and moves to where its utility is greater (PCC Allegro), as a fluid model.
+
+One trial takes two slots of 10 ms, one at rate x (1 + eps), one at rate x (1 - eps). Utility is throughput
+x (1 - 1 / (1 + exp(-100 (loss - 0.05)))) - rate x loss. Until its utility first falls a flow doubles its rate in every
+slot. It keeps its rate from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model.flow_set import FlowSet
+from weft.pace.base import Admission, Pace
+from weft.pace.rates import Carried, Demand, Floats, RateRule
+
+__all__ = ["Pcc", "PccRule", "utility"]
+
+EPS, FIRST = 0.05, 0.05  # step of a trial; part of the line's rate at which a flow begins
+
+
+def utility(rate: Floats, loss: Floats) -> Floats:
+    """Allegro's utility: a loss of more than 5 % is not worth its throughput."""
+    worth: Floats = rate * (1.0 - loss) * (1.0 - 1.0 / (1.0 + np.exp(-100.0 * (loss - 0.05)))) - rate * loss
+    return worth
+
+
+class PccRule(RateRule):
+    """See the module."""
+
+    slot_s = 0.01
+
+    def begin(self, demand: Demand) -> None:
+        """No flow has a rate yet."""
+        self.rate, self.last, self.doubling = np.zeros(0), np.zeros(0), np.zeros(0, np.bool_)
+
+    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
+        """The rate of the trial."""
+        more = len(flows) - len(self.rate)
+        if more:
+            self.rate, self.last = (np.concatenate([a, np.zeros(more)]) for a in (self.rate, self.last))
+            self.doubling = np.concatenate([self.doubling, np.ones(more, np.bool_)])
+        new = live[self.rate[live] == 0.0]
+        self.rate[new], self.doubling[new], self.last[new] = FIRST * flows.line[new], True, 0.0
+        step = np.where(self.doubling, 1.0, 1.0 + EPS if slot % 2 == 0 else 1.0 - EPS)
+        self.asked = np.minimum(self.rate * step, flows.line)
+        return self.asked.copy()
+
+    def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
+        """What was asked for and not carried is loss; a flow that waits for others learns nothing."""
+        hops = flows.path[live]
+        full = (came.full[np.maximum(hops, 0)] & (hops >= 0)).any(axis=1)
+        asked = np.maximum(self.asked[live], 1e-9)
+        lost = np.where(full, np.clip(1.0 - flows.rate[live] / asked, 0.0, 1.0), came.loss)
+        worth = utility(asked, lost)
+        starts = self.doubling[live]
+        fell = worth < self.last[live]
+        rate = self.rate[live]
+        better = np.where(worth > self.last[live], 1.0 - EPS, 1.0 + EPS)  # the second trial is the lower one
+        moved = np.where(starts, np.where(fell, rate / 2.0, rate * 2.0), rate * better if slot % 2 else rate)
+        self.rate[live] = np.clip(moved, 1e-3 * flows.line[live], flows.line[live])
+        self.doubling[live] = starts & ~fell
+        self.last[live] = worth
+
+
+class Pcc(Pace):
+    """`pcc`."""
+
+    name = "pcc"
+    steers = True
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Everything at once."""
+        return Admission("all")
+
+    def rates(self) -> RateRule:
+        """The rule of one run."""
+        return PccRule()

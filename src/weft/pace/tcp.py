@@ -1,0 +1,82 @@
+"""tcp:reno, tcp:cubic, tcp:bbr, tcp:dctcp: fluid models of what a kernel's congestion control reaches.
+
+Among themselves flows share links fairly. What sets the variants apart is random loss: by the steady-state laws of
+each, with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and every transient shorter than a slot are left
+out, and buffers are taken to be deep enough to keep a link busy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import StackError
+from weft.model.flow_set import FlowSet
+from weft.pace.base import Admission, Pace
+from weft.pace.rates import Demand, Floats, RateRule
+
+__all__ = ["VARIANTS", "Tcp", "TcpRule", "loss_limit"]
+
+RTT_S, SEGMENT_BYTES = 2e-4, 1460.0
+VARIANTS = ("cubic", "reno", "bbr", "dctcp")
+SLOT_S = 0.01  # so short that waiting for a slot is no matter
+
+
+def loss_limit(variant: str, loss: float) -> float:
+    """Bytes per second that a flow can reach when so large a share of packets is lost at random.
+
+    Reno: MSS/RTT sqrt(3 / (2 p)). CUBIC (RFC 9438): the larger of that (its Reno-friendly region) and
+    MSS/RTT x 1.054 (0.4 RTT^3 / p^3)^(1/4). DCTCP takes a loss as Reno does (RFC 8257, 3.5). BBR v1 does not react.
+    """
+    if loss <= 0.0 or variant == "bbr":
+        return math.inf
+    reno = math.sqrt(1.5 / loss)
+    window = max(reno, 1.054 * (0.4 * (RTT_S / loss) ** 3) ** 0.25) if variant == "cubic" else reno
+    return window * SEGMENT_BYTES / RTT_S
+
+
+class TcpRule(RateRule):
+    """As fast as random loss lets it; the links do the rest."""
+
+    slot_s = SLOT_S
+
+    def __init__(self, variant: str) -> None:
+        self.variant = variant
+        self.goodput = 0.98 if variant == "bbr" else 1.0  # BBR drains its queue for 0.2 s of every 10
+
+    def begin(self, demand: Demand) -> None:
+        """The limit is the same for the whole run."""
+        self.limit = loss_limit(self.variant, demand.loss)
+
+    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
+        """Line rate, or what loss allows."""
+        rates: Floats = np.minimum(flows.line, self.limit)
+        return rates
+
+
+class Tcp(Pace):
+    """`tcp` is CUBIC; `tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp`."""
+
+    steers = True
+
+    def __init__(self, variant: str = "cubic") -> None:
+        self.variant = variant
+        self.name = f"tcp:{variant}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`tcp:VARIANT`."""
+        if arg is not None and arg not in VARIANTS:
+            raise StackError(f"tcp:{arg}: write tcp:X with X one of {', '.join(VARIANTS)}")
+        return cls(arg or "cubic")
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Everything at once."""
+        return Admission("all")
+
+    def rates(self) -> RateRule:
+        """The rule of one run."""
+        return TcpRule(self.variant)
