@@ -129,7 +129,7 @@ class SlottedEngine:
             float(job["finish"]), int(job["adjusted"]),
         )  # fmt: skip
         self.flows.active[low:high] = False
-        self.rule.over(low, high, self.flows)
+        self._over(low, high)
         job["state"] = _FREE
         self._said.discard(at)
         if high > low:
@@ -207,7 +207,7 @@ class SlottedEngine:
         if self.watch is not None:
             self.watch(SlotView(self._slot, start_s, live, asked, self))
         for j in over[:n_over]:
-            rule.over(int(self.jobs[j]["low"]), int(self.jobs[j]["high"]), f)
+            self._over(int(self.jobs[j]["low"]), int(self.jobs[j]["high"]))
         self._slot += 1
 
     def _shared(
@@ -228,6 +228,11 @@ class SlottedEngine:
         for k in there:
             theirs[list(self.foreign[k].path)] += got[k]
         return got, full, theirs
+
+    def _over(self, low: int, high: int) -> None:
+        """Flows have ended; what they reached last is no business of the next iteration."""
+        self.flows.rate[low:high] = 0.0
+        self.rule.over(low, high, self.flows)
 
     def _newly_finished(self) -> list[int]:
         done = np.flatnonzero(self.jobs[: self._n_jobs]["state"] == _FINISHED)
