@@ -247,3 +247,23 @@ def test_estimate_states_its_error() -> None:
     assert not engine.exact
     assert 0.0 < engine.estimate_error < 0.1
     assert math.isfinite(engine.now)
+
+
+def test_progress_of_skipped_periods_is_that_of_the_plain_run() -> None:
+    """Two jobs (0.75 s + 0.5 bytes) and (1.25 s + 0.5 bytes) on a link of one byte per second lock in: a period has
+    iterations of different lengths, and each counts when it ends."""
+
+    def engine(skip: bool) -> tuple[Engine, list[int]]:
+        made = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), skip=skip))
+        programs = (
+            make_program([compute_node(0, seconds), transfer_node(1, 0.5, [(0, 1)], (0,))], np.ones(1))
+            for seconds in (0.75, 1.25)
+        )
+        return made, [made.attach(uid, program, 200) for uid, program in enumerate(programs)]
+
+    (skipping, slots), (plain, _) = engine(True), engine(False)
+    for moment in np.arange(0.137, 200.0, 0.731):
+        skipping.run(float(moment))
+        plain.run(float(moment))
+        assert [skipping.iterations_done(s) for s in slots] == [plain.iterations_done(s) for s in slots]
+    assert skipping.events < plain.events / 5

@@ -19,6 +19,7 @@ from weft.model.transfer import Ask
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.ask import questions
+from weft.sim.glance import carried, iterations_done
 from weft.sim.kernels import engine_kernel, membership_kernel, skip_kernel
 from weft.sim.program import Program
 
@@ -298,15 +299,11 @@ class Engine:
 
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
-        job = self.arrays.jobs[slot]
-        done = int(job["done"])
-        comp = int(job["comp"])
-        if job["state"] != state.PARKED:
-            return done
-        c = self.arrays.comps[comp]
-        if c["parked"] == state.PARK_EXACT:
-            return done + int((self.now - float(job["iter_start"])) * float(job["per"]) / float(c["period"]))
-        return done + int((self.now - float(c["park_time"])) * float(job["per"]) + float(job["carry"]))
+        return iterations_done(self.arrays, slot)
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        """Bytes that each link has carried up to now, without disturbing anything."""
+        return carried(self.arrays, len(self.spec.capacity), self._programs)
 
     def set_gate(self, slot: int, gate: Gate | None) -> None:
         """Change the gate of an attached job; it counts from the next time the task is released."""
@@ -326,17 +323,11 @@ class Engine:
         return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
 
     def links(self) -> npt.NDArray[Any]:
-        """Bytes carried and busy time of each link, up to now, those of transfers under way included."""
-        a = self.arrays
-        links = a.links[: len(self.spec.capacity)].copy()
+        """Bytes carried and busy time of each link, those of transfers under way included, once all is up to date."""
+        links = self.arrays.links[: len(self.spec.capacity)].copy()
         open_ = links["flowing"] > 0
         links["busy"][open_] += self.now - links["mark"][open_]
-        rows = a.nodes[: self._pools["nodes"].end]
-        rows = rows[(rows["state"] == state.ACTIVE) & (rows["kind"] == state.TRANSFER) & (rows["rate"] >= 0.0)]
-        for node in rows:
-            sent = node["amount"] - (node["remaining"] - node["rate"] * (self.now - node["mark"]))
-            flows = a.flows[node["flow0"] : node["flow1"]]
-            links["bytes"][flows["link"]] += sent * flows["n"]
+        links["bytes"] = self.carried()
         return links
 
     def _set_gate(self, slot: int, gate: Gate | None) -> None:
