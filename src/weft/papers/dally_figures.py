@@ -137,7 +137,7 @@ def figure_racks(groups: Mapping[str, Sequence[Sequence[RunResult]]]) -> Figure:
     for k, (axes, title) in enumerate(zip(panels, metrics, strict=True)):
         for i, name in enumerate(groups):
             ratio = [
-                mine[k] / other[k] if other[k] else np.nan
+                float(mine[k] / other[k]) if other[k] else float("nan")
                 for mine, other in zip(values[name], values["tiresias"], strict=True)
             ]
             axes.bar(np.arange(len(RACKS)) + 0.2 * (i - 1.5), ratio, 0.19, label=name, color=PALETTE[i])

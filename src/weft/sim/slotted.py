@@ -284,6 +284,10 @@ class SlottedEngine:
         """Single tasks are not recorded."""
         return _EMPTY
 
+    def carried(self) -> npt.NDArray[np.float64]:
+        """Bytes that each link has carried, up to the last slot."""
+        return np.array(self._bytes, np.float64)
+
     def links(self) -> npt.NDArray[Any]:
         """Bytes carried and busy time of each link, up to the last slot."""
         links = np.zeros(len(self.capacity), state.LINK)
