@@ -32,6 +32,10 @@ PAPERS: dict[str, tuple[str, str]] = {
         "weft.papers.dally",
         "Dally: a network-placement sensitive cluster scheduler for deep learning (2025)",
     ),
+    "flows": (
+        "weft.papers.flows",
+        "Dynamic flow scheduling for DNN training workloads in data centers",
+    ),
     "titan": (
         "weft.papers.titan",
         "Non-idle machine-aware worker placement for efficient distributed training in GPU clusters (Titan)",
