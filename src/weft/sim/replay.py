@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,13 @@ from weft.sim.program import NodeSpec, Program, compute_node, make_program, tran
 __all__ = ["run_replay"]
 
 
-def run_replay(spec: dict[str, Any], skip: bool = True, exact: bool = True, perturb: float = 0.0) -> dict[str, Any]:
+def run_replay(
+    spec: dict[str, Any],
+    skip: bool = True,
+    exact: bool = True,
+    perturb: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
     """Run a job file that has been checked (`weft.scenario.load_job_file(...).model_dump()`).
 
     `perturb` stretches every compute time by that relative amount: how far do results move?
@@ -41,7 +48,7 @@ def run_replay(spec: dict[str, Any], skip: bool = True, exact: bool = True, pert
     )
     programs = [_program(job, number, engine_spec, network, perturb) for job in spec["jobs"]]
     engine = Engine(engine_spec)
-    finish, wall_s = _drive(engine, spec["jobs"], programs)
+    finish, wall_s = _drive(engine, spec["jobs"], programs, clock)
     return _report(engine, spec, names, finish, wall_s)
 
 
@@ -77,7 +84,9 @@ def _program(
     return make_program(nodes, spec.capacity, kway_b=spec.b_s_per_byte if k_way else None)
 
 
-def _drive(engine: Engine, jobs: list[dict[str, Any]], programs: list[Program]) -> tuple[dict[int, float], float]:
+def _drive(
+    engine: Engine, jobs: list[dict[str, Any]], programs: list[Program], clock: Callable[[], float]
+) -> tuple[dict[int, float], float]:
     """Attach each job at its start, run to the end; returns finish times by job number, and the seconds it took.
 
     Laying out the jobs that are there from the beginning is setting up, and not counted.
@@ -93,14 +102,14 @@ def _drive(engine: Engine, jobs: list[dict[str, Any]], programs: list[Program]) 
             slots[engine.attach(i, programs[i], jobs[i]["iterations"], gate=Gate(**gate) if gate else None)] = i
 
     attach_due()
-    began = time.perf_counter()
+    began = clock()
     while starts or slots:
         for slot in engine.run(starts[0][0] if starts else math.inf, go_on=True):
             finish[slots.pop(slot)] = engine.finish_s(slot)
         if not starts:
             break
         attach_due()
-    return finish, time.perf_counter() - began
+    return finish, clock() - began
 
 
 def _report(
