@@ -53,6 +53,14 @@ def change(path: str, value: Any) -> Change:
 
 CASES: dict[str, tuple[Change, str]] = {
     "unknown key": (change("link", {}), "link is not a known key; did you mean links?"),
+    "more iterations than can be counted": (
+        change("jobs.0.iterations", 10**19),
+        "jobs[0].iterations is 10000000000000000000; give at most 1e+12",
+    ),
+    "more flows than a float can tell": (
+        change("jobs.1.phases.0.flows.l1", 10**30),
+        "jobs[1].phases[0].flows.l1 is 1000000000000000000000000000000; give at most 1e+06",
+    ),
     "unknown key of a job": (
         change("jobs.0.iteration", 3),
         "jobs[0].iteration is not a known key; did you mean iterations?",

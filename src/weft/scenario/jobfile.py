@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from weft.errors import ScenarioError
 from weft.scenario.files import read_json
 from weft.scenario.problems import explain, near, problem
-from weft.scenario.sections import Count, NotNegative, Positive, Section, Sharing
+from weft.scenario.sections import NotNegative, Positive, Section, Sharing
 
 __all__ = ["JobFile", "load_job_file"]
 
@@ -55,7 +55,9 @@ class ReplayPhase(Section):
 
     compute_s: NotNegative = Field(0.0, description="Seconds of computing.")
     bytes: NotNegative = Field(0.0, description="Bytes that each flow carries.")
-    flows: dict[str, Count] = Field(default_factory=dict, description="How many of the flows cross each link.")
+    flows: dict[str, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
+        default_factory=dict, description="How many of the flows cross each link."
+    )
     demand_gbps: Positive | None = Field(None, description="Cap of each flow; by default as fast as the links allow.")
 
     @model_validator(mode="after")
@@ -70,7 +72,10 @@ class ReplayGate(Section):
 
     epoch_s: NotNegative = Field(description="The first slot.")
     period_s: NotNegative = Field(0.0, description="Time between slots; 0: a one-off delay until the first.")
-    task: Annotated[int, Field(ge=0)] = Field(0, description="Which task waits, counted through the phases.")
+    task: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Which task waits; a phase has one for its computation, if that takes time, and one for its bytes.",
+    )
     tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
         0.05, description="Who is later than this part of a period waits for the next slot."
     )
@@ -81,7 +86,7 @@ class ReplayJob(Section):
 
     id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
     start_s: NotNegative = Field(0.0, description="When it starts.")
-    iterations: Count = Field(description="How often the phases repeat.")
+    iterations: Annotated[int, Field(ge=1, le=1_000_000_000_000)] = Field(description="How often the phases repeat.")
     gate: ReplayGate | None = Field(None, description="Makes a task of each iteration wait for its slot.")
     phases: Annotated[list[ReplayPhase], Field(min_length=1)] = Field(description="One iteration.")
 

@@ -242,7 +242,7 @@ class RunSection(Section):
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
     exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
     restart_s: NotNegative = Field(0.0, description="What a stopped job pays when it starts again.")
-    jitter: NotNegative = Field(0.0, description="Spread of compute times, relative.")
+    jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
     straggler_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="How much longer those take.")
     start_latency_s: NotNegative = Field(0.0, description="From the decision to the start of a job.")
