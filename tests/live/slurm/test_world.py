@@ -63,21 +63,32 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
     assert second.reports <= 60 - first.step + 2, "it went on from its checkpoint"
 
 
-def test_a_job_is_placed_again_on_other_nodes(serving: Serving, box: Sandbox) -> None:
-    """Stopped on n1; when it may start again, n1 is taken by a job that weft did not start: it goes to n2."""
+@pytest.mark.parametrize("drained_first", [True, False])
+def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serving, box: Sandbox) -> None:
+    """Stopped on a node that is drained: it goes to another. Where the node is drained a moment later, it may have been
+    sent there again: that start is given up, not waited for."""
     server = serving.start()
     job = serving.sbatch(8, "sleep 60")
     serve_until(server, running(server, job))
-    assert state(box, job) == "RUNNING None n1"
-    box.run("scontrol", "requeuehold", job)
-    box.run("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+    first = state(box, job).split()[-1]
+    assert state(box, job) == f"RUNNING None {first}"
+    drain = ("scontrol", "update", f"nodename={first}", "state=drain", "reason=test")
+    stop = ("scontrol", "requeuehold", job)
+    for command in (drain, stop) if drained_first else (stop, drain):
+        box.run(*command)
     try:
-        serve_until(server, lambda: state(box, job) == "RUNNING None n2")
+
+        def elsewhere() -> bool:
+            words = state(box, job).split()
+            return words[0] == "RUNNING" and words[-1] != first
+
+        serve_until(server, elsewhere, within_s=30.0)
         serve_until(server, running(server, job))
-        assert server.core.table.jobs[job].failures == 1
-        assert server.world.tasks[job].starts == 2
+        failures = server.core.table.jobs[job].failures
+        assert failures == 1 or (failures == 2 and not drained_first)
+        assert server.world.tasks[job].starts == failures + 1
     finally:
-        box.run("scontrol", "update", "nodename=n1", "state=resume")
+        box.run("scontrol", "update", f"nodename={first}", "state=resume")
     serve_until(server, lambda: not server.world.down)
 
 
@@ -133,7 +144,7 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
         assert sum(phase < 0.08 for phase in phases) >= 0.7 * len(held), f"they began at their slots: {phases}"
         slow = [b - a for a, b in zip(held[-5:], held[-4:], strict=False)]
         assert max(slow) > 0.35, "the later period is longer"
-    assert nodes == {"n1", "n2"}
+    assert len(nodes) == 2
     assert server.world.attempt(job, 1).progress().step == 13
 
 

@@ -11,6 +11,7 @@ should be, and at most one command follows: so it does not matter which commands
 | start | pending, held, not yet pinned to its nodes | update; after a few vain tries the start has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
 | start | pending, released | wait; after a minute hold, then the start has failed |
+| start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | stop | running | requeue and hold |

@@ -250,12 +250,20 @@ class SlurmWorld(LiveWorld):
             if self._ordered.get(job_id, 0) > snapshot.after:
                 continue  # taken before the last order about it
             task.told = snapshot.complaints.get(task.key, task.told)
+            self._see_lost_nodes(task)
             seen = self.judge(task, snapshot.jobs.get(task.key), now)
             events += self._happened(task, seen, now)
             if seen.do is not Do.NOTHING and job_id in self.tasks:
                 changed.append((task, seen.do))
         self._order([], changed)
         return events
+
+    def _see_lost_nodes(self, task: Task) -> None:
+        """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
+        if task.phase is Phase.STARTING and not task.giving_up:
+            lost = [server for server in self.down if self.cluster.servers[server].name in self.on_nodes(task.gpus)]
+            if lost:
+                task.giving_up = f"{self.cluster.servers[lost[0]].name}: {self.down[lost[0]]}"
 
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
