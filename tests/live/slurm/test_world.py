@@ -65,8 +65,8 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
 
 @pytest.mark.parametrize("drained_first", [True, False])
 def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serving, box: Sandbox) -> None:
-    """Stopped on a node that is drained: it goes to another. Where the node is drained a moment later, it may have been
-    sent there again: that start is given up, not waited for."""
+    """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it has
+    been sent there again: that start is given up, not waited for."""
     server = serving.start()
     job = serving.sbatch(8, "sleep 60")
     serve_until(server, running(server, job))
@@ -85,7 +85,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
         serve_until(server, elsewhere, within_s=30.0)
         serve_until(server, running(server, job))
         failures = server.core.table.jobs[job].failures
-        assert failures == 1 or (failures == 2 and not drained_first)
+        assert failures in (1, 2)  # the stop that nobody asked for, and perhaps a start on the drained node
         assert server.world.tasks[job].starts == failures + 1
     finally:
         box.run("scontrol", "update", f"nodename={first}", "state=resume")
