@@ -65,8 +65,8 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
 
 @pytest.mark.parametrize("drained_first", [True, False])
 def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serving, box: Sandbox) -> None:
-    """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it has
-    been sent there again: that start is given up, not waited for."""
+    """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it
+    has been sent there again: that start is given up, not waited for."""
     server = serving.start()
     job = serving.sbatch(8, "sleep 60")
     serve_until(server, running(server, job))
