@@ -26,12 +26,33 @@ for step in range(weft.resume_step(), steps):
 weft.progress(steps)
 """
 
+_WITNESS = """
+import fcntl, os, sys, time, weft
+log, steps = sys.argv[1], int(sys.argv[2])
+def tell(word):
+    with open(log, "a") as file: file.write(f"{word} {os.environ['WEFT_JOB']} {os.environ['WEFT_ATTEMPT']}\\n")
+lock = open(f"{log}.{os.environ['WEFT_JOB']}", "w")
+try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError: tell("doubled")
+tell("start")
+for step in range(weft.resume_step(), steps):
+    weft.progress(step)
+    time.sleep(PAUSE)
+tell("end")
+"""
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(weft.__file__).parent.parent)}
 
 
 def python(code: str, *args: object) -> tuple[str, ...]:
     """The command that runs this code."""
     return (sys.executable, "-S", "-c", code, *map(str, args))  # -S: starts faster, and these jobs need nothing else
+
+
+def witness(pause_s: float) -> str:
+    """Code that says when it starts and ends, and if another process of the same job is there; it reports iterations
+    of this length."""
+    return _WITNESS.replace("PAUSE", str(pause_s))
 
 
 def describe(name: str, argv: Sequence[str], **more: object) -> Description:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.jobs import ENVIRONMENT, LOOP, python
+from tests.live.jobs import ENVIRONMENT, LOOP, python, witness
 from weft.errors import InputError, StackError
 from weft.live.control import call
 from weft.live.explain import explain_live
@@ -26,21 +26,7 @@ from weft.model.plan import Decision
 from weft.stacks import resolve
 from weft.testing import toy_cluster
 
-# Says when it starts and ends, and if another process of the same job is there; reports iterations of 10 ms.
-WITNESS = """
-import fcntl, os, sys, time, weft
-log, steps = sys.argv[1], int(sys.argv[2])
-def tell(word):
-    with open(log, "a") as file: file.write(f"{word} {os.environ['WEFT_JOB']} {os.environ['WEFT_ATTEMPT']}\\n")
-lock = open(f"{log}.{os.environ['WEFT_JOB']}", "w")
-try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError: tell("doubled")
-tell("start")
-for step in range(weft.resume_step(), steps):
-    weft.progress(step)
-    time.sleep(0.01)
-tell("end")
-"""
+WITNESS = witness(0.01)
 
 
 def server(folder: Path, stack: str = "fifo-backfill", gpus: int = 4, **more: Any) -> Server:

@@ -21,7 +21,7 @@ from weft.cli.live import DirOption, run_folder
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
-    from weft.live.server import OnSlurm
+    from weft.live.server import OnSlurm, Server
     from weft.model.cluster import Cluster
 
 __all__ = ["serve"]
@@ -29,15 +29,34 @@ __all__ = ["serve"]
 _DEFAULT_STACK = "fifo-backfill"
 
 
+WorldOption = Annotated[
+    Literal["local", "slurm"] | None,
+    typer.Option("--world", help="Where jobs run: local (processes here, the default) or slurm."),
+]
+ScenarioOption = Annotated[
+    Path | None,
+    typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+MetricsOption = Annotated[
+    str | None, typer.Option("--metrics", metavar="PORT", help="Prometheus metrics there (HOST:PORT to be seen).")
+]
+RecordOption = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE.csv", help="Write the jobs as a trace to simulate.")
+]
+PartitionOption = Annotated[
+    str, typer.Option("--partition", metavar="NAMES", help="Slurm partitions to serve, by comma; default: all.")
+]
+PollOption = Annotated[float, typer.Option("--poll-s", min=0.05, max=60.0, help="Seconds between looks at Slurm.")]
+SetupOption = Annotated[
+    bool, typer.Option("--setup", help="Print what to install in Slurm (--out DIR: write it), and stop.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
+
+
 def serve(
-    world: Annotated[
-        Literal["local", "slurm"] | None,
-        typer.Option("--world", help="Where jobs run: local (processes here, the default) or slurm."),
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it."),
-    ] = None,
+    world: WorldOption = None,
+    scenario: ScenarioOption = None,
     stack: StackOption = None,
     order: OrderOption = None,
     place: PlaceOption = None,
@@ -45,25 +64,13 @@ def serve(
     pace: PaceOption = None,
     seed: SeedOption = None,
     dir: DirOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    metrics: Annotated[
-        str | None, typer.Option("--metrics", metavar="PORT", help="Prometheus metrics there (HOST:PORT to be seen).")
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE.csv", help="Write the jobs as a trace to simulate.")
-    ] = None,
-    partition: Annotated[
-        str, typer.Option("--partition", metavar="NAMES", help="Slurm partitions to serve, by comma; default: all.")
-    ] = "",
-    poll_s: Annotated[
-        float, typer.Option("--poll-s", min=0.05, max=60.0, help="Seconds between looks at Slurm.")
-    ] = 0.5,
-    setup: Annotated[
-        bool, typer.Option("--setup", help="Print what to install in Slurm (--out DIR: write it), and stop.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")
-    ] = None,
+    dry_run: DryRunOption = False,
+    metrics: MetricsOption = None,
+    record: RecordOption = None,
+    partition: PartitionOption = "",
+    poll_s: PollOption = 0.5,
+    setup: SetupOption = False,
+    out: OutOption = None,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -93,14 +100,19 @@ def serve(
         chosen=chosen, on_slurm=on_slurm,
     )  # fmt: skip
     with server, server.stopped_by_signals():
-        left = len(server.core.table.jobs)
-        taken = f", {left} jobs taken over" if left else ""
-        what = "says what it would do" if dry_run else "serves"
-        notice(f"weft {what} with {policies.name} on {cluster.n_gpus} GPUs of {chosen['world']} in {folder}{taken}")
-        if server.metrics_server is not None:
-            notice(f"metrics on port {server.metrics_server.port}")
+        _greet(server, chosen["world"])
         server.run()
     notice(f"ended; jobs run on, and weft serve --dir {folder} takes them over")
+
+
+def _greet(server: Server, world: str) -> None:
+    left = len(server.core.table.jobs)
+    taken = f", {left} jobs taken over" if left else ""
+    what = "says what it would do" if server.dry_run else "serves"
+    on = f"{server.cluster.n_gpus} GPUs of {world} in {server.folder}"
+    notice(f"weft {what} with {server.stack.name} on {on}{taken}")
+    if server.metrics_server is not None:
+        notice(f"metrics on port {server.metrics_server.port}")
 
 
 def _setup(out: Path | None, partitions: frozenset[str]) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft.core.occupancy import Draft
+from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
-from weft.model.view import JobView
+from weft.model.view import ClusterView, JobView
+from weft.order.base import Claim
 from weft.place.base import Answer
 
 __all__ = ["Ask", "Outcome"]
@@ -24,3 +26,12 @@ class Outcome:
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
     reasons: dict[str, str] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
+
+    def waiting(self, view: ClusterView, claim: Claim) -> JobView:
+        """The waiting job that a claim is about; an order that claims another, or one twice, is wrong."""
+        job = view.waiting.get(claim.job)
+        if job is None:
+            raise DecisionError(f"claim of job {claim.job}: there is no such job waiting")
+        if claim.job in self.placed:
+            raise DecisionError(f"claim of job {claim.job}: it is claimed twice")
+        return job

@@ -5,7 +5,6 @@ from __future__ import annotations
 from weft.core.occupancy import Draft
 from weft.core.outcome import Ask, Outcome
 from weft.core.table import memory_of
-from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
@@ -51,11 +50,7 @@ class _Pool:
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False, with the reason written down, if there is no place for it."""
-        job = self.view.waiting.get(claim.job)
-        if job is None:
-            raise DecisionError(f"claim of job {claim.job}: there is no such job waiting")
-        if claim.job in self.outcome.placed:
-            raise DecisionError(f"claim of job {claim.job}: it is claimed twice")
+        job = self.outcome.waiting(self.view, claim)
         memory = memory_of(job.job, claim.gpus)
         if self._room(memory) < claim.gpus:
             self.outcome.declined.append(Declined(claim.job, self._no_room(claim.gpus, memory)))

@@ -11,7 +11,6 @@ from weft.core.occupancy import Draft
 from weft.core.outcome import Ask, Outcome
 from weft.core.pool import serve_pool
 from weft.core.table import memory_of, shape_of
-from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
@@ -149,11 +148,7 @@ class _Service:
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False if there is no place for it."""
-        job = self.view.waiting.get(claim.job)
-        if job is None:
-            raise DecisionError(f"claim of job {claim.job}: there is no such job waiting")
-        if claim.job in self.outcome.placed:
-            raise DecisionError(f"claim of job {claim.job}: it is claimed twice")
+        job = self.outcome.waiting(self.view, claim)
         self._count(job)
         memory = memory_of(job.job, claim.gpus)
         refusal: Answer | None = None

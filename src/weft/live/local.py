@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from weft.live.environment import environment, ranks
 from weft.live.unix import bound
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
-from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted, Withdrawn
+from weft.model.events import Event, Failed, Finished, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
@@ -47,7 +45,7 @@ class Task:
     seen: int = 0  # iterations reported to policies: they never become fewer
 
 
-class LocalWorld(LiveWorld):
+class LocalWorld(LiveWorld[Task]):
     """See the module. Jobs come by `submit`; with `open` the world waits for more when it has nothing to do.
 
     Each start of a job is an attempt with a folder and a runner of its own (weft/live/runner.py), so that jobs go on
@@ -60,9 +58,6 @@ class LocalWorld(LiveWorld):
 
     def __init__(self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False) -> None:
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
-        self.tasks: dict[str, Task] = {}
-        self._arrivals: list[tuple[float, int, Task]] = []
-        self._number = count()
         self._dirty: set[str] = set()  # jobs whose attempt may have changed
         self._next_scan_s = 0.0
         self._pokes = bound(folder / "events.sock", socket.SOCK_DGRAM)
@@ -81,11 +76,11 @@ class LocalWorld(LiveWorld):
 
     def submit(self, job: Job, description: Description) -> None:
         """A job that is to be reported at its time of submission."""
-        heapq.heappush(self._arrivals, (job.submit_s, next(self._number), Task(job, description)))
+        self._will_arrive(Task(job, description))
 
     def cancel(self, job_id: str) -> bool:
         """End a job for good; False if there is no such job any more."""
-        task = self.tasks.get(job_id) or next((t for _, _, t in self._arrivals if t.job.id == job_id), None)
+        task = self.tasks.get(job_id) or next((t for t in self._coming() if t.job.id == job_id), None)
         if task is None:
             return False
         task.cancelled = True
@@ -156,7 +151,8 @@ class LocalWorld(LiveWorld):
 
     def next_time(self) -> float:
         """The next arrival, or the next scan."""
-        return min([self._next_scan_s, *(time_s for time_s, _, _ in self._arrivals[:1])])
+        arrival_s = self._next_arrival_s()
+        return self._next_scan_s if arrival_s is None else min(self._next_scan_s, arrival_s)
 
     def _poked(self) -> None:
         with suppress(BlockingIOError):
@@ -164,14 +160,6 @@ class LocalWorld(LiveWorld):
                 self._dirty.add(self._pokes.recv(300).decode(errors="replace"))
 
     # Jobs as they come and go
-
-    def _arrived(self, now: float) -> list[Event]:
-        events: list[Event] = []
-        while self._arrivals and self._arrivals[0][0] <= now:
-            task = heapq.heappop(self._arrivals)[2]
-            self.tasks[task.job.id] = task
-            events.append(Submitted(now, task.job))
-        return events
 
     def _withdrawn(self, now: float) -> list[Event]:
         gone = [t for t in self.tasks.values() if t.cancelled and t.attempt is None]

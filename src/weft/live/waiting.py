@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import heapq
 import selectors
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from weft.core.capabilities import Capabilities
 from weft.live.clock import Clock
 from weft.live.speeds import Speeds
 from weft.model.cluster import Cluster
-from weft.model.events import Event
+from weft.model.events import Event, Submitted
 from weft.model.job import Job
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
@@ -24,7 +27,16 @@ class Closing(Exception):  # noqa: N818 - no error
     """The loop is to end; raised between cycles, where nothing is half done."""
 
 
-class LiveWorld(ABC):
+class _Task(Protocol):
+    """What a world keeps of a job that has not ended."""
+
+    job: Job
+
+
+Task = TypeVar("Task", bound=_Task)
+
+
+class LiveWorld(ABC, Generic[Task]):
     """A world in real time. With `open` it waits for more jobs when it has nothing to do."""
 
     name: str
@@ -38,6 +50,9 @@ class LiveWorld(ABC):
         self.open = open
         self.closing = False
         self.speeds = Speeds(cluster)
+        self.tasks: dict[str, Task] = {}  # by the job's name, from its arrival to its end
+        self._arrivals: list[tuple[float, int, Task]] = []
+        self._number = count()
         self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
         self._selector = selectors.DefaultSelector()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -50,8 +65,27 @@ class LiveWorld(ABC):
         """Measured where such a job ran, else by formula."""
         return self.speeds.estimate(job, workers, spread)
 
-    def set_pace(self, pace: Pace) -> None:  # noqa: B027 - worlds that can do more say so
+    def set_pace(self, pace: Pace) -> None:
         """Nothing to set: the network shares itself, and a stack that wants more is refused."""
+
+    def _will_arrive(self, task: Task) -> None:
+        """A job that is to be reported at its time of submission."""
+        heapq.heappush(self._arrivals, (task.job.submit_s, next(self._number), task))
+
+    def _coming(self) -> list[Task]:
+        """Jobs that have not arrived."""
+        return [task for _, _, task in self._arrivals]
+
+    def _next_arrival_s(self) -> float | None:
+        return self._arrivals[0][0] if self._arrivals else None
+
+    def _arrived(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        while self._arrivals and self._arrivals[0][0] <= now:
+            task = heapq.heappop(self._arrivals)[2]
+            self.tasks[task.job.id] = task
+            events.append(Submitted(now, task.job))
+        return events
 
     @abstractmethod
     def events(self, now: float) -> list[Event]:

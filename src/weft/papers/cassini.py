@@ -10,8 +10,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from weft.papers.checks import on_that_side
-from weft.papers.claims import Claim, Interval, Measured, Reproduction, Request, Runs
+from weft.papers.checks import LabCheck, chosen, judge, nearly, on_that_side
+from weft.papers.claims import Measured, Reproduction, Request, Runs
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -126,14 +126,7 @@ class _Lab:
         return sum(mine) / len(mine) if mine else None
 
 
-@dataclass(frozen=True)
-class _Check:
-    what: str
-    published: float
-    unit: str
-    measure: Callable[[_Lab], Measured]
-    holds: Callable[[float, Measured], bool]
-    slow: bool = False
+_Check = LabCheck[_Lab]
 
 
 def _times(figure: str, stack: str, metric: str, words: str, published: float) -> _Check:
@@ -150,12 +143,6 @@ def _ecn(figure: str, stack: str, published: float, model: str | None) -> _Check
 
 def _at_least(least: float) -> Callable[[float, Measured], bool]:
     return lambda published, measured: measured.value is not None and measured.value >= least
-
-
-def _near(published: float, measured: Measured) -> bool:
-    if measured.value is None:
-        return False
-    return abs(measured.value - published) <= 0.1 * max(abs(published), 1e-9)
 
 
 def _snapshot_claims() -> dict[str, _Check]:
@@ -175,16 +162,16 @@ def _snapshot_claims() -> dict[str, _Check]:
     for number, snapshot in SNAPSHOTS.items():
         how = "fitted" if snapshot.fitted else "predicted"
         key = f"table-2.snapshot-{number}"
-        found[f"{key}.score"] = _Check(f"snapshot {number} ({how}): score", snapshot.score, "", score(number), _near)
+        found[f"{key}.score"] = _Check(f"snapshot {number} ({how}): score", snapshot.score, "", score(number), nearly)
         for job in snapshot.jobs:
             slug = job.name.lower().replace("'", "-2")
             for word, value, shifted in (("themis", job.themis_ms, False), ("cassini", job.cassini_ms, True)):
                 what = f"snapshot {number} ({how}): communication time of {job.name}, {word}"
-                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", comm(number, job.name, shifted), _near)
+                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", comm(number, job.name, shifted), nearly)
         for job in snapshot.jobs[1:]:
             slug = job.name.lower().replace("'", "-2")
             what = f"snapshot {number} ({how}): time-shift of {job.name}"
-            found[f"{key}.{slug}.shift"] = _Check(what, job.shift_ms, "ms", shift(number, job.name), _near)
+            found[f"{key}.{slug}.shift"] = _Check(what, job.shift_ms, "ms", shift(number, job.name), nearly)
     return found
 
 
@@ -234,7 +221,7 @@ CLAIMS: dict[str, _Check] = {
         "Figure 2: p90 iteration time of two VGG19 jobs, unshifted over shifted (holds if it is more than 1)", 1.26,
         "x", _figure_2_ratio, on_that_side(1.0),
     ),
-    "figure-2.shift": _Check("Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, _near),
+    "figure-2.shift": _Check("Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, nearly),
     **_snapshot_claims(),
     "figure-11.themis.mean": _times("figure-11", "themis", "mean", "mean", 1.6),
     "figure-11.themis.p99": _times("figure-11", "themis", "p99", "p99", 1.8),
@@ -260,34 +247,22 @@ CLAIMS: dict[str, _Check] = {
         for n in (1, 2, 3)
     },
     "figure-18.accuracy": _Check(
-        "Figure 18: snapshots in which a grid of 5 degrees is as good as exact rotations", 100.0, "%", _figure_18, _near
+        "Figure 18: snapshots in which a grid of 5 degrees is as good as exact rotations", 100.0, "%", _figure_18,
+        nearly,
     ),
 }  # fmt: skip
 
 
 def reproduce(request: Request) -> Reproduction:
     """Check the claims that were asked for, all by default."""
-    from weft.errors import InputError
-    from weft.registry import near
-
-    for name in request.claims:
-        if name not in CLAIMS:
-            raise InputError(f"reproduce: there is no claim {name}{near(name, list(CLAIMS))}")
-    late = [name for name, check in CLAIMS.items() if check.slow and request.quick]
-    names = [n for n in CLAIMS if n in request.claims] if request.claims else [n for n in CLAIMS if n not in late]
+    names, notes = chosen(request, CLAIMS)
     lab = _Lab(request)
+    seeds = lab.seeds()
     claims = []
     for name in names:
-        check = CLAIMS[name]
-        measured = check.measure(lab)
-        seeds = tuple(lab.seeds())
         command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
-        interval: Interval = measured.ci95
-        claims.append(
-            Claim(name, check.what, check.published, measured.value, interval, check.unit,
-                  check.holds(check.published, measured), f"weft.papers.cassini {name.split('.')[0]}", command, seeds)
-        )  # fmt: skip
-    notes = [f"quick: without {name}." for name in late] if request.quick and not request.claims else []
+        scenario = f"weft.papers.cassini {name.split('.')[0]}"
+        claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), scenario, command, seeds))
     if request.quick and request.seeds is None:
         notes.append(f"quick: {QUICK_SEEDS} seeds instead of {SEEDS}.")
     return Reproduction(PAPER, tuple(claims), (*NOTES, *notes))

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Generic, TypeVar
 
 from weft.errors import InputError
 from weft.papers.claims import Claim, Measured, Request, Runs
 from weft.registry import near
 from weft.scenario.shipped import scenario_path
 
-__all__ = ["Check", "on_that_side", "order", "saving", "test", "times", "value", "value_inside"]
+__all__ = [
+    "Check",
+    "LabCheck",
+    "chosen",
+    "equal",
+    "judge",
+    "nearly",
+    "on_that_side",
+    "order",
+    "saving",
+    "test",
+    "times",
+    "value",
+    "value_inside",
+]  # fmt: skip
 
 Holds = Callable[[float, Measured], bool]
+Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
 
 
@@ -32,6 +48,18 @@ class Check:
     holds: Holds
     slow: bool = False
     scenario: str = ""
+
+
+@dataclass(frozen=True)
+class LabCheck(Generic[Lab]):
+    """The same for a paper with a laboratory of its own, which runs what a measurement needs when it is first asked."""
+
+    what: str
+    published: float
+    unit: str
+    measure: Callable[[Lab], Measured]
+    holds: Holds
+    slow: bool = False
 
 
 def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
@@ -81,6 +109,16 @@ def value_inside(published: float, measured: Measured) -> bool:
     return low is not None and high is not None and low <= published <= high
 
 
+def nearly(published: float, measured: Measured) -> bool:
+    """The measured number is within a tenth of the published one."""
+    return measured.value is not None and abs(measured.value - published) <= 0.1 * max(abs(published), 1e-9)
+
+
+def equal(published: float, measured: Measured) -> bool:
+    """The measured number is the published one."""
+    return measured.value is not None and abs(measured.value - published) <= 1e-9
+
+
 def on_that_side(of: float) -> Holds:
     """The measured number differs from `of` in the published direction, and so does its interval."""
 
@@ -107,7 +145,7 @@ def test(
 
     Also returned: the runs of each scenario, and notes about what was left out. `run` runs them in another way.
     """
-    names, notes = _chosen(request, checks)
+    names, notes = chosen(request, checks)
     seeds = request.numbers(full, quick)
     needed: dict[str, dict[str, None]] = {}  # scenario: stacks, each once and in order
     for name in names:
@@ -115,8 +153,13 @@ def test(
     runs = (run or _run)(needed, seeds, request)
     if request.quick and request.seeds is None:
         notes.append(f"quick: {quick} seeds instead of {full}.")
-    claims = tuple(_judge(paper, name, checks[name], runs[checks[name].scenario or paper], seeds) for name in names)
-    return claims, runs, notes
+    claims = []
+    for name in names:
+        check = checks[name]
+        scenario = check.scenario or paper
+        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
+        claims.append(judge(name, check, check.measure(runs[scenario]), str(scenario_path(scenario)), command, seeds))
+    return tuple(claims), runs, notes
 
 
 def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request: Request) -> dict[str, Runs]:
@@ -141,7 +184,7 @@ def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request
     return done
 
 
-def _chosen(request: Request, checks: Mapping[str, Check]) -> tuple[list[str], list[str]]:
+def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck[Lab]]) -> tuple[list[str], list[str]]:
     """Claims asked for; all, if none are named, but for slow ones when quick."""
     for name in request.claims:
         if name not in checks:
@@ -159,11 +202,11 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) < 4 else dict.fromkeys(f"{name.split('.')[0]}.*" for name in names))
 
 
-def _judge(paper: str, name: str, check: Check, runs: Runs, seeds: Sequence[int]) -> Claim:
+def judge(
+    name: str, check: Check | LabCheck[Lab], measured: Measured, scenario: str, command: str, seeds: Sequence[int]
+) -> Claim:
     """The claim, with the command that checks it alone."""
-    measured = check.measure(runs)
-    command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
     return Claim(
         name, check.what, check.published, measured.value, measured.ci95, check.unit,
-        check.holds(check.published, measured), str(scenario_path(check.scenario or paper)), command, tuple(seeds),
+        check.holds(check.published, measured), scenario, command, tuple(seeds),
     )  # fmt: skip

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from weft.errors import InputError
-from weft.papers.checks import on_that_side
-from weft.papers.claims import Claim, Measured, Picture, Reproduction, Request
+from weft.papers.checks import LabCheck, chosen, equal, judge, nearly, on_that_side
+from weft.papers.claims import Measured, Picture, Reproduction, Request
 from weft.papers.titan_runs import FREE, HD, Testbed, Traces, on_testbed, place_on_testbed
 from weft.place.comparison import Score, compare
 from weft.place.pattern import bytes_across, kind_of, pattern_of
-from weft.registry import near
 
 __all__ = ["CLAIMS", "reproduce"]
 
@@ -52,25 +50,18 @@ class _Lab:
         return self.scores[name]
 
 
-@dataclass(frozen=True)
-class _Check:
-    what: str
-    published: float
-    unit: str
-    measure: Callable[[_Lab], float]
-    holds: Callable[[float, Measured], bool]
+_Check = LabCheck[_Lab]
 
 
-def _near(published: float, measured: Measured) -> bool:
-    return measured.value is not None and abs(measured.value - published) <= 0.1 * abs(published)
-
-
-def _same(published: float, measured: Measured) -> bool:
-    return measured.value is not None and abs(measured.value - published) <= 1e-9
+def _check(
+    what: str, published: float, unit: str, measure: Callable[[_Lab], float], holds: Callable[[float, Measured], bool]
+) -> _Check:
+    """A claim about a plain number: one seed, no interval."""
+    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), holds)
 
 
 def _number(what: str, published: float, unit: str, trace: str, placer: str, metric: str) -> _Check:
-    return _Check(what, published, unit, lambda lab: lab.traces.of(trace)[placer].number(metric), _near)
+    return _check(what, published, unit, lambda lab: lab.traces.of(trace)[placer].number(metric), nearly)
 
 
 def _saving(what: str, published: float, trace: str, metric: str, over: str) -> _Check:
@@ -78,7 +69,7 @@ def _saving(what: str, published: float, trace: str, metric: str, over: str) -> 
         runs = lab.traces.of(trace)
         return 100.0 * (1.0 - runs["titan"].number(metric) / max(runs[over].number(metric), 1e-12))
 
-    return _Check(f"{what} (holds if it is a saving)", published, "%", measure, on_that_side(0.0))
+    return _check(f"{what} (holds if it is a saving)", published, "%", measure, on_that_side(0.0))
 
 
 def _gain(what: str, published: float, trace: str, metric: str, over: str) -> _Check:
@@ -86,7 +77,7 @@ def _gain(what: str, published: float, trace: str, metric: str, over: str) -> _C
         runs = lab.traces.of(trace)
         return runs["titan"].number(metric) / max(runs[over].number(metric), 1e-12)
 
-    return _Check(f"{what} (holds if it is more than 1)", published, "x", measure, on_that_side(1.0))
+    return _check(f"{what} (holds if it is more than 1)", published, "x", measure, on_that_side(1.0))
 
 
 def _rank(what: str, published: float, trace: str, metric: str) -> _Check:
@@ -96,7 +87,7 @@ def _rank(what: str, published: float, trace: str, metric: str) -> _Check:
         runs = lab.traces.of(trace)
         return float(sorted(runs, key=lambda name: runs[name].number(metric)).index("titan") + 1)
 
-    return _Check(f"{what} (holds if the same)", published, "place", measure, _same)
+    return _check(f"{what} (holds if the same)", published, "place", measure, equal)
 
 
 def _bed(
@@ -112,7 +103,7 @@ def _bed(
     def measure(lab: _Lab) -> float:
         return of(on_testbed("titan", model, workers), on_testbed(over, model, workers))
 
-    return _Check(what, published, unit, measure, on_that_side(side))
+    return _check(what, published, unit, measure, on_that_side(side))
 
 
 def _section_ii(placer: str, published: float) -> _Check:
@@ -137,7 +128,7 @@ def _section_ii(placer: str, published: float) -> _Check:
                     where[rank] = machine
         return bytes_across(pattern_of(kind), where)
 
-    return _Check(f"section II: bytes across machines with {placer}", published, "K", measure, _same)
+    return _check(f"section II: bytes across machines with {placer}", published, "K", measure, equal)
 
 
 def _left_idle(workers: int) -> Callable[[_Lab], float]:
@@ -151,15 +142,15 @@ def _left_idle(workers: int) -> Callable[[_Lab], float]:
 def _exact(name: str) -> dict[str, _Check]:
     slug = name.replace(":", "-")
     return {
-        f"exact.{slug}.bound-broken": _Check(
+        f"exact.{slug}.bound-broken": _check(
             f"{name}: random states in which the bound of Theorems 4 and 5 does not hold", 0.0, "states",
-            lambda lab: float(lab.score(name).bound_broken), _same,
+            lambda lab: float(lab.score(name).bound_broken), equal,
         ),
-        f"exact.{slug}.idle-optimal": _Check(
+        f"exact.{slug}.idle-optimal": _check(
             f"{name}: states with as few idle machines as can be (holds above the bound, 1 - 1/e)", 63.2, "%",
             lambda lab: 100.0 * lab.score(name).idle_optimal, on_that_side(63.2 - 1e-9),
         ),
-        f"exact.{slug}.optimal": _Check(
+        f"exact.{slug}.optimal": _check(
             f"{name}: states with both objectives as small as can be (holds above the bound)", 63.2, "%",
             lambda lab: 100.0 * lab.score(name).all_optimal, on_that_side(63.2 - 1e-9),
         ),
@@ -174,13 +165,13 @@ CLAIMS: dict[str, _Check] = {
     **{
         f"section-ii.{name}": _section_ii(name, k) for name, k in (("elasticflow", 0.0), ("hived", 1.5), ("titan", 1.0))
     },
-    "figure-8.idle": _Check("Figure 8: servers left idle by Titan, 12 workers", 1.0, "servers", _left_idle(12), _same),
-    "figure-8.none": _Check(
+    "figure-8.idle": _check("Figure 8: servers left idle by Titan, 12 workers", 1.0, "servers", _left_idle(12), equal),
+    "figure-8.none": _check(
         "Figure 8: idle servers that Titan takes, 8 workers",
         0.0,
         "servers",
         lambda lab: 2.0 - _left_idle(8)(lab),
-        _same,
+        equal,
     ),
     **{
         f"exp-1.used.{name}": _number(
@@ -246,12 +237,12 @@ CLAIMS: dict[str, _Check] = {
         )
         for over, value in (("elasticflow", 21.9), ("tiresias", 22.0), ("hived", 29.7))
     },
-    "exp-6.near-elasticflow": _Check(
+    "exp-6.near-elasticflow": _check(
         "ResNet-50, 12 workers: throughput, Titan over ElasticFlow (holds within a tenth)",
         99.3,
         "%",
         lambda lab: 100.0 / _times(on_testbed("titan", "resnet50", 12), on_testbed("elasticflow", "resnet50", 12)),
-        _near,
+        nearly,
     ),
     "exp-6.over-hived": _bed(
         "ResNet-50, 12 workers: throughput, Titan over HiveD (holds if more than 1)",
@@ -263,14 +254,14 @@ CLAIMS: dict[str, _Check] = {
         "hived",
         1.0,
     ),
-    "exp-7.near-elasticflow": _Check(
+    "exp-7.near-elasticflow": _check(
         "VGG-16, 8 workers: communication time, Titan over ElasticFlow (holds within a tenth)",
         8.7 / 8.4,
         "x",
         lambda lab: (
             on_testbed("titan", "vgg16", 8).comm_s_per_epoch / on_testbed("elasticflow", "vgg16", 8).comm_s_per_epoch
         ),
-        _near,
+        nearly,
     ),
     "exp-7.under-hived": _bed(
         "VGG-16, 8 workers: communication time, HiveD over Titan (holds if more than 1)",
@@ -282,12 +273,12 @@ CLAIMS: dict[str, _Check] = {
         "hived",
         1.0,
     ),
-    "figure-12.accuracy": _Check(
+    "figure-12.accuracy": _check(
         "ResNet-50, 8 workers: time to an accuracy, Titan over ElasticFlow (holds within a tenth)",
         3486 / 3147,
         "x",
         lambda lab: _times(on_testbed("titan", "resnet50", 8), on_testbed("elasticflow", "resnet50", 8)),
-        _near,
+        nearly,
     ),
     **_exact("titan"),
     **_exact("titan:plus"),
@@ -296,19 +287,12 @@ CLAIMS: dict[str, _Check] = {
 
 def reproduce(request: Request) -> Reproduction:
     """Check the claims that were asked for, all by default."""
-    for name in request.claims:
-        if name not in CLAIMS:
-            raise InputError(f"reproduce: there is no claim {name}{near(name, list(CLAIMS))}")
+    names, _ = chosen(request, CLAIMS)
     lab = _Lab(request)
     claims = []
-    for name in [n for n in CLAIMS if n in request.claims] if request.claims else CLAIMS:
-        check = CLAIMS[name]
-        measured = Measured(check.measure(lab))
+    for name in names:
         command = f"weft reproduce {PAPER} --claim {name} --seed {request.seed}{' --quick' * request.quick} --json"
-        claims.append(
-            Claim(name, check.what, check.published, measured.value, measured.ci95, check.unit,
-                  check.holds(check.published, measured), PAPER, command, (request.seed,))
-        )  # fmt: skip
+        claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, [request.seed]))
     quick = ("quick: the first 1,500 jobs of each trace, 200 states for the exact solver.",) if request.quick else ()
     notes = (*NOTES, *quick, *_words(lab), *dict.fromkeys(lab.traces.notes))
     return Reproduction(PAPER, tuple(claims), notes, _pictures(lab.traces))

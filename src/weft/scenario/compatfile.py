@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from weft.errors import ScenarioError
 from weft.scenario.files import read_json
-from weft.scenario.problems import explain, problem
+from weft.scenario.problems import check_names, checked, problem
 from weft.scenario.sections import NotNegative, Positive, Section
 
 __all__ = ["CompatFile", "load_compat_file"]
@@ -47,19 +46,12 @@ class CompatFile(Section):
 
     @model_validator(mode="after")
     def _names(self) -> Self:
-        seen: set[str] = set()
-        for i, job in enumerate(self.jobs):
-            if job.id in seen:
-                raise problem(f'is "{job.id}", which another job has already; give each its own', f"jobs[{i}].id")
-            seen.add(job.id)
+        check_names(job.id for job in self.jobs)
         return self
 
 
 def load_compat_file(source: str | Path | dict[str, Any]) -> CompatFile:
     """A file for `weft compat`, or the same as a dict, checked."""
-    data = source if isinstance(source, dict) else read_json(Path(source))
-    try:
-        return CompatFile.model_validate(data)
-    except ValidationError as error:
-        where = "compat file" if isinstance(source, dict) else str(source)
-        raise ScenarioError(explain(error, CompatFile, where)) from None
+    if isinstance(source, dict):
+        return checked(CompatFile, source, "compat file")
+    return checked(CompatFile, read_json(Path(source)), str(source))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from weft.errors import ScenarioError
 from weft.scenario.files import read_json
-from weft.scenario.problems import explain, near, problem
+from weft.scenario.problems import check_names, checked, near, problem
 from weft.scenario.sections import NotNegative, Positive, Section, Sharing
 
 __all__ = ["JobFile", "load_job_file"]
@@ -116,11 +115,8 @@ class JobFile(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        seen: set[str] = set()
+        check_names(job.id for job in self.jobs)
         for i, job in enumerate(self.jobs):
-            if job.id in seen:
-                raise problem(f'is "{job.id}", which another job has already; give each its own', f"jobs[{i}].id")
-            seen.add(job.id)
             for j, phase in enumerate(job.phases):
                 for link in phase.flows:
                     if link not in self.links:
@@ -132,9 +128,6 @@ class JobFile(Section):
 
 def load_job_file(source: str | Path | dict[str, Any]) -> JobFile:
     """A job file, or the same as a dict, checked."""
-    data = source if isinstance(source, dict) else read_json(Path(source))
-    try:
-        return JobFile.model_validate(data)
-    except ValidationError as error:
-        where = "job file" if isinstance(source, dict) else str(source)
-        raise ScenarioError(explain(error, JobFile, where)) from None
+    if isinstance(source, dict):
+        return checked(JobFile, source, "job file")
+    return checked(JobFile, read_json(Path(source)), str(source))

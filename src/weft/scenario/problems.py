@@ -6,12 +6,16 @@ import difflib
 import json
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-__all__ = ["dotted", "explain", "near", "problem", "quoted"]
+from weft.errors import ScenarioError
+
+__all__ = ["check_names", "checked", "dotted", "explain", "near", "problem", "quoted"]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _TYPES = {
     "int_type": "a whole number",
@@ -51,6 +55,23 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
     more = sum(1 for d in details[1:] if not _within(first, _place(d)))
     tail = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
     return f"{where}: {_line(details[0], model)}{tail}"
+
+
+def checked(model: type[Model], data: dict[str, Any], where: str) -> Model:
+    """What was written, as a model; what is wrong with it becomes one line."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(explain(error, model, where)) from None
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Of the jobs of a file, in order: no two may have the same."""
+    seen: set[str] = set()
+    for i, name in enumerate(names):
+        if name in seen:
+            raise problem(f'is "{name}", which another job has already; give each its own', f"jobs[{i}].id")
+        seen.add(name)
 
 
 def near(word: str, known: Iterable[str]) -> str | None:

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr
 
-from weft.errors import ScenarioError
 from weft.scenario.files import read_toml
-from weft.scenario.problems import explain
+from weft.scenario.problems import checked
 from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
 from weft.workload.generators.spec import WorkloadSpec
 
@@ -68,10 +67,6 @@ class Scenario(Section):
 
 
 def _checked(data: dict[str, Any], path: Path | None) -> Scenario:
-    where = str(path) if path else "scenario"
-    try:
-        scenario = Scenario.model_validate(data)
-    except ValidationError as error:
-        raise ScenarioError(explain(error, Scenario, where)) from None
+    scenario = checked(Scenario, data, str(path) if path else "scenario")
     scenario._path = path
     return scenario

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
+from tests.live.jobs import witness
 from weft.core.stack import Stack
 from weft.live.ledger import Ledger
 from weft.live.server import OnSlurm, Server
@@ -19,31 +20,7 @@ from weft.stacks import resolve
 
 SOURCE = str(Path(weft.__file__).parent.parent)
 
-# Iterations of a given length, reported one by one, from the last checkpoint on.
-LOOP = """
-import sys, time, weft
-seconds, steps = float(sys.argv[1]), int(sys.argv[2])
-for step in range(weft.resume_step(), steps):
-    weft.progress(step, wait=True)
-    time.sleep(seconds)
-weft.progress(steps)
-"""
-
-# Says when it starts and ends, and if another process of the same job is there.
-WITNESS = """
-import fcntl, os, sys, time, weft
-log, steps = sys.argv[1], int(sys.argv[2])
-def tell(word):
-    with open(log, "a") as file: file.write(f"{word} {os.environ['WEFT_JOB']} {os.environ['WEFT_ATTEMPT']}\\n")
-lock = open(f"{log}.{os.environ['WEFT_JOB']}", "w")
-try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError: tell("doubled")
-tell("start")
-for step in range(weft.resume_step(), steps):
-    weft.progress(step)
-    time.sleep(0.05)
-tell("end")
-"""
+WITNESS = witness(0.05)
 
 
 class Serving:

@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from tests.live.slurm.serving import LOOP, Serving, python
+from tests.live.jobs import LOOP
+from tests.live.slurm.serving import Serving, python
 from weft.core.world import World
 from weft.live.description import Description
 from weft.live.slurm.sandbox import Sandbox

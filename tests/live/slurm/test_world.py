@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.slurm.serving import LOOP, Serving, actions, ended, environment, python, running, serve_until
+from tests.live.jobs import LOOP
+from tests.live.slurm.serving import Serving, actions, ended, environment, python, running, serve_until
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.explain import explain_live

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -30,7 +28,6 @@ from weft.model.events import (
     NodeUp,
     Started,
     Stopped,
-    Submitted,
     Withdrawn,
 )  # fmt: skip
 from weft.model.job import Job
@@ -56,7 +53,7 @@ class Taker(Protocol):
     def tidy(self, pending: Set[str]) -> None: ...
 
 
-class SlurmWorld(LiveWorld):
+class SlurmWorld(LiveWorld[Task]):
     """See the module. Jobs come from Slurm's queue: the `taker` is asked about each one that is new.
 
     Every look at Slurm is compared with what was decided (reconcile.py), so that it does not matter whether a command
@@ -73,15 +70,12 @@ class SlurmWorld(LiveWorld):
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
-        self.tasks: dict[str, Task] = {}  # by weft's name
         self.down: dict[int, str] = {}  # servers that cannot be used, and why
         self.say = say
         self.looks = 0  # snapshots seen
         self._servers = {server.name: server.id for server in cluster.servers}
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._cancels: list[str] = []
-        self._arrivals: list[tuple[float, int, Task]] = []
-        self._count = count()
         self._troubled = ""
         self._snapshot: Snapshot | None = None
         self._hands = Hands(slurm, poll_s, tied=tied)
@@ -110,8 +104,7 @@ class SlurmWorld(LiveWorld):
 
     def submit(self, job: Job, description: Description, key: str = "") -> None:
         """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
-        task = Task(job, description, key or job.id.partition("-")[0])
-        heapq.heappush(self._arrivals, (job.submit_s, next(self._count), task))
+        self._will_arrive(Task(job, description, key or job.id.partition("-")[0]))
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
@@ -207,7 +200,7 @@ class SlurmWorld(LiveWorld):
 
     def next_time(self) -> float | None:
         """The next arrival; looks come by themselves."""
-        return min((time_s for time_s, _, _ in self._arrivals[:1]), default=None)
+        return self._next_arrival_s()
 
     def _news(self) -> None:
         self._snapshot = self._hands.take() or self._snapshot
@@ -219,19 +212,11 @@ class SlurmWorld(LiveWorld):
 
     # Jobs as they come and go
 
-    def _arrived(self, now: float) -> list[Event]:
-        events: list[Event] = []
-        while self._arrivals and self._arrivals[0][0] <= now:
-            task = heapq.heappop(self._arrivals)[2]
-            self.tasks[task.job.id] = task
-            events.append(Submitted(now, task.job))
-        return events
-
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
         """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
         if self.taker is None:
             return []
-        known = {task.key for task in self.tasks.values()} | {task.key for _, _, task in self._arrivals}
+        known = {task.key for task in self.tasks.values()} | {task.key for task in self._coming()}
         self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
         soon = time.time() + 1
         new = [
