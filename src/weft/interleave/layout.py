@@ -209,13 +209,13 @@ def ratio_periods(periods_s: Iterable[float]) -> Periods:
 @lru_cache(maxsize=4096)
 def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
     longest = max(periods_s)
-    for k in range(1, 145):
-        turns = [k * longest / p for p in periods_s]
-        if all(abs(round(t) - t) <= 1e-6 * t for t in turns):
-            whole = tuple(round(t) for t in turns)
-            zero = (0.0,) * len(whole)
-            return Periods(k * longest, tuple(k * longest / t for t in whole), whole, zero, zero)
     zero = (0.0,) * len(periods_s)
+    turns = np.arange(1.0, 145.0)[:, None] * longest / np.array(periods_s)
+    fits = np.flatnonzero((np.abs(np.round(turns) - turns) <= 1e-6 * turns).all(axis=1))
+    if len(fits):
+        perimeter = (int(fits[0]) + 1) * longest
+        whole = tuple(round(t) for t in turns[fits[0]].tolist())
+        return Periods(perimeter, tuple(perimeter / t for t in whole), whole, zero, zero)
     return Periods(longest, tuple(periods_s), (0,) * len(periods_s), zero, zero)
 
 

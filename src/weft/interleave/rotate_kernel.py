@@ -275,7 +275,7 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
     """(shifts, cost, slack, exact, bound): the best rotations, the first job's being 0.
 
     Two jobs: exact. More: coordinate descent from several starts, then, unless that meets the lower bound, the exact
-    search while `work` lasts.
+    search while `work` lasts. With no work at all the score is all that is wanted: jobs are not centred, slack is 0.
     """
     n = len(periods)
     flat = FLAT * capacity * perimeter
@@ -324,5 +324,7 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         exact = stopped == 0
     cost = best[n]
     shifts[:] = best[:n]
-    slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)
+    slack = 0.0
+    if work > 0:
+        slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)
     return shifts, cost, slack, exact, cost if exact else bound

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from weft.collectives import route_collective
 from weft.collectives.lowering import RoutedCollective
@@ -36,17 +37,10 @@ def link_traffic(
     profile: Profile, gpus: Placement, cluster: Cluster, collective: str = "ring", flow_key: int = 0
 ) -> Traffic:
     """The traffic of one iteration; `flow_key` is the job's, for equal-cost paths."""
-    arcs: dict[int, list[list[float]]] = {}
-    starts, end = _play(profile, _groups(profile, gpus, cluster, collective, flow_key), cluster, 1.0, arcs)
-    sending = [i for i, begin in starts.items() if begin is not None]
-    if not arcs or not sending:
-        return Traffic(end)
-    task = min(sending, key=lambda i: (starts[i], i))
-    offset = starts[task] or 0.0
-    links: dict[int, Arcs] = {
-        link: tuple((a - offset, b - a, rate) for a, b, rate in pieces) for link, pieces in arcs.items()
-    }
-    return Traffic(end, task, offset, 0.0, links)
+    groups = _groups(profile, gpus, cluster, collective, flow_key)
+    kinds, alike, capacity = _alike(groups, cluster)
+    task, offset, end, arcs = _alone(profile, alike, capacity)
+    return Traffic(end, task, offset, 0.0, {link: arcs[kind] for link, kind in kinds.items() if kind in arcs})
 
 
 def iteration_s(
@@ -58,7 +52,59 @@ def iteration_s(
     compute_factor: float = 1.0,
 ) -> float:
     """Time of one iteration in which computing takes `compute_factor` times as long."""
-    return _play(profile, _groups(profile, gpus, cluster, collective, flow_key), cluster, compute_factor, None)[1]
+    _, alike, capacity = _alike(_groups(profile, gpus, cluster, collective, flow_key), cluster)
+    return _time(profile, alike, capacity, compute_factor)
+
+
+_Groups = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, its groups)
+
+
+def _alike(
+    groups: Mapping[int, tuple[FlowGroup, ...]], cluster: Cluster
+) -> tuple[dict[int, int], _Groups, tuple[float, ...]]:
+    """Links of one capacity that carry the same flows are one kind: (kind of each link, groups on kinds, capacities).
+
+    What an iteration looks like depends on kinds alone, and most placements have the same few.
+    """
+    uses: dict[int, list[tuple[int, int, int]]] = {}
+    for i, chain in groups.items():
+        for k, group in enumerate(chain):
+            for link, n in group.links:
+                uses.setdefault(link, []).append((i, k, n))
+    capacity = cluster.topology.capacity
+    number: dict[tuple[float, tuple[tuple[int, int, int], ...]], int] = {}
+    kinds = {}
+    for link, mine in uses.items():
+        kinds[link] = number.setdefault((float(capacity[link]), tuple(mine)), len(number))
+    alike: _Groups = tuple((i, tuple(_on_kinds(group, kinds) for group in chain)) for i, chain in groups.items())
+    return kinds, alike, tuple(room for room, _ in number)
+
+
+def _on_kinds(group: FlowGroup, kinds: Mapping[int, int]) -> FlowGroup:
+    links = tuple({kinds[link]: n for link, n in group.links}.items())
+    return FlowGroup(group.bytes, links, (), group.demand_bytes_per_s, group.latency_s)
+
+
+@lru_cache(maxsize=4096)
+def _alone(
+    profile: Profile, groups: _Groups, capacity: tuple[float, ...]
+) -> tuple[int | None, float, float, dict[int, Arcs]]:
+    """(first transfer over a link, when it begins, end of the iteration, arcs from there on each kind of link)."""
+    arcs: dict[int, list[list[float]]] = {}
+    starts, end = _play(profile, dict(groups), capacity, 1.0, arcs)
+    sending = [i for i, begin in starts.items() if begin is not None]
+    if not arcs or not sending:
+        return None, 0.0, end, {}
+    task = min(sending, key=lambda i: (starts[i], i))
+    offset = starts[task] or 0.0
+    return task, offset, end, {
+        kind: tuple((a - offset, b - a, rate) for a, b, rate in pieces) for kind, pieces in arcs.items()
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _time(profile: Profile, groups: _Groups, capacity: tuple[float, ...], factor: float) -> float:
+    return _play(profile, dict(groups), capacity, factor, None)[1]
 
 
 def _groups(
@@ -80,7 +126,7 @@ def _groups(
 def _play(
     profile: Profile,
     groups: Mapping[int, tuple[FlowGroup, ...]],
-    cluster: Cluster,
+    capacity: Sequence[float],
     factor: float,
     arcs: dict[int, list[list[float]]] | None,
 ) -> tuple[dict[int, float | None], float]:
@@ -109,7 +155,7 @@ def _play(
                 done.append(i)
         ready = []
         if not done:
-            now = _step(now, computing, flying, cluster, arcs, done)
+            now = _step(now, computing, flying, capacity, arcs, done)
         for i in done:
             computing.pop(i, None)
             flying.pop(i, None)
@@ -124,13 +170,13 @@ def _step(
     now: float,
     computing: Mapping[int, float],
     flying: Mapping[int, _Flight],
-    cluster: Cluster,
+    capacity: Sequence[float],
     arcs: dict[int, list[list[float]]] | None,
     done: list[int],
 ) -> float:
     """Go on to the next change; tasks that end then are added to `done`."""
     moving = {i: f for i, f in flying.items() if f.begins_s <= now}
-    rates = _rates(moving, cluster)
+    rates = _rates(moving, capacity)
     then = min(computing.values(), default=_INF)
     for i, flight in flying.items():
         then = min(then, now + flight.left / rates[i] if i in moving else flight.begins_s)
@@ -158,17 +204,16 @@ def _add(pieces: list[list[float]], start: float, end: float, rate: float) -> No
         pieces.append([start, end, rate])
 
 
-def _rates(moving: Mapping[int, _Flight], cluster: Cluster) -> dict[int, float]:
+def _rates(moving: Mapping[int, _Flight], capacity: Sequence[float]) -> dict[int, float]:
     """Max-min rates of each flow of the groups under way."""
-    capacity = cluster.topology.capacity
     if len(moving) == 1:
         ((i, flight),) = moving.items()
         group = flight.groups[0]
-        rate = min((float(capacity[link]) / n for link, n in group.links), default=_INF)
+        rate = min((capacity[link] / n for link, n in group.links), default=_INF)
         return {i: min(rate, group.demand_bytes_per_s)}
     rates: dict[int, float] = {}
     open_ = {i: flight.groups[0] for i, flight in moving.items()}
-    free = {link: float(capacity[link]) for group in open_.values() for link, _ in group.links}
+    free = {link: capacity[link] for group in open_.values() for link, _ in group.links}
     while open_:
         load: dict[int, int] = {}
         for group in open_.values():
