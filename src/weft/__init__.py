@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.api import Comparison, compare, replay, simulate
+    from weft.cross import Cross, cross
     from weft.errors import WeftError
     from weft.live.progress import progress, resume_step
     from weft.profiling import profile
@@ -23,11 +24,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
+    "Cross",
     "RunResult",
     "Scenario",
     "WeftError",
     "__version__",
     "compare",
+    "cross",
     "profile",
     "progress",
     "replay",
@@ -37,10 +40,12 @@ __all__ = [
 
 _HOME = {
     "Comparison": "weft.api",
+    "Cross": "weft.cross",
     "RunResult": "weft.results.run",
     "Scenario": "weft.scenario",
     "WeftError": "weft.errors",
     "compare": "weft.api",
+    "cross": "weft.cross",
     "profile": "weft.profiling",
     "progress": "weft.live.progress",
     "replay": "weft.api",

@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft import __version__
 from weft.errors import InputError, WeftError
@@ -32,13 +32,19 @@ from weft.stacks import describe
 if TYPE_CHECKING:
     import polars as pl
 
+    from weft.core.stack import Stack
     from weft.results.run import RunResult
 
-__all__ = ["Comparison", "compare", "compile_kernels", "replay", "simulate"]
+__all__ = [
+    "Comparison", "Task", "compare", "compile_kernels", "replay", "run_all", "run_stack", "run_task", "seeds_of",
+    "simulate",
+]  # fmt: skip
 
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]  # jobs or runs done, and in all
+Piece = TypeVar("Piece")
+Outcome = TypeVar("Outcome")
 
 
 def simulate(
@@ -62,8 +68,8 @@ def simulate(
     """
     if seed is not None:
         _check_seed(seed)
-    task = _Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
-    return _run(task, on_compile, on_progress)
+    task = Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
+    return run_task(task, on_compile, on_progress)
 
 
 def compare(
@@ -86,9 +92,9 @@ def compare(
     per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
     """
     given = Scenario.load(scenario)
-    names, numbers = _stacks(given, stacks), _seeds(given, seeds)
+    names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
     tasks = [
-        _Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
+        Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
         for seed in numbers
         for name in names
     ]
@@ -98,7 +104,7 @@ def compare(
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
     runs: dict[int, RunResult] = {}
-    for i, run in _run_all(tasks, workers):
+    for i, run in run_all(tasks, workers, run_task):
         runs[i] = run
         tell(len(runs), len(tasks))
     return Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(len(tasks))))
@@ -167,7 +173,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One run to do, as it is sent to a worker."""
 
     scenario: Scenario
@@ -176,7 +182,7 @@ class _Task:
     record: bool
 
 
-def _check(task: _Task) -> None:
+def _check(task: Task) -> None:
     """Refuse what cannot run before any worker is started."""
     build_stack(task.scenario, task.layers).interleave.prepare()
     check(task.scenario, build_cluster(task.scenario, task.seed))
@@ -196,7 +202,8 @@ def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _seeds(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
+def seeds_of(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
+    """The seeds: those given, or so many from the scenario's on."""
     if given is None:
         given = scenario.compare.seeds if scenario.compare else 5
     numbers = [scenario.run.seed + i for i in range(given)] if isinstance(given, int) else list(given)
@@ -212,18 +219,20 @@ def _check_seed(seed: int) -> None:
         raise InputError(f"seed {seed} is out of range; give 0 to 2^63 - 1")
 
 
-def _run_all(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int, RunResult]]:
-    """Run all tasks, here or in worker processes; yields (index, run) as they end."""
+def run_all(
+    tasks: Sequence[Piece], workers: int | None, run: Callable[[Piece], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    """Run all tasks, here or in worker processes; yields (index, outcome) as they end."""
     workers = min(len(tasks), workers or len(os.sched_getaffinity(0)))
     if workers <= 1:
         for i, task in enumerate(tasks):
-            yield i, _run(task)
+            yield i, run(task)
         return
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _quiet_worker)
     try:
         with _deaf():
-            futures = {pool.submit(_run, task): i for i, task in enumerate(tasks)}
+            futures = {pool.submit(run, task): i for i, task in enumerate(tasks)}
         for future in as_completed(futures):
             yield futures[future], future.result()
         pool.shutdown()
@@ -257,16 +266,29 @@ def _quiet_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _run(task: _Task, on_compile: Say | None = None, on_progress: Progress | None = None) -> RunResult:
-    """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
+def run_task(task: Task, on_compile: Say | None = None, on_progress: Progress | None = None) -> RunResult:
+    """One run of a task."""
     scenario, seed = task.scenario, task.scenario.run.seed if task.seed is None else task.seed
     stack = build_stack(scenario, task.layers)
+    return run_stack(scenario, stack, seed, record=task.record, on_compile=on_compile, on_progress=on_progress)
+
+
+def run_stack(
+    scenario: Scenario,
+    stack: Stack,
+    seed: int,
+    *,
+    record: bool = False,
+    on_compile: Say | None = None,
+    on_progress: Progress | None = None,
+) -> RunResult:
+    """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
     compile_kernels(on_compile)
     workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
-    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=task.record, on_progress=on_progress)
+    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
     return replace(
         run,
         scenario=scenario.name,

@@ -1,4 +1,4 @@
-"""`weft compare`: several stacks on the same workload."""
+"""`weft compare`: several stacks on the same workload, or every combination of policies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import typer
 
 from weft.cli.common import (
     MOST_SEEDS,
-    InterleaveOption,
     JsonOption,
-    OrderOption,
-    PaceOption,
-    PlaceOption,
     ScenarioArgument,
     command_line,
     notice,
@@ -22,8 +18,11 @@ from weft.cli.common import (
     progress,
     stdout,
 )
+from weft.errors import InputError
 
 __all__ = ["compare"]
+
+_ALL = "with --all: of which policies to take combinations (a,b; may be repeated)."
 
 
 def compare(
@@ -31,10 +30,20 @@ def compare(
     stack: Annotated[
         list[str] | None, typer.Option("--stack", help="Stack to compare, once for each; the first is the reference.")
     ] = None,
-    order: OrderOption = None,
-    place: PlaceOption = None,
-    interleave: InterleaveOption = None,
-    pace: PaceOption = None,
+    order: Annotated[list[str] | None, typer.Option("--order", help=f"Replace every stack's order; {_ALL}")] = None,
+    place: Annotated[list[str] | None, typer.Option("--place", help=f"Replace every stack's place; {_ALL}")] = None,
+    interleave: Annotated[
+        list[str] | None, typer.Option("--interleave", help=f"Replace every stack's interleave; {_ALL}")
+    ] = None,
+    pace: Annotated[list[str] | None, typer.Option("--pace", help=f"Replace every stack's pace; {_ALL}")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every admissible combination of order, place, interleave and pace, ranked.")
+    ] = False,
+    planner: Annotated[
+        list[str] | None, typer.Option("--planner", help="With --all: joint planners to take beside order and place.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", metavar="METRIC", help="With --all: what to rank by.")] = "jct_mean_s",
+    most: Annotated[int, typer.Option("--most", min=1, help="With --all: refuse more runs than this.")] = 20_000,
     seeds: Annotated[
         int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds (default: 5).")
     ] = None,
@@ -45,13 +54,40 @@ def compare(
     """Run several stacks on the same jobs, side by side.
 
     At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Without --stack the
-    [compare] section of the scenario says which.
+    [compare] section of the scenario says which. With --all every combination of policies that the scenario allows is
+    run and ranked, and the report has a heat map of them; the others are counted with their reasons.
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
+    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    if everything:
+        if stack:
+            raise InputError("compare: --stack names stacks and --all takes every combination; use one of them")
+        chosen = {layer: texts or [] for layer, texts in {**layers, "planner": planner}.items()}
+        _cross(scenario, chosen, by, most, seeds, workers, report, json)
+        return
+    if planner or by != "jct_mean_s":
+        raise InputError("compare: --planner and --by belong to --all; give it too, or leave them out")
+    for layer, texts in layers.items():
+        if texts and len(texts) > 1:
+            raise InputError(
+                f"compare: --{layer} is given {len(texts)} times; give one, or all combinations with --all"
+            )
+    _stacks(scenario, stack, {layer: texts[0] if texts else None for layer, texts in layers.items()}, seeds, workers,
+            report, json)  # fmt: skip
+
+
+def _stacks(
+    scenario: Path,
+    stack: list[str] | None,
+    layers: dict[str, str | None],
+    seeds: int | None,
+    workers: int | None,
+    report: Path | None,
+    json: bool,
+) -> None:
     from weft import api
 
-    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     with progress("comparing") as on_progress:
         result = api.compare(
             scenario,
@@ -72,5 +108,38 @@ def compare(
         from weft.results.tables import comparison_table
 
         stdout().print(comparison_table(result.to_dict()))
+    if report is not None:
+        notice(f"wrote {report}")
+
+
+def _cross(
+    scenario: Path,
+    chosen: dict[str, list[str]],
+    by: str,
+    most: int,
+    seeds: int | None,
+    workers: int | None,
+    report: Path | None,
+    json: bool,
+) -> None:
+    from weft.cross import cross
+
+    def plan(combinations: int, left_out: int, runs: int) -> None:
+        notice(f"{combinations} combinations, {runs} runs; {left_out} combinations are left out")
+
+    with progress("comparing") as on_progress:
+        found = cross(
+            scenario, seeds, **chosen, by=by, most_runs=most, workers=workers, on_plan=plan, on_progress=on_progress,
+            on_compile=notice,
+        )  # fmt: skip
+    ranked = found.to_dict()
+    if report is not None:
+        found.write_report(report, command=command_line())
+    if json:
+        print_json(ranked)
+    else:
+        from weft.results.cross_report import ranking_table
+
+        stdout().print(ranking_table(ranked))
     if report is not None:
         notice(f"wrote {report}")

@@ -13,7 +13,9 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Which paper: ada-srsf, cassini, dally or titan.")],
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, under a minute.")] = False,
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from weft.results.display import MISSING, count, duration, number, percent, time_unit
 
-__all__ = ["Cell", "Grid", "comparison_grid", "comparison_table", "facts", "run_grid", "run_table"]
+__all__ = ["Cell", "Grid", "comparison_grid", "comparison_table", "facts", "grid_text", "run_grid", "run_table"]
 
 _DISTRIBUTIONS = {
     "jct_s": "JCT",
@@ -133,6 +133,11 @@ class Fitting:
                 yield layout
                 return
         yield self.layouts[-1]
+
+
+def grid_text(grid: Grid) -> RenderableType:
+    """A grid for the terminal: a table, or one block per row where that does not fit."""
+    return Fitting((_rich(grid), _blocks(grid)))
 
 
 def _rich(grid: Grid) -> Table:

@@ -210,15 +210,19 @@ class SimWorld:
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
         if (job.id, gpus) not in self._traffic:
-            if self.lowering.kway_b is not None or self.network.cost != "links":
-                raise StackError(
-                    'traffic on links is known only with network.sharing "max-min" or "ideal" and '
-                    'network.cost "links"; use those, or a stack that does not shift communication'
-                )
+            self.check_traffic()
             if len(self._traffic) >= _TRAFFIC:
                 self._traffic.clear()
             self._traffic[job.id, gpus] = self._measured(job, gpus)
         return self._traffic[job.id, gpus]
+
+    def check_traffic(self) -> None:
+        """Refuse, in words, to say what goes over links where that is not known."""
+        if self.lowering.kway_b is not None or self.network.cost != "links":
+            raise StackError(
+                'traffic on links is known only with network.sharing "max-min" or "ideal" and '
+                'network.cost "links"; use those, or a stack that does not shift communication'
+            )
 
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
