@@ -150,6 +150,7 @@ def _own(name: str) -> Any:
         "inception-v3": InceptionV3,
         "lstm-ptb": LstmPtb,
         "dlrm": Dlrm,
+        "dlrm-benchmark": lambda: Dlrm(recommend.BENCHMARK_ROWS, recommend.BENCHMARK_BOTTOM, recommend.BENCHMARK_TOP),
     }
     return makers[name]()
 
@@ -189,11 +190,12 @@ def _data(torch: Any, name: str, batch: int, weights: Any) -> tuple[Any, Callabl
             return sum(functional.cross_entropy(logits.float(), labels) for logits in heads)
 
         return torch.randn(batch, 3, side, side, dtype=weights), classify
-    if name == "dlrm":
-        rows = torch.tensor(recommend.CRITEO_KAGGLE_ROWS)
+    if name.startswith("dlrm"):
+        benchmark = name == "dlrm-benchmark"
+        rows = torch.tensor(recommend.BENCHMARK_ROWS if benchmark else recommend.CRITEO_KAGGLE_ROWS)
         categories = (torch.rand(batch, len(rows)) * rows).long()
         clicks = torch.randint(2, (batch, 1)).float()
-        dense = torch.rand(batch, recommend.DLRM_BOTTOM[0])
+        dense = torch.rand(batch, (recommend.BENCHMARK_BOTTOM if benchmark else recommend.DLRM_BOTTOM)[0])
         return (dense, categories), lambda out: functional.binary_cross_entropy_with_logits(out.float(), clicks)
     shape = SHAPES.get(name)
     vocabulary, sequence = (shape.vocabulary, shape.sequence) if shape else (10_000, 35)

@@ -34,6 +34,7 @@ PLAN: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "bert-large": ((8, 32), ("fp32", "bf16")),
     "gpt2": ((4, 16), ("fp32", "bf16")),
     "dlrm": ((128, 1024), ("fp32",)),
+    "dlrm-benchmark": ((128, 1024), ("fp32",)),
     "vgg11": ((16, 64), ("fp32", "bf16")),
     "vgg19": ((16, 64), ("fp32", "bf16")),
     "resnet18": ((64, 256), ("fp32", "bf16")),

@@ -32,6 +32,8 @@ TOTALS = {
     "llama-7b": 6_738_415_616,
     # 33,762,577 rows of 16, and two perceptrons of 155,984 and 320,001
     "dlrm": 33_762_577 * 16 + 155_984 + 320_001,
+    # 8 million rows of 64, perceptrons 512-512-64 and 100-1024-1024-1024-1: 1,962 MiB, as in CASSINI's Table 3
+    "dlrm-benchmark": 8_000_000 * 64 + 295_488 + 2_203_649,
 }
 
 # GFLOP (multiply and add counted once) of one forward pass, torchvision's model pages.
@@ -79,7 +81,7 @@ def test_gpt2_a_and_b_differ_as_in_the_paper() -> None:
 
 
 def test_every_model_of_the_zoo_has_its_facts() -> None:
-    assert len(zoo.names()) == 25
+    assert len(zoo.names()) == 26
     assert set(zoo.names()) == {*TOTALS, "gpt3", "gpt3-cassini", "gpt2-a", "gpt2-b"}
     for name in zoo.names():
         model, _ = zoo.find(name)

@@ -143,6 +143,11 @@ MODELS: tuple[Model, ...] = (
         "Naumov et al. 2019; the Criteo Kaggle set-up of Meta's code", 1024, (16, 1024), _CASSINI, (),
         "click with 26 categories", "embedding",
     ),
+    Model(
+        "dlrm-benchmark", "DLRM (Meta's benchmark)", "recommendation", recommend.dlrm_benchmark,
+        "Naumov et al. 2019; the benchmark of Meta's code; its parameters are the 1,962 MiB of CASSINI's Table 3",
+        1024, (16, 1024), _CASSINI, (), "click with 8 categories", "embedding",
+    ),
     _language("llama-7b", "LLaMA-7B", "Touvron et al. 2023", 1, (1, 8), "fits in 80 GB", ("llama", "llama7b"),
               "hybrid", 2),
 )  # fmt: skip

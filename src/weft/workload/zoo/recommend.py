@@ -6,7 +6,17 @@ from itertools import pairwise
 
 from weft.workload.zoo.entry import Layer
 
-__all__ = ["CRITEO_KAGGLE_ROWS", "DLRM_BOTTOM", "DLRM_DIMENSION", "DLRM_TOP", "dlrm"]
+__all__ = [
+    "BENCHMARK_BOTTOM",
+    "BENCHMARK_ROWS",
+    "BENCHMARK_TOP",
+    "CRITEO_KAGGLE_ROWS",
+    "DLRM_BOTTOM",
+    "DLRM_DIMENSION",
+    "DLRM_TOP",
+    "dlrm",
+    "dlrm_benchmark",
+]
 
 # Rows of the 26 categorical features of the Criteo Kaggle data, the set that Meta's DLRM code is shown on.
 CRITEO_KAGGLE_ROWS = (
@@ -16,6 +26,10 @@ CRITEO_KAGGLE_ROWS = (
 DLRM_DIMENSION = 16
 DLRM_BOTTOM = (13, 512, 256, 64, DLRM_DIMENSION)
 DLRM_TOP = (512, 256, 1)
+# The set-up of the benchmark script in Meta's code. Its parameters are 1,962 MiB: what CASSINI's Table 3 has for DLRM.
+BENCHMARK_ROWS = (1_000_000,) * 8
+BENCHMARK_BOTTOM = (512, 512, 64)
+BENCHMARK_TOP = (1024, 1024, 1024, 1)
 
 
 def dlrm(
@@ -33,6 +47,11 @@ def dlrm(
         tables,
         *_perceptron("top", (interactions, *top)),
     )
+
+
+def dlrm_benchmark() -> tuple[Layer, ...]:
+    """DLRM with eight tables of a million rows."""
+    return dlrm(BENCHMARK_ROWS, BENCHMARK_BOTTOM, BENCHMARK_TOP)
 
 
 def _perceptron(name: str, widths: tuple[int, ...]) -> tuple[Layer, ...]:
