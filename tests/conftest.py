@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
 from hypothesis import settings
 
 from tests.engines import missing_engine
+from weft.bench._simgrid import find as find_simgrid
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)
@@ -26,10 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def simgrid_python() -> str:
     """An interpreter that can import SimGrid (Debian's python3-simgrid serves the system's own)."""
-    python = "/usr/bin/python3"
-    asked = [python, "-c", "import simgrid"]
-    if not os.path.exists(python) or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
+    python = find_simgrid()
+    if python is None:
         missing_engine("SimGrid (apt-get install python3-simgrid)")
+    assert python is not None
     return python
 
 

@@ -5,29 +5,18 @@ Runs are short: contended runs amplify the least difference, so long ones of any
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from weft.bench import _simgrid
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.program import compute_node, make_program, transfer_node
 
 pytestmark = pytest.mark.engine
-
-
-def simgrid(python: str, case: dict[str, Any]) -> list[float]:
-    """Finish times as SimGrid has them."""
-    script = Path(__file__).with_name("simgrid_twin.py")
-    done = subprocess.run([python, str(script)], input=json.dumps(case), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    ends: list[float] = json.loads(done.stdout)
-    return ends
 
 
 def weft(case: dict[str, Any]) -> list[float]:
@@ -72,11 +61,11 @@ def drawn(rng: random.Random, jobs: int, links: int, iterations: int) -> dict[st
 def test_flows_with_staggered_starts(simgrid_python: str, seed: int) -> None:
     """Sixty flows over a dozen links, each once."""
     case = drawn(random.Random(seed), jobs=60, links=12, iterations=1)
-    assert weft(case) == pytest.approx(simgrid(simgrid_python, case), rel=1e-6)
+    assert weft(case) == pytest.approx(_simgrid.run(simgrid_python, case)[0], rel=1e-6)
 
 
 @pytest.mark.parametrize(("jobs", "links", "iterations"), [(2, 1, 40), (3, 2, 40), (4, 3, 20), (12, 6, 10)])
 def test_training_jobs(simgrid_python: str, jobs: int, links: int, iterations: int) -> None:
     """Jobs that compute and send in turn."""
     case = drawn(random.Random(iterations), jobs, links, iterations)
-    assert weft(case) == pytest.approx(simgrid(simgrid_python, case), rel=1e-6)
+    assert weft(case) == pytest.approx(_simgrid.run(simgrid_python, case)[0], rel=1e-6)

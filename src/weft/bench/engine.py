@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.bench import _simgrid
+
 __all__ = ["run"]
 
 GBPS = 50.0
@@ -39,6 +41,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         "flow_completions_per_s": median(r["iterations"] / r["wall_s"] for r in drains),
         "dense_events_per_s": median(r["events"] / r["wall_s"] for r in dense),
     }
+    figures |= _beside_simgrid(drains[0], figures["flow_completions_per_s"], say)
     figures |= _skipping(iterations, repeats) | _estimates(iterations, repeats)
     say("compilation from nothing, and a warm start")
     figures["cold_compile_s"] = None if quick else _compile_s(fresh=True)
@@ -95,10 +98,39 @@ def draining_flows(n_flows: int = 1000, seed: int = 1) -> dict[str, Any]:
     for i in range(n_flows):
         a, b = rng.choice(64, 2, replace=False)
         route = topology.route(int(a), int(b), i)
-        phase = {"bytes": float(rng.uniform(50e6, 500e6)), "flows": {topology.links[k].name: 1 for k in route}}
+        phase = {"bytes": float(round(rng.uniform(50e6, 500e6))), "flows": {topology.links[k].name: 1 for k in route}}
         jobs.append({"id": f"f{i}", "iterations": 1, "phases": [phase]})
     links = {link.name: {"gbps": link.bytes_per_s * 8 / 1e9} for link in topology.links}
     return {"links": links, "jobs": jobs}
+
+
+def _beside_simgrid(drained: dict[str, Any], per_s: float, say: Callable[[str], None]) -> dict[str, float | None]:
+    """The same thousand flows in SimGrid, where it is installed: its speed (CPU), and how far the ends lie apart."""
+    python = _simgrid.find()
+    if python is None:
+        say("SimGrid is not installed (Debian: python3-simgrid): not compared")
+        return {"simgrid_completions_per_s": None, "times_simgrid": None, "simgrid_difference_max": None}
+    say("the same flows in SimGrid")
+    jobs = draining_flows()
+    number = {name: k for k, name in enumerate(jobs["links"])}
+    phases = [job["phases"][0] for job in jobs["jobs"]]
+    case = {
+        "capacity": [link["gbps"] * 1e9 / 8 for link in jobs["links"].values()],
+        "jobs": [
+            {
+                "start": 0.0, "compute": 0.0, "bytes": int(phase["bytes"]), "rate": None, "iterations": 1,
+                "links": [number[name] for name in phase["flows"]],
+            }
+            for phase in phases
+        ],
+    }  # fmt: skip
+    ends, cpu_s = _simgrid.run(python, case)
+    ours = [drained["jobs"][job["id"]]["finish_s"] for job in jobs["jobs"]]
+    return {
+        "simgrid_completions_per_s": len(ends) / cpu_s,
+        "times_simgrid": per_s * cpu_s / len(ends),
+        "simgrid_difference_max": max(abs(a / b - 1.0) for a, b in zip(ours, ends, strict=True)),
+    }
 
 
 def _skipping(iterations: int, repeats: int) -> dict[str, float]:
