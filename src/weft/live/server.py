@@ -171,17 +171,15 @@ class Server:
             self.cluster, folder, self.on_slurm.slurm, clock, poll_s=self.on_slurm.poll_s, open=True, say=self.say,
             tied=self.dry_run,
         )  # fmt: skip
+        world.taker = Intake(
+            world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, self.on_slurm.partitions, self.say
+        )
         folder.chmod(0o711)  # jobs of other users reach the files that are theirs; the rest is the owner's alone
         return world
 
     def _take_over(self) -> None:
         """Every job that has not ended goes on where it was left."""
-        if isinstance(self.world, SlurmWorld):
-            partitions = self.on_slurm.partitions if self.on_slurm else frozenset()
-            self.world.down = dict.fromkeys(self.core.table.gpus.down, "as it was")
-            self.world.taker = Intake(
-                self.world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, partitions, self.say
-            )
+        self.world.begin_with(self.core.table.gpus.down)
         for row in self.ledger.jobs():
             if row.status:
                 continue

@@ -6,7 +6,7 @@ import heapq
 import selectors
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -53,6 +53,7 @@ class LiveWorld(ABC, Generic[Task]):
         self.tasks: dict[str, Task] = {}  # by the job's name, from its arrival to its end
         self._arrivals: list[tuple[float, int, Task]] = []
         self._number = count()
+        self.down: dict[int, str] = {}  # servers that cannot be used, and why
         self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
         self._selector = selectors.DefaultSelector()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -67,6 +68,10 @@ class LiveWorld(ABC, Generic[Task]):
 
     def set_pace(self, pace: Pace) -> None:
         """Nothing to set: the network shares itself, and a stack that wants more is refused."""
+
+    def begin_with(self, down: Iterable[int]) -> None:
+        """Servers that the core holds for lost; a world that watches its servers says when one is back."""
+        self.down = dict.fromkeys(down, "as it was")
 
     def _will_arrive(self, task: Task) -> None:
         """A job that is to be reported at its time of submission."""

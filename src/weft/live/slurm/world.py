@@ -70,7 +70,6 @@ class SlurmWorld(LiveWorld[Task]):
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
-        self.down: dict[int, str] = {}  # servers that cannot be used, and why
         self.say = say
         self.looks = 0  # snapshots seen
         self._servers = {server.name: server.id for server in cluster.servers}
