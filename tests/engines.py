@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-__all__ = ["load_torch", "missing_engine"]
+__all__ = ["load_torch", "missing_engine", "required"]
+
+
+def required() -> str | None:
+    """The variable that asks for every engine at its full length, as CI does; None where they are optional."""
+    wanted = ("WEFT_REQUIRE_ENGINES", "CI")
+    return next((name for name in wanted if os.environ.get(name, "").lower() not in ("", "0", "false")), None)
 
 
 def missing_engine(name: str) -> None:
     """Skip with a reason (a whole module, if called while it is imported); in CI, where engines are installed, fail."""
-    for variable in ("WEFT_REQUIRE_ENGINES", "CI"):
-        if os.environ.get(variable, "").lower() not in ("", "0", "false"):
-            pytest.fail(f"{name} is not installed, and {variable} is set", pytrace=False)
+    if variable := required():
+        pytest.fail(f"{name} is not installed, and {variable} is set", pytrace=False)
     pytest.skip(f"{name} is not installed", allow_module_level=True)
 
 
