@@ -14,7 +14,7 @@ from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 
-__all__ = ["KnowsTraffic", "World"]
+__all__ = ["Around", "KnowsTraffic", "World"]
 
 
 class World(Protocol):
@@ -83,3 +83,28 @@ class KnowsTraffic(Protocol):
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What the job would send over each link in one iteration on these GPUs, alone."""
         ...
+
+
+class Around:
+    """Another world, all of it: what a world that stands between it and the core does not change."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.name, self.cluster = world.name, world.cluster
+        self.capabilities, self.facts = world.capabilities, world.facts
+
+    def now(self) -> float:
+        """As the world says."""
+        return self._world.now()
+
+    def iterations_done(self, job_id: str) -> int:
+        """As the world says."""
+        return self._world.iterations_done(job_id)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """As the world says."""
+        return self._world.estimate(job, workers, spread)
+
+    def set_pace(self, pace: Pace) -> None:
+        """Passed on."""
+        self._world.set_pace(pace)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import Candidate, Placement, State
-from weft.model.view import ClusterView, Fact
+from weft.model.policy import Policy
+from weft.model.view import ClusterView
 
 __all__ = ["Interleave", "Pick"]
 
@@ -26,26 +25,13 @@ class Pick:
     reasons: dict[str, str] = field(default_factory=dict)  # per gated job
 
 
-class Interleave(ABC):
+class Interleave(Policy):
     """One answer to "when does communication start". `candidates` is how many plans it wants to choose from."""
 
-    name: str = ""
-    needs: frozenset[Fact] = frozenset()
     candidates: int = 1
     shifts: bool = False  # sets gates: the world must be able to carry them out
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The policy from what follows the colon of its name (`cassini:quantum=1ms`); by default it takes nothing."""
-        if arg is not None:
-            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
-        return cls()
-
-    def initial_state(self) -> State:
-        """Memory before the first cycle."""
-        return {}
-
-    def prepare(self) -> None:  # noqa: B027
+    def prepare(self) -> None:
         """Compile what needs compiling; called before a run, so that its time is its own."""
 
     def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:

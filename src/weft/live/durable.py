@@ -6,20 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 
 from weft.core.cycle import Core
-from weft.core.world import World
+from weft.core.world import Around, World
 from weft.live.ledger import End, EventRow, Ledger
 from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
-from weft.model.job import Job
 from weft.model.plan import Decision
-from weft.model.view import Estimate, JobView, Spread
-from weft.pace.base import Pace
+from weft.model.view import JobView
 
 __all__ = ["Durable"]
 
 Words = Callable[[str], str]  # how a job ended
 
 
-class Durable:
+class Durable(Around):
     """Any world, with a ledger between it and the core's decisions.
 
     Events need no log of their own to survive: what a world reported and the ledger does not hold yet it reports again
@@ -27,7 +25,7 @@ class Durable:
     """
 
     def __init__(self, world: World, ledger: Ledger, words: Words) -> None:
-        self._world = world
+        super().__init__(world)
         self._ledger = ledger
         self._words = words
         self.core: Core | None = None  # set when it is there: it is made with this world
@@ -36,28 +34,6 @@ class Durable:
         self._leaving: dict[str, JobView] = {}  # jobs that these events end, as the core knows them
         self._since = 0.0
         self._kept_cycle = -1
-        self.name, self.cluster = world.name, world.cluster
-        self.capabilities, self.facts = world.capabilities, world.facts
-
-    # As the world says
-
-    def now(self) -> float:
-        """As the world says."""
-        return self._world.now()
-
-    def iterations_done(self, job_id: str) -> int:
-        """As the world says."""
-        return self._world.iterations_done(job_id)
-
-    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """As the world says."""
-        return self._world.estimate(job, workers, spread)
-
-    def set_pace(self, pace: Pace) -> None:
-        """Passed on."""
-        self._world.set_pace(pace)
-
-    # With the ledger in between
 
     def next_events(self, until_s: float | None) -> list[Event]:
         """What the world reports."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import State
-from weft.model.view import ClusterView, Fact, JobView
+from weft.model.policy import Policy
+from weft.model.view import ClusterView, JobView
 
 __all__ = ["Claim", "Order", "Ranking"]
 
@@ -53,23 +52,10 @@ class Ranking:
     released: frozenset[str] = frozenset()
 
 
-class Order(ABC):
+class Order(Policy):
     """One answer to "who goes next". Stateless itself: its memory is the `state` it is given and returns."""
 
-    name: str = ""
-    needs: frozenset[Fact] = frozenset()
     resizes: bool = False  # may claim another number of GPUs than the job asked for
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The policy from what follows the colon of its name (`srsf:preemptive`); by default it takes nothing."""
-        if arg is not None:
-            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
-        return cls()
-
-    def initial_state(self) -> State:
-        """Memory before the first cycle."""
-        return {}
 
     @abstractmethod
     def rank(self, view: ClusterView, state: State) -> Ranking:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from weft.errors import StackError
+from weft.model.policy import Policy
 from weft.model.transfer import Ask
-from weft.model.view import Fact
 
 if TYPE_CHECKING:
     from weft.pace.rates import RateRule
@@ -36,20 +35,11 @@ class Admission:
     ask: Ask | None = None
 
 
-class Pace(ABC):
+class Pace(Policy):
     """One answer to "which transfers run now"."""
 
-    name: str = ""
-    needs: frozenset[Fact] = frozenset()
     holds_back: bool = False  # may delay a transfer that is ready; contradicts time-shifts
     steers: bool = False  # asks more of the world than fair sharing (holding back implies it)
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The policy from what follows the colon of its name (`at-most:2`); by default it takes nothing."""
-        if arg is not None:
-            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
-        return cls()
 
     def rates(self) -> RateRule | None:
         """A fresh rule that sets the rate of every flow, slot by slot; None leaves rates to the network."""

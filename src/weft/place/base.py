@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import Placement, State
-from weft.model.view import ClusterView, Fact, JobView, Offer
+from weft.model.policy import Policy
+from weft.model.view import ClusterView, JobView, Offer
 
 __all__ = ["Answer", "Place"]
 
@@ -26,25 +25,12 @@ class Answer:
     ask_again_s: float | None = None
 
 
-class Place(ABC):
+class Place(Policy):
     """One answer to "on which GPUs". Stateless itself: its memory is the `state` it is given and returns."""
 
-    name: str = ""
-    needs: frozenset[Fact] = frozenset()
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The policy from what follows the colon of its name (`lwf:1`); by default it takes nothing."""
-        if arg is not None:
-            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
-        return cls()
-
-    def initial_state(self) -> State:
-        """Memory before the first cycle."""
-        return {}
 
     @abstractmethod
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import Candidate, Placement, Plan, State
-from weft.model.view import ClusterView, Fact, JobView
+from weft.model.policy import Policy
+from weft.model.view import ClusterView, JobView
 
 __all__ = ["Planner"]
 
 
-class Planner(ABC):
+class Planner(Policy):
     """Whole-cluster plans, best first. Stateless itself: its memory is the `state` it is given and returns.
 
     A plan is a wish, carried out as far as it can be: a job that is to move or change size is stopped now, and
@@ -22,24 +21,11 @@ class Planner(ABC):
     waits until they have left. STARTING and STOPPING jobs are left alone whatever the plan says about them.
     """
 
-    name: str = ""
-    needs: frozenset[Fact] = frozenset()
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
     dedicated: bool = False  # wants a whole cluster for each job: a copy of it, where the world can make one
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The policy from what follows the colon of its name (`themis:0.8`); by default it takes nothing."""
-        if arg is not None:
-            raise StackError(f"{cls.name}:{arg}: {cls.name} takes no parameter; write {cls.name}")
-        return cls()
-
-    def initial_state(self) -> State:
-        """Memory before the first cycle."""
-        return {}
 
     @abstractmethod
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-from weft.core.world import World
+from weft.core.world import Around, World
 from weft.model.events import Event, Failed, Finished, Started, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Start, Stop
-from weft.model.view import Estimate, Spread
-from weft.pace.base import Pace
 from weft.testing.watch import require
 
 __all__ = ["Recorder"]
@@ -19,32 +17,13 @@ __all__ = ["Recorder"]
 E = TypeVar("E", bound=Event)
 
 
-class Recorder:
+class Recorder(Around):
     """A world whose every word is written down and looked at."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        super().__init__(world)
         self.log: list[Event] = []
         self.decisions: list[Decision] = []
-
-        self.name, self.cluster = world.name, world.cluster
-        self.capabilities, self.facts = world.capabilities, world.facts
-
-    def now(self) -> float:
-        """As the world says."""
-        return self._world.now()
-
-    def iterations_done(self, job_id: str) -> int:
-        """As the world says."""
-        return self._world.iterations_done(job_id)
-
-    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """As the world says."""
-        return self._world.estimate(job, workers, spread)
-
-    def set_pace(self, pace: Pace) -> None:
-        """Passed on."""
-        self._world.set_pace(pace)
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Passed on, and both sides written down."""
