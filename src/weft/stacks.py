@@ -125,7 +125,13 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     base, bracket, text = name.partition("[")
     if not bracket:
         return name, {}
-    changes = dict(part.partition("=")[::2] for part in text.removesuffix("]").split(","))
+    parts: list[str] = []
+    for part in text.removesuffix("]").split(","):
+        if parts and ":" in parts[-1] and part.partition("=")[0] not in _DEFAULT:
+            parts[-1] += f",{part}"  # a policy's own settings: pace=flow:slot=30ms,delay=6ms
+        else:
+            parts.append(part)
+    changes = dict(part.partition("=")[::2] for part in parts)
     if not text.endswith("]") or any(layer not in _DEFAULT or not policy for layer, policy in changes.items()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
     return base, changes

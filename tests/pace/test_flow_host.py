@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.sim.test_slotted import CAPACITY, JOBS
+from tests.sim.test_slotted import CAPACITY, JOBS, servers
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows
-from weft.pace.flow import Flow, FlowRule
+from weft.pace.flow import Flow, FlowRule, FlowSpec
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.rates import Demand
 from weft.pace.switch_table import SwitchTable
 from weft.sim.slotted import Iteration, SlottedEngine, SlotView
+from weft.stacks import resolve
 from weft.testing import check_pace
 
 
@@ -112,5 +113,39 @@ def test_a_lost_answer_keeps_the_plan() -> None:
 def test_conforms() -> None:
     check_pace(Flow)
     assert Flow.from_text("host-only").spec.host_only
-    with pytest.raises(StackError, match="write flow, or flow:host-only"):
-        Flow.from_text("x")
+
+
+@pytest.mark.parametrize(
+    "text", ["host-only", "slot=30ms", "slot=30ms,slots=20,delay=6ms,loss=1%", "host-only,slot=20ms"]
+)
+def test_settings(text: str) -> None:
+    assert Flow.from_text(text).name == f"flow:{text}"
+    assert resolve(f"fifo[pace=flow:{text},place=random]").pace.name == f"flow:{text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x", "write flow, flow:host-only"), ("", "write flow"), ("slot", "write flow"), ("slot=30", "given in ms"),
+        ("slot=0ms", "slot must"), ("slot=nanms", "slot must"), ("slots=0", "slots must"), ("slots=1.5", "slots must"),
+        ("delay=600ms", "delay must be"), ("loss=100%", "loss must be"), ("slot=9ms,slot=8ms", "write flow"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(text: str, words: str) -> None:
+    with pytest.raises(StackError, match=words):
+        Flow.from_text(text)
+
+
+def test_a_delay_of_part_of_a_slot() -> None:
+    """6 of 60 ms: a tenth of each slot goes at what was planned before. Alone, 1.2 bytes at 10 bytes/s in slots of
+    0.06 s: nothing was planned for the first slot, so it carries 0.9 of 0.6; the second is full; 0.06 are left,
+    which the second slot's schedule had in it already."""
+    assert FlowSpec(delay_s=0.006).late == 0
+    assert FlowSpec(delay_s=0.006).waiting == pytest.approx(0.1)
+    assert (FlowSpec(delay_s=0.126).late, FlowSpec(delay_s=0.126).waiting) == (2, pytest.approx(0.1))
+    engine = SlottedEngine(CAPACITY, FlowRule(FlowSpec(delay_s=0.006)))
+    asked: list[float] = []
+    engine.watch = lambda view: asked.append(float(view.asked[0]))
+    engine.attach(0, Iteration(0.0, 1.0, servers(1, (0,), 1.2)), 1)
+    engine.run(10.0)
+    assert asked[:3] == pytest.approx([9.0, 10.0, 1.0])

@@ -43,7 +43,11 @@ def best_rate(reached: Floats, line: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class FlowSpec:
-    """How hosts and switches are set up. Messages arrive `delay_s` late, in whole slots; some are lost."""
+    """How hosts and switches are set up. Some messages are lost; all arrive `delay_s` late.
+
+    Whole slots of the delay make what a host knows of others so much older. In the rest of it, at the start of each
+    slot, a host has no answer yet, and sends what it had planned for the slot before.
+    """
 
     slot_s: float = 0.06
     slots: int = 10
@@ -53,8 +57,23 @@ class FlowSpec:
 
     @property
     def late(self) -> int:
-        """Slots by which what others post is late; a delay that ends before the next slot is none."""
-        return min(int(self.delay_s / self.slot_s), self.slots - 1)
+        """Whole slots by which what others post is late."""
+        return min(int(self.delay_s / self.slot_s + 1e-9), self.slots - 1)
+
+    @property
+    def waiting(self) -> float:
+        """Part of each slot that passes before the answers of this slot are there."""
+        return min(max(self.delay_s / self.slot_s - self.late, 0.0), 1.0)
+
+    @property
+    def name(self) -> str:
+        """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
+        parts = ["host-only"] if self.host_only else []
+        parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
+        parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
+        parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
+        parts += [f"loss={100 * self.message_loss:g}%"] if self.message_loss else []
+        return "flow" + (":" + ",".join(parts) if parts else "")
 
 
 class FlowRule(RateRule):
@@ -113,6 +132,8 @@ class FlowRule(RateRule):
                 np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(len(flows)),
             )  # fmt: skip
         line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
+        part = self.spec.waiting
+        before = self.plans[:, slot % self.spec.slots].copy() if part else None
         self.kernel.decide(
             live, slot % max(len(live), 1), slot, self._good_s, late, self.spec.host_only, self.spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
@@ -120,7 +141,7 @@ class FlowRule(RateRule):
             seen, seen_posted, self.told,
         )  # fmt: skip
         rates: Floats = self.plans[:, slot % self.spec.slots].copy()
-        return rates
+        return rates if before is None else part * before + (1.0 - part) * rates
 
     def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
         """Hosts note the rates they reached, and what their links carried."""
@@ -142,21 +163,54 @@ class FlowRule(RateRule):
                 reach[low:high] = 0.0
 
 
+_KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}
+_HOW = (
+    "write flow, flow:host-only for hosts that know no switch, or settings such as flow:slot=30ms,slots=10,"
+    "delay=6ms,loss=1%"
+)
+MOST_SLOTS = 1000  # of a horizon
+
+
+def _settings(text: str) -> FlowSpec:
+    """What follows the colon of `flow:...`."""
+    found: dict[str, float | bool] = {}
+    for part in text.split(","):
+        key, given, words = part.partition("=")
+        name, unit = ("host_only", "") if part == "host-only" else _KEYS.get(key, ("", "")) if given else ("", "")
+        if not name or name in found:
+            raise StackError(f"flow:{text}: {_HOW}")
+        try:
+            found[name] = True if part == "host-only" else float(words.removesuffix(unit))
+        except ValueError:
+            raise StackError(f"flow:{text}: {_HOW}") from None
+        if unit and not words.endswith(unit):
+            raise StackError(f"flow:{text}: {key} is given in {unit}; {_HOW}")
+    slot_s, delay_s = found.get("slot_s", 60.0) / 1e3, found.get("delay_s", 0.0) / 1e3
+    slots, loss = found.get("slots", 10.0), found.get("message_loss", 0.0) / 100.0
+    if not 1e-4 <= slot_s <= 10.0:
+        raise StackError(f"flow:{text}: slot must be 0.1ms to 10000ms")
+    if not (slots == int(slots) and 1 <= slots <= MOST_SLOTS):
+        raise StackError(f"flow:{text}: slots must be a whole number from 1 to {MOST_SLOTS}")
+    if not 0.0 <= delay_s < slot_s * slots:
+        raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
+    if not 0.0 <= loss < 1.0:
+        raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
+    return FlowSpec(slot_s, int(slots), bool(found.get("host_only")), delay_s, loss)
+
+
 class Flow(Pace):
-    """`flow`, `flow:host-only`."""
+    """`flow`, `flow:host-only`, `flow:slot=30ms,delay=6ms,loss=1%`."""
 
     steers = True
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()
-        self.name = "flow:host-only" if self.spec.host_only else "flow"
+        self.name = self.spec.name
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`flow` or `flow:host-only`."""
-        if arg not in (None, "host-only"):
-            raise StackError(f"flow:{arg}: write flow, or flow:host-only for hosts that know no switch")
-        return cls(FlowSpec(host_only=arg is not None))
+        """`flow`, or with settings after the colon."""
+        return cls(None if arg is None else _settings(arg))
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
         """Everything at once; rates do the rest."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from re import sub
 
@@ -22,10 +22,11 @@ from weft.model.view import Spread
 from weft.network.astra_files import read_network, read_system
 from weft.network.cost import DALLY_TABLE_I, THEMIS
 from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
+from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection
 from weft.sim.estimate import Estimator
-from weft.sim.spec import NetworkSpec, RunSpec, Tier, cost_model
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
@@ -117,11 +118,15 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
     section = scenario.network
-    plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - {"tiers", "hierarchy", "program"})
+    made = {"tiers", "hierarchy", "program", "foreign", "cross_traffic"}
+    plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - made)
     with located(f"{scenario.where}: network"):
         hierarchy = build_hierarchy(section, scenario.folder)
     program = "" if section.program is None else str(scenario.folder / section.program)
-    network = NetworkSpec(**plain, tiers=_tiers(section), hierarchy=hierarchy, program=program)
+    network = NetworkSpec(
+        **plain, tiers=_tiers(section), hierarchy=hierarchy, program=program, foreign=_foreign(section),
+        cross_traffic=_cross_traffic(section),
+    )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name
     return network, RunSpec(**{**scenario.run.model_dump(), "seed": seed})
@@ -131,6 +136,22 @@ def _tiers(section: NetworkSection) -> Mapping[str, Tier]:
     if section.table is not None:
         return {"dally": DALLY_TABLE_I, "themis": THEMIS}[section.table]
     return {name: Tier(**row.model_dump()) for name, row in section.tiers.items()}
+
+
+def _foreign(section: NetworkSection) -> tuple[Foreign, ...]:
+    return tuple(
+        Foreign(row.src, row.dst, row.start_s, inf if row.end_s is None else row.end_s, _bytes_per_s(row.gbps))
+        for row in section.foreign
+    )
+
+
+def _cross_traffic(section: NetworkSection) -> CrossTraffic | None:
+    drawn = section.cross_traffic
+    return None if drawn is None else CrossTraffic(drawn.every_s, *drawn.seconds, _bytes_per_s(drawn.gbps))
+
+
+def _bytes_per_s(gbps: float | None) -> float:
+    return inf if gbps is None else gbps_to_bytes_per_s(gbps)
 
 
 def build_hierarchy(section: NetworkSection, folder: Path) -> Hierarchy:
@@ -150,7 +171,7 @@ def _dimension(row: DimensionRow) -> Dimension:
 
 
 def check(scenario: Scenario, cluster: Cluster) -> None:
-    """Refuse, before anything is drawn, a size that the cluster cannot hold and a model that nobody knows."""
+    """Refuse, before anything is drawn, a size that the cluster cannot hold, a model or a server that nobody knows."""
     spec = scenario.workload
     largest = max((n for n, weight in (spec.gpus or {}).items() if weight > 0), default=1)
     if largest > cluster.n_gpus:
@@ -158,9 +179,25 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
             f"{scenario.where}: workload.gpus has jobs of {largest} GPUs, the cluster has {cluster.n_gpus}; "
             "remove that size or enlarge the cluster"
         )
+    _check_foreign(scenario, cluster)
     with located(f"{scenario.where}: workload.models"):
         for model in spec.models:
             zoo.check(_model(scenario, model))
+
+
+def _check_foreign(scenario: Scenario, cluster: Cluster) -> None:
+    names = [server.name for server in cluster.servers]
+    for i, row in enumerate(scenario.network.foreign):
+        for end in ("src", "dst"):
+            name = getattr(row, end)
+            if name not in names:
+                guess = near(name, names) or f"{names[0]} to {names[-1]}"
+                raise ScenarioError(
+                    f"{scenario.where}: network.foreign[{i}].{end} is {quoted(name)}, which is no server; "
+                    f"did you mean {guess}?"
+                )
+    if scenario.network.cross_traffic is not None and len(names) < 2:
+        raise ScenarioError(f"{scenario.where}: network.cross_traffic needs two servers; enlarge the cluster")
 
 
 def _model(scenario: Scenario, name: str) -> str:

@@ -180,6 +180,43 @@ class HierarchyTable(Section):
     )
 
 
+class ForeignRow(Section):
+    """A TCP flow that is not of our jobs. It shares links fairly with them."""
+
+    src: str = Field(description="Server that sends, as `weft topology` names it.")
+    dst: str = Field(description="Server that receives.")
+    start_s: NotNegative = Field(0.0, description="When it starts.")
+    end_s: Positive | None = Field(None, description="When it ends; by default never.")
+    gbps: Positive | None = Field(None, description="What it asks for; by default all that it can get.")
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.src == self.dst:
+            raise problem(f'is "{self.dst}", where the flow comes from; name another server', "dst")
+        if self.end_s is not None and self.end_s <= self.start_s:
+            raise problem(f"is {self.end_s:g}, not after start_s; give more than {self.start_s:g}", "end_s")
+        return self
+
+
+class CrossTrafficTable(Section):
+    """Foreign flows drawn at random: at each turn every server sends to another one for a while."""
+
+    every_s: Positive = Field(2.0, description="Length of a turn.")
+    seconds: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
+        [0.2, 2.0], description="How long a flow lasts, drawn between these."
+    )
+    gbps: Positive | None = Field(None, description="What each asks for; by default all that it can get.")
+
+    @model_validator(mode="after")
+    def _in_turn(self) -> Self:
+        low, high = self.seconds
+        if not low <= high <= self.every_s:
+            raise problem(
+                f"is [{low:g}, {high:g}]; give two numbers in order, at most every_s = {self.every_s:g}", "seconds"
+            )
+        return self
+
+
 class NetworkSection(Sharing):
     """How transfers share links, and what they cost.
 
@@ -211,6 +248,15 @@ class NetworkSection(Sharing):
         default_factory=dict, description="analytical, astra-sim: by model, a factor of its bytes (weft calibrate)."
     )
     program: str | None = Field(None, description="astra-sim: the path of ASTRA-sim's AnalyticalAstra.")
+    packet_loss: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="Share of packets lost at random on their way (with a pace that sets rates)."
+    )
+    foreign: list[ForeignRow] = Field(
+        default_factory=list, description="TCP flows of others (with a pace that sets rates)."
+    )
+    cross_traffic: CrossTrafficTable | None = Field(
+        None, description="TCP flows of others, drawn at random (with a pace that sets rates)."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -222,6 +268,9 @@ class NetworkSection(Sharing):
             raise problem('is missing; cost "astra-sim" needs the path of the program', "program")
         if self.hierarchy is not None and self.astra_network is not None:
             raise problem("stands beside astra_network; give the one or the other", "hierarchy")
+        for name in ("packet_loss", "foreign", "cross_traffic"):
+            if getattr(self, name) and (self.cost != "links" or self.sharing != "max-min"):
+                raise problem('has a meaning only with cost "links" and sharing "max-min"; use those', name)
         for name, costs in _OF_COST.items():
             if name in self.model_fields_set and self.cost not in costs:
                 use = " or ".join(f'"{cost}"' for cost in costs)

@@ -39,6 +39,9 @@ name = "srsf"                  # weft stacks lists them; or order, place, interl
 sharing = "max-min"            # ideal, max-min, k-way: how transfers share links
 cost = "links"                 # links: bytes over links; tiers: a fixed share of compute time
 # collective = "ring"          # for transfers whose profile does not say
+# packet_loss = 0.0            # share of packets lost at random; with paces that set rates (flow, tcp:cubic, ...)
+# cross_traffic = {{every_s = 2.0, seconds = [0.2, 2.0]}}        # every 2 s each server sends to another; likewise
+# foreign = [{{src = "s0", dst = "s1", start_s = 60, gbps = 5}}]  # a TCP flow that is not ours; likewise
 
 [run]
 seed = 1

@@ -21,7 +21,7 @@ from weft.model.plan import Gate
 from weft.network import state
 from weft.pace.rates import Carried, Demand, RateRule
 from weft.sim.engine import Usage
-from weft.sim.spec import Foreign
+from weft.sim.foreign import Others
 
 __all__ = ["Iteration", "SlotView", "SlottedEngine"]
 
@@ -71,7 +71,7 @@ class SlottedEngine:
         *,
         seed: int = 0,
         packet_loss: float = 0.0,
-        foreign: tuple[Foreign, ...] = (),
+        foreign: Others | None = None,
         watch: Callable[[SlotView], None] | None = None,
     ) -> None:
         self.capacity, self.rule, self.watch = capacity, rule, watch
@@ -80,7 +80,9 @@ class SlottedEngine:
         self.events = 0
         self.iterations = 0
         self.jobs = np.zeros(64, JOB)
-        self.flows = flow_set(256 + len(foreign), max((len(f.path) for f in foreign), default=1))
+        n_foreign = len(foreign) if foreign is not None else 0
+        self.flows = flow_set(256 + n_foreign, 1)
+        self.foreign_bytes = np.zeros(n_foreign)  # of each, in slots in which a job of ours sends
         self.kernel = load("weft.network.slots.scheduled_kernel", ("network/slots",))
         n = len(capacity)
         self._load, self._carried, self._bytes, self._busy = (np.zeros(n) for _ in range(4))
@@ -91,11 +93,7 @@ class SlottedEngine:
         self._finished: list[int] = []
         self._said: set[int] = set()
         rule.begin(Demand(capacity, seed, packet_loss))
-        self._n_flows = len(foreign)
-        for k, flow in enumerate(foreign):
-            self.flows.put(
-                k, -1, FlowRows((0,), (0,), (flow.path,), (math.inf,), (0.0,), ((0, 0),), ((0, 0),)), capacity
-            )
+        self._n_flows = n_foreign
 
     def attach(
         self, uid: int, work: Iteration, iterations: int, *, base: int = 0, gate: Gate | None = None,
@@ -194,6 +192,7 @@ class SlottedEngine:
         self.events += len(live)
         asked = rule.decide(self._slot, f, live)
         got, full, theirs = self._shared(asked, live, start_s)
+        f = self.flows  # a foreign path may have widened it
         end, over = np.empty(len(f)), np.empty(self._n_jobs, np.int64)
         good = rule.goodput * (1.0 - self.packet_loss)
         n, n_over = self.kernel.carry(
@@ -214,20 +213,39 @@ class SlottedEngine:
         self, asked: npt.NDArray[np.float64], live: npt.NDArray[np.int64], start_s: float
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
         """What the links carry of what is asked for, which are asked for too much, and what foreign flows take."""
-        f, theirs = self.flows, np.zeros(len(self.capacity))
-        there = [k for k, x in enumerate(self.foreign) if x.start_s <= start_s < x.end_s]
+        theirs = np.zeros(len(self.capacity))
+        there = self._others(start_s, asked) if self.foreign is not None else ()
+        f = self.flows
         everyone = np.concatenate([np.array(there, np.int64), live]) if there else live
-        for k in there:
-            asked[k] = min(self.foreign[k].bytes_per_s, f.line[k])
         self.kernel.demand(everyone, f.path, asked, self._load)
         full = self._load > self.capacity * (1.0 + 1e-9)
         got = asked
         if full.any():
             got = np.zeros(len(f))
             self.kernel.fill(everyone, f.path, asked, self.capacity, got)
-        for k in there:
-            theirs[list(self.foreign[k].path)] += got[k]
+        if there:
+            self.kernel.demand(np.array(there, np.int64), f.path, got, theirs)
+            self.foreign_bytes[list(there)] += got[list(there)] * self.rule.slot_s
+            # a link that gives us all we ask for is not full for us, however little it gives the others
+            wanted, given = np.zeros(len(self.capacity)), np.zeros(len(self.capacity))
+            self.kernel.demand(live, f.path, asked, wanted)
+            self.kernel.demand(live, f.path, got, given)
+            full &= wanted > given * (1.0 + 1e-9)
         return got, full, theirs
+
+    def _others(self, start_s: float, asked: npt.NDArray[np.float64]) -> list[int]:
+        """Foreign flows of this slot: their rows, with what they ask for in `asked` and their paths in place."""
+        assert self.foreign is not None
+        there = []
+        for k, path, rate in self.foreign.at(start_s):
+            f = self.flows
+            if len(path) > f.path.shape[1]:
+                self.flows = f = f.grown(len(f), len(path))
+            if tuple(f.path[k, : len(path)]) != path or (f.path[k, len(path) :] >= 0).any():
+                f.put(k, -1, FlowRows((0,), (0,), (path,), (math.inf,), (0.0,), ((0, 0),), ((0, 0),)), self.capacity)
+            asked[k] = min(rate, f.line[k])
+            there.append(k)
+        return there
 
     def _over(self, low: int, high: int) -> None:
         """Flows have ended; what they reached last is no business of the next iteration."""

@@ -10,16 +10,27 @@ from weft.network.astra_sim import AstraSim
 from weft.network.cost import Cached, CostModel, Tier, TierTable
 from weft.network.hierarchy import MODERN, Hierarchy
 
-__all__ = ["Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model"]
+__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model"]
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A flow that is not ours: it asks for so much of its links from start to end, and shares them fairly."""
+    """A TCP flow that is not ours, between two servers by name: it asks for so much, and shares links fairly."""
 
-    path: tuple[int, ...]
-    start_s: float
-    end_s: float
+    src: str
+    dst: str
+    start_s: float = 0.0
+    end_s: float = float("inf")
+    bytes_per_s: float = float("inf")
+
+
+@dataclass(frozen=True)
+class CrossTraffic:
+    """Foreign flows drawn at random: every `every_s` each server sends to another for so many seconds."""
+
+    every_s: float
+    shortest_s: float
+    longest_s: float
     bytes_per_s: float = float("inf")
 
 
@@ -39,6 +50,7 @@ class NetworkSpec:
     program: str = ""  # of cost astra-sim
     packet_loss: float = 0.0  # scheduled: share of packets lost at random
     foreign: tuple[Foreign, ...] = ()  # scheduled: traffic of others
+    cross_traffic: CrossTraffic | None = None  # scheduled: the same, drawn
 
 
 def cost_model(network: NetworkSpec) -> CostModel | None:

@@ -26,6 +26,7 @@ from weft.pace.base import Pace
 from weft.pace.rates import RateRule
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
+from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
 from weft.sim.opened import open_flows
@@ -147,6 +148,7 @@ class SimWorld:
             return
         if self.network.sharing == "scheduled":
             raise StackError(f'network.sharing is "scheduled" and pace {pace.name} sets no rates; use flow, or max-min')
+        self._refuse_rough_weather(pace)
         k_way = self.network.sharing == "k-way"
         b = self.network.b_s_per_byte
         rule = pace.admission(b, self.network.eta_s_per_byte if k_way else 0.0)
@@ -173,6 +175,21 @@ class SimWorld:
             )
         )
 
+    def _refuse_rough_weather(self, pace: Pace) -> None:
+        """Packet loss and foreign flows are known to slots only; elsewhere they would seem to cost nothing."""
+        network = self.network
+        rough = {
+            "packet_loss": network.packet_loss > 0.0,
+            "foreign": bool(network.foreign),
+            "cross_traffic": network.cross_traffic is not None,
+        }
+        for name, there in rough.items():
+            if there:
+                raise StackError(
+                    f"network.{name} is simulated with a pace that sets rates, and {pace.name} sets none; use equal, "
+                    "tcp:cubic, flow or another of those, or leave it out"
+                )
+
     def _by_id(self, ask: Ask) -> Ask:
         """A rule that knows jobs by their id, for an engine that knows them by number."""
 
@@ -194,8 +211,11 @@ class SimWorld:
         for what, there in objections.items():
             if there:
                 raise StackError(f"pace {pace.name} sets the rate of every flow, which {what} does not allow; drop one")
+        others = None
+        if there_are_others(network.foreign, network.cross_traffic):
+            others = Others(self.cluster, network.foreign, network.cross_traffic, run.seed, network.packet_loss)
         return SlottedEngine(
-            self.lowering.capacity, rule, seed=run.seed, packet_loss=network.packet_loss, foreign=network.foreign
+            self.lowering.capacity, rule, seed=run.seed, packet_loss=network.packet_loss, foreign=others
         )
 
     def iterations_done(self, job_id: str) -> int:
