@@ -35,8 +35,8 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
             reason = candidate.reasons.get(job_id, "")
             key = turn(table.jobs[job_id]) if job_id in table.jobs else (0.0, 0.0)
             decisions.append(Start(job_id, gpus, reason, candidate.plan.gates.get(job_id), key))
-    for declined in candidate.declined:
-        if declined.job not in starts:
+    for declined in {d.job: d for d in candidate.declined if d.job not in starts}.values():
+        if table.held.get(declined.job) != declined.reason:  # known ones are many, cycle after cycle
             held[declined.job] = Hold(declined.job, declined.reason, declined.ask_again_s)
     decisions += (hold for hold in held.values() if table.held.get(hold.job) != hold.reason)
     return decisions

@@ -51,16 +51,16 @@ class Draft:
         """Another draft that starts from this one."""
         return Draft(self._cluster, self.offer)
 
-    def take(self, gpus: Sequence[int], memory_bytes: float) -> None:
-        """Put a job on these GPUs (all different)."""
+    def take(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
+        """Put a job on these GPUs (all different), or several jobs that have nothing in common."""
         ids = np.asarray(gpus, dtype=np.int64)
         fresh = ids[(self._residents[ids] == 0) & self._usable[ids]]
         self._residents[ids] += 1
         self._memory[ids] -= memory_bytes
         self._count_free(fresh, -1)
 
-    def leave(self, gpus: Sequence[int], memory_bytes: float) -> None:
-        """Take a job off these GPUs."""
+    def leave(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
+        """Take a job, or several that have nothing in common, off these GPUs (all different)."""
         ids = np.asarray(gpus, dtype=np.int64)
         self._residents[ids] -= 1
         self._memory[ids] += memory_bytes

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
 from weft.core.occupancy import Draft
 from weft.core.outcome import Ask, Outcome
 from weft.core.table import memory_of
@@ -10,6 +17,8 @@ from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
 
 __all__ = ["serve_pool"]
+
+Floats = npt.NDArray[np.float64]
 
 
 def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, state: State) -> Outcome:
@@ -21,7 +30,10 @@ def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, stat
             pool.again(job, claim)
         elif not pool.admit(claim) and ranking.strict:
             break
-    for name in sorted(pool.out):  # claimed by nobody, or behind a strict claim that found no room
+        if pool.empty and not ranking.strict:
+            pool.turn_away()
+            break
+    for name in sorted(pool.out):  # claimed by nobody, or behind the claim at which the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
     return pool.outcome
 
@@ -36,24 +48,45 @@ class _Pool:
         self.outcome = outcome
         self.out = {name for name in released if view.running[name].status is JobStatus.RUNNING}
         self.taker: dict[int, str] = {}  # who was given a GPU in this cycle
+        self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
+        self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
-        if self.out:
-            for name in self.out:
-                self._leave(self.draft, view.running[name])
+        self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
+        # Counting is enough where what a job leaves is free: nobody else is there, and the server is up.
+        self._counts = not shared and bool(view.offer.usable.all())
 
     @property
     def draft(self) -> Draft:
-        """A copy of the GPUs, made when the first thing changes: most cycles place nothing."""
+        """The GPUs as they would be, made when place is first asked: in most cycles it is not."""
         if self._draft is None:
             self._draft = Draft(self.view.cluster, self.view.offer)
+            self._all(self._draft.leave, [self.view.running[name] for name in self.out])
+        else:
+            self._all(self._draft.take, self._kept)
+        self._kept, self._n_kept = [], 0
         return self._draft
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to give: whoever has not been served yet finds no place, and need not ask."""
+        return not self.shared and self._n_free() == 0
+
+    def turn_away(self) -> None:
+        """Decline every waiting job that has not been answered."""
+        declined = self.outcome.declined
+        answered = {*self.outcome.placed, *(answer.job for answer in declined)}
+        limit = self.view.cluster.gpu_memory_bytes
+        for job in self.view.waiting.values():
+            if job.job.id not in answered:
+                declined.append(_no_room(job.job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False, with the reason written down, if there is no place for it."""
         job = self.outcome.waiting(self.view, claim)
         memory = memory_of(job.job, claim.gpus)
         if self._room(memory) < claim.gpus:
-            self.outcome.declined.append(Declined(claim.job, self._no_room(claim.gpus, memory)))
+            limit = self.view.cluster.gpu_memory_bytes
+            self.outcome.declined.append(_no_room(claim.job, claim.gpus, memory, limit))
             return False
         answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
         self.outcome.state = answer.state
@@ -66,11 +99,13 @@ class _Pool:
     def again(self, job: JobView, claim: Claim, may_move: bool = True) -> None:
         """Serve a running job: it keeps its GPUs, moves, or has lost them and finds none."""
         if claim.job in self.out:
+            draft = self.draft if claim.anew or not self._counts else None  # before it is out no longer
             self.out.discard(claim.job)
             intact = self.taker.keys().isdisjoint(job.gpus)
         elif claim.anew and job.status is JobStatus.RUNNING and claim.job not in self.outcome.placed:
             intact = True
-            self._leave(self.draft, job)
+            draft = self.draft
+            draft.leave(job.gpus, memory_of(job.job, len(job.gpus)))
         else:
             return
         memory = memory_of(job.job, claim.gpus)
@@ -82,19 +117,38 @@ class _Pool:
                 self._accept(claim, answer.gpus, answer.reason, memory)
                 return
         if intact:
-            self.draft.take(job.gpus, memory_of(job.job, len(job.gpus)))
+            self._keep(job, draft)
             return
         self.outcome.leaving.add(claim.job)
         takers = dict.fromkeys(self.taker[gpu] for gpu in job.gpus if gpu in self.taker)
         self.outcome.reasons[claim.job] = f"lease over: gives way to {', '.join(takers)}"
 
-    def _leave(self, draft: Draft, job: JobView) -> None:
-        draft.leave(job.gpus, memory_of(job.job, len(job.gpus)))
+    def _keep(self, job: JobView, draft: Draft | None) -> None:
+        if draft is not None:
+            draft.take(job.gpus, memory_of(job.job, len(job.gpus)))
+        else:
+            self._kept.append(job)
+            self._n_kept += len(job.gpus)
+
+    def _all(self, move: Callable[[Sequence[int], float | Floats], None], jobs: Sequence[JobView]) -> None:
+        """Enter what many jobs do: at once, unless several are on one GPU."""
+        if self.shared:
+            for job in jobs:
+                move(job.gpus, memory_of(job.job, len(job.gpus)))
+        elif jobs:
+            sizes = [len(job.gpus) for job in jobs]
+            memory = np.repeat([memory_of(job.job, n) for job, n in zip(jobs, sizes, strict=True)], sizes)
+            move(list(chain.from_iterable(job.gpus for job in jobs)), memory)
+
+    def _n_free(self) -> int:
+        if self._counts:
+            return (self._n_pooled if self._draft is None else self._draft.n_free) - self._n_kept
+        return self.draft.n_free
 
     def _room(self, memory: float) -> int:
-        if self._draft is None and not self.shared:
-            return self.view.offer.n_free if memory <= self.view.cluster.gpu_memory_bytes else 0
-        return self.draft.room(memory, self.shared)
+        if self.shared:
+            return self.draft.room(memory, True)
+        return self._n_free() if memory <= self.view.cluster.gpu_memory_bytes else 0
 
     def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float) -> None:
         if all(0 <= g < self.view.cluster.n_gpus for g in gpus):  # else the checker will say so
@@ -103,7 +157,9 @@ class _Pool:
         self.outcome.placed[claim.job] = gpus
         self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
 
-    def _no_room(self, gpus: int, memory: float) -> str:
-        if memory > self.view.cluster.gpu_memory_bytes:
-            return f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has"
-        return f"wants {gpus} GPUs; fewer are on offer"
+
+@lru_cache(maxsize=65_536)  # the same words for the same job, cycle after cycle
+def _no_room(job: str, gpus: int, memory: float, limit: float) -> Declined:
+    if memory > limit:
+        return Declined(job, f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has")
+    return Declined(job, f"wants {gpus} GPUs; fewer are on offer")

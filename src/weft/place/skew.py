@@ -61,7 +61,9 @@ class Skew(Place):
         last = gpus - (fewest - 1) * int(view.cluster.gpus_per_server.max())
         whole = np.flatnonzero(free == view.cluster.gpus_per_server.max())
         whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
-        fits = np.setdiff1d(np.flatnonzero(free >= last), whole)
+        able = free >= last
+        able[whole] = False
+        fits = np.flatnonzero(able)
         if len(whole) < fewest - 1 or not len(fits):
             words = "one server" if fewest == 1 else f"{fewest} servers"
             return Answer(None, f"high skew: waits for {gpus} GPUs on {words}", state)
