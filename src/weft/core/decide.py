@@ -89,11 +89,12 @@ def _must_wait(
     table: Table, job_id: str, gpus: Placement, shared: bool, leaving: set[str], given: dict[int, float]
 ) -> bool:
     """True if jobs that are leaving stand in the way; what else may be in the way is for the checker to say."""
-    if job_id not in table.jobs or not all(0 <= gpu < table.cluster.n_gpus for gpu in gpus):
+    if job_id not in table.jobs or not gpus or min(gpus) < 0 or max(gpus) >= table.cluster.n_gpus:
         return False
     memory = memory_of(table.jobs[job_id].job, len(gpus))
     for gpu in gpus:
-        soon = any(n in leaving or table.jobs[n].status is JobStatus.STOPPING for n in table.gpus.names(gpu))
+        there = table.gpus.names(gpu)
+        soon = there and any(n in leaving or table.jobs[n].status is JobStatus.STOPPING for n in there)
         if soon and not (shared and table.gpus.memory_left(gpu) - given.get(gpu, 0.0) >= memory):
             return True
     for gpu in gpus:

@@ -151,7 +151,7 @@ class _Pool:
         return self._n_free() if memory <= self.view.cluster.gpu_memory_bytes else 0
 
     def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float) -> None:
-        if all(0 <= g < self.view.cluster.n_gpus for g in gpus):  # else the checker will say so
+        if gpus and min(gpus) >= 0 and max(gpus) < self.view.cluster.n_gpus:  # else the checker will say so
             self.draft.take(gpus, memory)
         self.taker.update(dict.fromkeys(gpus, claim.job))
         self.outcome.placed[claim.job] = gpus
