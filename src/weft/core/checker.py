@@ -50,8 +50,9 @@ class _Checker:
         self._once(start.job, what)
         self._size(job.job, start.gpus, what)
         memory = memory_of(job.job, len(start.gpus))
-        for gpu in start.gpus:
-            self._gpu(gpu, memory, what)
+        if not self._plainly_free(start.gpus, memory):
+            for gpu in start.gpus:
+                self._gpu(gpu, memory, what)
         if not self.can.uneven and _uneven(self.table, start.gpus):
             raise DecisionError(f"{what}: its servers get different numbers of workers, which this world cannot do")
         if start.gate is not None:
@@ -97,6 +98,21 @@ class _Checker:
         if len(set(gpus)) != n:
             twice = next(g for g, count in Counter(gpus).items() if count > 1)
             raise DecisionError(f"{what}: GPU {twice} is named twice in its placement")
+
+    def _plainly_free(self, gpus: Placement, memory: float) -> bool:
+        """Take GPUs on which nobody is, all at once; where anything else is to be said, `_gpu` says it."""
+        table = self.table
+        if (
+            self.shared
+            or table.gpus.down
+            or memory > table.cluster.gpu_memory_bytes
+            or not 0 <= min(gpus) <= max(gpus) < table.cluster.n_gpus
+            or not self.given.keys().isdisjoint(gpus)
+            or any(map(table.gpus.names, gpus))
+        ):
+            return False
+        self.given.update(dict.fromkeys(gpus, memory))
+        return True
 
     def _gpu(self, gpu: int, memory: float, what: str) -> None:
         table = self.table

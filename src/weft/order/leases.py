@@ -62,8 +62,9 @@ class LeaseOrder(Order):
         return Ranking(claims, {"leases": leases}, wake_s=wake, pooled=True, released=released)
 
     def _claims(self, entries: Iterable[Entry], apart: set[str]) -> Iterator[Claim]:
-        for key, waits, job in entries:
-            yield Claim(job.id, job.job.gpus if waits else len(job.gpus), self.words(key), anew=job.id in apart)
+        for key, waits, view in entries:
+            job = view.job
+            yield Claim(job.id, job.gpus if waits else len(view.gpus), self.words(key), job.id in apart)
 
 
 def positive(text: str, what: str) -> float:
