@@ -55,6 +55,7 @@ JOB = np.dtype(
         # while parked at a pace: per iteration, and what the pace came from
         ("comm_per", "f8"), ("gate_per", "f8"), ("gpu_per", "f8"), ("adjusted_per", "f8"), ("seen", "f8"),
         ("fluid", "f8"), ("calib", "f8"), ("gap", "f8"), ("begun", "i4"), ("listed", "i4"),
+        ("bare_s", "f8"), ("bare_gpu", "f8"),  # an iteration without communication: seconds, GPU seconds
     ]
 )  # fmt: skip
 
@@ -99,7 +100,7 @@ COMP = np.dtype(
         ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
-        ("quiet", "f8"),
+        ("quiet", "f8"), ("mark", "i8"),  # mark: its number among all that were ever formed, kept with its links
     ]
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
@@ -109,8 +110,8 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
     I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED,
-) = range(37)  # fmt: skip
+    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED,
+) = range(38)  # fmt: skip
 N_INTS = 40
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11

@@ -12,6 +12,7 @@ from weft.network.state import (
     I_ADMIT,
     I_COMP_END,
     I_COMP_FREE,
+    I_FORMED,
     I_SEATS,
     I_SHARING,
     KWAY,
@@ -96,12 +97,17 @@ def enter(E, j):
             gpu.shead = x
     for x in range(job.node0, job.node1):
         for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-            update_binding(E, m.flows(E)[f].link)
+            if m.links(E)[m.flows(E)[f].link].shead == f:  # the job's last flow there: once for each link
+                update_binding(E, m.flows(E)[f].link)
 
 
 @apart(void(TABLE, int64))
 def leave(E, j):
-    """Take a job out of the lists of all its links and GPUs."""
+    """Take a job out of the lists of all its links and GPUs.
+
+    A job's flows stand side by side in the list of a link and leave it from the back, so it has left a link when one of
+    another job stands before the flow that leaves.
+    """
     job = m.jobs(E)[j]
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
@@ -114,6 +120,8 @@ def leave(E, j):
                 m.links(E)[flow.link].shead = flow.snext
             if flow.snext >= 0:
                 m.flows(E)[flow.snext].sprev = flow.sprev
+            if flow.sprev < 0 or m.nodes(E)[m.flows(E)[flow.sprev].node].job != j:
+                update_binding(E, flow.link)
         if node.gpu >= 0:
             if node.gprev >= 0:
                 m.nodes(E)[node.gprev].gnext = node.gnext
@@ -121,9 +129,6 @@ def leave(E, j):
                 m.gpus(E)[node.gpu].shead = node.gnext
             if node.gnext >= 0:
                 m.nodes(E)[node.gnext].gprev = node.gprev
-    for x in range(job.node0, job.node1):
-        for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-            update_binding(E, m.flows(E)[f].link)
 
 
 @inner()
@@ -163,6 +168,8 @@ def form(E, j):
     comp.opened = 0
     comp.fluid = 0
     comp.gap = math.inf
+    ints[I_FORMED] = ints[I_FORMED] + 1 & 0x7FFFFFFF
+    comp.mark = ints[I_FORMED]
     reset(E, c)
     queue[0] = j
     n = 1
@@ -180,7 +187,9 @@ def form(E, j):
                 comp.opened = 1
             for f in range(node.flow0, node.flow1):
                 link = links[flows[f].link]
-                link.comp = c
+                if link.comp == comp.mark:  # all who are on it are known
+                    continue
+                link.comp = comp.mark
                 if link.binding == 0:
                     continue
                 g = link.shead

@@ -222,6 +222,13 @@ def _visit(E, j, y, now, computing, n):
     return 1 if parked else n
 
 
+@inner()
+def _follows_own(E, f, j):
+    """Whether a flow of j is not its first in the list of the link: those who are on it have been met."""
+    g = m.flows(E)[f].snext
+    return g >= 0 and m.nodes(E)[m.flows(E)[g].node].job == j
+
+
 @njit(cache=True)
 def join(E, j):
     """Let a new job into the lists of its links and GPUs; those it can influence lose their components.
@@ -242,7 +249,7 @@ def join(E, j):
         node = m.nodes(E)[x]
         for f in range(node.flow0, node.flow1):
             link = m.links(E)[m.flows(E)[f].link]
-            if link.binding == 0:
+            if link.binding == 0 or _follows_own(E, f, j):
                 continue
             g = link.shead
             while g >= 0:

@@ -259,7 +259,7 @@ def _shift_links(E, c, periods, shift):
                     link = m.links(E)[m.flows(E)[f].link]
                     if once == 1:
                         link.stamp = 0
-                    elif link.comp == c and link.stamp != -1:
+                    elif link.comp == comp.mark and link.stamp != -1:
                         link.stamp = -1
                         if periods > 0.0:
                             at_park = link.busy + (comp.park_time - link.mark if link.flowing > 0 else 0.0)
