@@ -49,6 +49,9 @@ MUTANTS: list[Mutant] = [
         ),
         ("stalled followers move", "fixed += _fix(E, x, 0)", "fixed += 0"),
         ("a queue's second child is never looked at", "if child + 1 < n and _before(", "if child + 1 < 0 and _before("),
+    ),
+    *_of(
+        "network/kway_kernel.py",
         ("k-way: eta counts once too often", "(k * b + (k - 1) * eta)", "(k * b + k * eta)"),
         (
             "k-way: the idlest server counts",
@@ -179,6 +182,9 @@ MUTANTS: list[Mutant] = [
             "if comp.ordered != 0 and periods >= 2.0:",
             "if comp.ordered != 0 and periods < 0.0:",
         ),
+    ),
+    *_of(
+        "sim/park_kernel.py",
         ("bytes of skipped iterations are lost", "link.bytes += carried", "link.bytes += 0.0"),
         (
             "waits of skipped iterations are lost",

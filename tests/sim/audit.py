@@ -19,7 +19,8 @@ import numpy.typing as npt
 from weft.network.state import TRANSFER
 from weft.sim.program import NodeSpec
 
-from .cases import Case, Outcome
+from .cases import Case
+from .driver import Outcome
 
 REL = 1e-9  # clocks are rounded
 Spell = tuple[float, float, float]  # start, end, how much

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.cases import Case, draw_case, draw_features, run_case
+from tests.sim.cases import Case, draw_case, draw_features
+from tests.sim.driver import run_case
 from weft.errors import EngineError
 from weft.model.transfer import Ask, TransferView
 from weft.sim.engine import EngineSpec

@@ -15,7 +15,8 @@ from weft.model.profile import Compute
 from weft.results.run import RunResult
 
 from .audit import assert_one_at_a_time, check_conservation, check_totals
-from .cases import draw_case, draw_features, plain, run_case, thorough
+from .cases import draw_case, draw_features, plain, thorough
+from .driver import run_case
 from .runs import Books, Run, draw_run, watch
 from .test_kernel_vs_reference import FEW
 

@@ -12,7 +12,8 @@ from weft.model.plan import Gate
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.program import Program, compute_node, make_program, transfer_node
 
-from .cases import Case, draw_case, draw_features, plain, run_case
+from .cases import Case, draw_case, draw_features, plain
+from .driver import run_case
 
 
 def engine(**more: object) -> Engine:

@@ -21,16 +21,13 @@ from .cases import (
     FEATURES,
     Case,
     all_pairs,
-    differences,
     draw_case,
     draw_features,
-    lone_links,
     plain,
-    run_case,
     thorough,
-    well_posed,
     without,
 )
+from .driver import differences, lone_links, run_case, well_posed
 
 # The same cases in every run, unless more are asked for.
 CASES = 400

@@ -19,7 +19,14 @@ from weft.sim.engine import Engine, EngineSpec
 from weft.sim.program import compute_node, make_program, transfer_node
 from weft.sim.replay import run_replay
 
-from .cases import FEATURES, differences, draw_case, draw_features, lone_links, plain, run_case, thorough, well_posed
+from .cases import (
+    FEATURES,
+    draw_case,
+    draw_features,
+    plain,
+    thorough,
+)
+from .driver import differences, lone_links, run_case, well_posed
 
 RATIOS = [(1, 1), (1, 2), (2, 3)]
 

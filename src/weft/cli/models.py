@@ -89,26 +89,33 @@ def show(
         raise InputError(f"--worker: {worker} is not among the workers 0..{profile.workers - 1}")
     alone = run_alone(profile, gbps_to_bytes_per_s(gbps), collective)
     entry = None if zoo.is_path(model) else zoo.find(model)[0]
-    remarks = _remarks(model, alone)
-    picture = _picture(alone, worker, gbps)
+    remarks, picture = _remarks(model, alone), _picture(alone, worker, gbps)
     if plot is not None:
-        from weft.results.iteration_drawing import save_iteration
-
-        save_iteration(picture, plot)
-        notice(f"wrote {plot}")
+        _save(picture, plot)
     if json:
         print_json({**_as_dict(entry, alone, worker, gbps, layers), "remarks": remarks})
         return
+    _draw(picture, _facts(entry, alone), remarks, _layer_table(entry) if layers and entry is not None else None)
+
+
+def _save(picture: IterationPicture, file: Path) -> None:
+    from weft.results.iteration_drawing import save_iteration
+
+    save_iteration(picture, file)
+    notice(f"wrote {file}")
+
+
+def _draw(picture: IterationPicture, facts: Any, remarks: list[str], layers: Any) -> None:
     from weft.results.iteration_drawing import draw_iteration
 
     console = stdout()
     console.print(draw_iteration(picture))
     console.print()
-    console.print(_facts(entry, alone), highlight=False)
+    console.print(facts, highlight=False)
     for remark in remarks:
         console.print(remark, highlight=False, markup=False, soft_wrap=True)
-    if layers and entry is not None:
-        console.print(_layer_table(entry))
+    if layers is not None:
+        console.print(layers)
 
 
 def _list(json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Rates of transfers: max-min by filling bottleneck links, k-way, ideal. Readable twin: reference.py.
+"""Max-min rates of transfers, by filling bottleneck links. Readable twin: reference.py.
 
 Max-min counts rates in whole units, so sums are exact and the result does not depend on the order in which transfers
 are listed. A link's share is (capacity - what is fixed) / (flows not fixed), rounded down. Links wait in a queue by
@@ -71,7 +71,8 @@ def _felt_from(E):
 
 
 @inner((TABLE, int64, int64, int64))
-def _take(E, x, stamp, n_nodes):
+def take(E, x, stamp, n_nodes):
+    """List a transfer among those that are looked at; returns how many there are now."""
     m.nodes(E)[x].stamp = stamp
     m.work_nodes(E)[n_nodes] = x
     return n_nodes + 1
@@ -98,7 +99,7 @@ def _seeds(E, stamp, level, every):
         x = m.fresh(E)[i]
         nodes[x].listed = 0
         if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            n_nodes = _take(E, x, stamp, n_nodes)
+            n_nodes = take(E, x, stamp, n_nodes)
     for i in range(m.ints(E)[I_DIRTY]):
         k = m.dirty(E)[i]
         links[k].fill = 0
@@ -110,7 +111,7 @@ def _seeds(E, stamp, level, every):
             node = nodes[seats[s].node]
             if node.stamp != stamp and node.state == ACTIVE and node.units >= level:
                 _tighten(E, seats[s].node)
-                n_nodes = _take(E, seats[s].node, stamp, n_nodes)
+                n_nodes = take(E, seats[s].node, stamp, n_nodes)
     m.ints(E)[I_FRESH] = 0
     m.ints(E)[I_DIRTY] = 0
     return n_nodes, n_links
@@ -148,11 +149,11 @@ def _collect(E):
             for f in range(node.lead0, node.lead1):
                 y = m.leads(E)[f].node
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    n_nodes = _take(E, y, stamp, n_nodes)
+                    n_nodes = take(E, y, stamp, n_nodes)
             for f in range(node.fol0, node.fol1):
                 y = m.follows(E)[f]
                 if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    n_nodes = _take(E, y, stamp, n_nodes)
+                    n_nodes = take(E, y, stamp, n_nodes)
         while i_link < n_links:
             link = links[work_links[i_link]]
             i_link += 1
@@ -389,40 +390,4 @@ def settle_maxmin(E):
         link = links[m.work_links(E)[i]]
         link.tight = link.units - link.used < link.weight
     m.ints(E)[I_DRAWN] = n_drawn
-    return n_nodes
-
-
-@inner()
-def fill_kway(E, n_nodes, b, eta):
-    """Rate of each collected transfer with k transfers on its busiest link: 1 / (k b + (k - 1) eta) (Eq. 5)."""
-    nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    for i in range(n_nodes):
-        node = nodes[m.work_nodes(E)[i]]
-        k = 1
-        for f in range(node.flow0, node.flow1):
-            k = max(k, links[flows[f].link].count)
-        node.key = min(1.0 / (k * b + (k - 1) * eta), node.demand)
-
-
-@inner()
-def collect_near(E):
-    """Fresh transfers and all transfers on their links or on dirty links: what k-way sharing looks at."""
-    nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
-    n_nodes = 0
-    for i in range(m.ints(E)[I_FRESH]):
-        x = m.fresh(E)[i]
-        nodes[x].listed = 0
-        if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            n_nodes = _take(E, x, stamp, n_nodes)
-    for i in range(m.ints(E)[I_DIRTY]):
-        links[m.dirty(E)[i]].fill = 0
-        link = links[m.dirty(E)[i]]
-        for s in range(link.seat0, link.seat0 + link.count):
-            x = seats[s].node
-            if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
-                n_nodes = _take(E, x, stamp, n_nodes)
-    m.ints(E)[I_FRESH] = 0
-    m.ints(E)[I_DIRTY] = 0
     return n_nodes

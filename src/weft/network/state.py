@@ -33,7 +33,7 @@ IDEAL, MAXMIN, KWAY = 0, 1, 2
 # admission rules
 ADMIT_ALL, ADMIT_AT_MOST, ADMIT_RATIO, ADMIT_ASK = 0, 1, 2, 3
 # why the kernel came back
-REACHED, JOB_FINISHED, RECORDS_FULL, SEGMENTS_FULL, ASK = 0, 1, 2, 3, 4
+REACHED, JOB_FINISHED, RECORDS_FULL, ASK = 0, 1, 2, 3
 
 UNLIMITED = 1 << 62  # units of rate
 
@@ -41,12 +41,12 @@ JOB = np.dtype(
     [
         ("state", "i4"), ("node0", "i4"), ("node1", "i4"), ("left", "i4"),  # nodes not done in this iteration
         ("uid", "i8"), ("total", "i8"), ("done", "i8"), ("base", "i8"),  # base: iterations done in earlier assignments
-        ("iter_start", "f8"), ("start", "f8"), ("finish", "f8"),
+        ("iter_start", "f8"), ("finish", "f8"),
         ("gate_task", "i4"), ("n_comp", "i4"), ("n_net", "i4"), ("n_gate", "i4"),
         ("gate_epoch", "f8"), ("gate_period", "f8"), ("gate_tol", "f8"), ("gate_used", "i4"), ("serial", "i4"),
         ("p0", "f8"), ("p1", "f8"), ("mark", "f8"), ("comm_s", "f8"), ("gate_s", "f8"), ("gpu_s", "f8"),
         ("last_dur", "f8"), ("last_count", "f8"),
-        ("comp", "i4"), ("next", "i4"), ("prev", "i4"), ("lanes", "i4"),  # its component and neighbours in it
+        ("comp", "i4"), ("next", "i4"),  # its component, and the next job in it
         # at the last snapshot of its component, and at the start of its measuring window
         ("snap_done", "i8"), ("snap_comm", "f8"), ("snap_gate", "f8"), ("snap_gpu", "f8"),
         ("win_done", "i8"), ("win_comm", "f8"), ("win_gate", "f8"), ("win_gpu", "f8"), ("win_rate", "f8"),
@@ -60,7 +60,7 @@ JOB = np.dtype(
 )  # fmt: skip
 
 # What the max-min solver touches comes first, in one cache line; it works in whole units of rate, so that sums are
-# exact and their order does not matter. 256 bytes: four cache lines.
+# exact and their order does not matter. The last two fields fill up 256 bytes: four cache lines.
 NODE = np.dtype(
     [
         ("stamp", "i4"), ("state", "i4"), ("units", "i8"), ("fresh", "i8"), ("flow0", "i4"), ("flow1", "i4"),
@@ -109,9 +109,9 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
 (
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
-    I_ESTIMATES, I_BATCH, I_NEW_HELD, I_TOUCHED, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
+    I_ESTIMATES, I_NEW_HELD, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
     I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED,
-) = range(38)  # fmt: skip
+) = range(36)  # fmt: skip
 N_INTS = 40
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
     11

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.papers.claims import Measured, Runs
 from weft.scenario.files import read_toml
 from weft.scenario.shipped import scenario_path
@@ -20,7 +21,7 @@ from weft.scenario.shipped import scenario_path
 __all__ = ["SWEEPS", "Point", "Sweep", "message_model", "run_sweep"]
 
 SIZES = {1: 80.0, 2: 14.0, 4: 26.0, 8: 30.0, 16: 8.0, 32: 2.0}  # GPUs of the paper's jobs
-B, ETA = 8.56e-10, 2.35e-10  # of the paper's scenario, s per byte
+B, ETA = K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 LOAD = 1.5  # offered, where a sweep does not vary it
 PACES = ("srsf-1", "ada-srsf", "srsf-2")
 RATIO = 16.0  # of message sizes, where the first sweep shows a gain

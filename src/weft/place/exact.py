@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from weft.errors import InputError
 from weft.place.pattern import Kind, pattern_of
 
 __all__ = ["optimum"]
@@ -26,11 +25,9 @@ def optimum(kind: Kind, free: Sequence[int], idle: Sequence[bool], limit: float)
 
     `limit` is what a machine may send another in one stage, per byte of the job's message; infinite for no limit.
     """
-    try:
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
-    except ImportError:
-        raise InputError("the exact solver needs SciPy with HiGHS; install weft[exact]") from None
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
     workers, machines = kind[0], len(free)
     rows, lower, upper, n = _constraints(kind, free, limit)
     cost = np.zeros(n)

@@ -46,32 +46,18 @@ def profile(
     """
     torch = load_torch()
     _check(model, batch, dtype, warmup, repeats)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise InputError("profile: the model has no parameters that need gradients; pass a model in training")
+    parameters = _trained(model)
     device = parameters[0].device
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"profile: the model is on {device.type}, whose clock is not read; move it to cpu or cuda")
     step = _Step(torch, model, batch, loss or _default_loss, optimizer or _idle_sgd(torch, parameters), dtype, device)
     with _undisturbed(model), _precision(torch, dtype):
         spans, memory = _time(torch, step, warmup, repeats, max_s)
         ready = _ready_times(step, parameters, max(2, min(repeats, len(spans)) // 2))
-    forward_s, backward_s, optimiser_s = (median(column) for column in zip(*spans, strict=True))
-    sizes, times = _in_order(parameters, ready, backward_s)
     result = Measured(
         gpu=_device_name(torch, device),
         dtype=_dtype_label(dtype, parameters[0]),
         batch=_batch_size(torch, batch),
-        forward_s=forward_s,
-        backward_s=backward_s,
-        optimiser_s=optimiser_s,
-        buckets=bucket(sizes, times, bucket_bytes, first_bucket_bytes),
-        params=sum(p.numel() for p in parameters),
-        gradient_bytes=sum(sizes),
-        sparse_bytes=sum(_bytes(parameters[i]) for i in ready.sparse),
+        **_figures(spans, ready, parameters, bucket_bytes, first_bucket_bytes),
         memory_bytes=memory,
-        spread=_spread([sum(s) for s in spans]),
-        repeats=len(spans),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         software=f"torch {torch.__version__}",
         library=library,
@@ -82,6 +68,40 @@ def profile(
 
         save_measured(name or type(model).__name__, [result], out)
     return result
+
+
+def _figures(
+    spans: Sequence[tuple[float, float, float]],
+    ready: _Ready,
+    parameters: Sequence[Any],
+    bucket_bytes: float,
+    first_bucket_bytes: float,
+) -> dict[str, Any]:
+    """The times of the parts of an iteration, and what it sends when."""
+    forward_s, backward_s, optimiser_s = (median(column) for column in zip(*spans, strict=True))
+    sizes, times = _in_order(parameters, ready, backward_s)
+    return {
+        "forward_s": forward_s,
+        "backward_s": backward_s,
+        "optimiser_s": optimiser_s,
+        "buckets": bucket(sizes, times, bucket_bytes, first_bucket_bytes),
+        "params": sum(p.numel() for p in parameters),
+        "gradient_bytes": sum(sizes),
+        "sparse_bytes": sum(_bytes(parameters[i]) for i in ready.sparse),
+        "spread": _spread([sum(s) for s in spans]),
+        "repeats": len(spans),
+    }
+
+
+def _trained(model: Any) -> list[Any]:
+    """The parameters that get gradients, on a device whose clock can be read."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise InputError("profile: the model has no parameters that need gradients; pass a model in training")
+    kind = parameters[0].device.type
+    if kind not in ("cpu", "cuda"):
+        raise InputError(f"profile: the model is on {kind}, whose clock is not read; move it to cpu or cuda")
+    return parameters
 
 
 def _check(model: Any, batch: Any, dtype: str, warmup: int, repeats: int) -> None:

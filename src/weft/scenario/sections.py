@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
 
 __all__ = [
@@ -145,8 +146,10 @@ class Sharing(Section):
         "transfers on the busiest server; scheduled: by rates that a pace sets (--pace flow brings it about).",
     )
     a_s: NotNegative = Field(0.0, description="k-way: seconds before the first byte.")
-    b_s_per_byte: Positive = Field(8.56e-10, description="k-way: seconds per byte alone.")
-    eta_s_per_byte: NotNegative = Field(2.35e-10, description="k-way: what each further transfer adds to it.")
+    b_s_per_byte: Positive = Field(K_WAY_B_S_PER_BYTE, description="k-way: seconds per byte alone.")
+    eta_s_per_byte: NotNegative = Field(
+        K_WAY_ETA_S_PER_BYTE, description="k-way: what each further transfer adds to it."
+    )
 
     @model_validator(mode="after")
     def _constants(self) -> Self:

@@ -149,10 +149,10 @@ def reset(E, c):
     comp.window = 0.0
 
 
-@apart(void(TABLE, int64))
-def form(E, j):
-    """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
-    ints, jobs, nodes, flows, links, queue = m.ints(E), m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
+@inner()
+def _new(E, j):
+    """A component without jobs, to be that of j."""
+    ints = m.ints(E)
     c = ints[I_COMP_FREE] - 1
     if c >= 0:
         ints[I_COMP_FREE] = m.comps(E)[c].ref + 1
@@ -171,6 +171,15 @@ def form(E, j):
     ints[I_FORMED] = ints[I_FORMED] + 1 & 0x7FFFFFFF
     comp.mark = ints[I_FORMED]
     reset(E, c)
+    return c
+
+
+@apart(void(TABLE, int64))
+def form(E, j):
+    """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
+    jobs, nodes, flows, links, queue = m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
+    c = _new(E, j)
+    comp = m.comps(E)[c]
     queue[0] = j
     n = 1
     _add(E, c, j)

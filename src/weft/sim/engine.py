@@ -20,7 +20,7 @@ from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.ask import questions
 from weft.sim.glance import carried, iterations_done
-from weft.sim.kernels import engine_kernel, membership_kernel, skip_kernel
+from weft.sim.kernels import engine_kernel, membership_kernel, park_kernel
 from weft.sim.program import Program
 
 __all__ = ["Engine", "EngineSpec", "Usage"]
@@ -119,7 +119,7 @@ class Engine:
         self._starts: dict[int, dict[str, int]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._skip, self._membership = engine_kernel(), skip_kernel(), membership_kernel()
+        self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -179,7 +179,7 @@ class Engine:
         job = a.jobs[slot]
         job["state"], job["uid"], job["total"], job["base"] = state.RUNNING, uid, iterations, base
         job["node0"], job["node1"] = starts["nodes"], starts["nodes"] + len(program.nodes)
-        job["p0"], job["p1"], job["mark"], job["start"] = *turn, now, now
+        job["p0"], job["p1"], job["mark"] = *turn, now
         job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
         self._set_gate(slot, gate)
         self._programs[slot], self._starts[slot] = program, starts
@@ -310,8 +310,8 @@ class Engine:
         self.catch_up(slot)
         self._set_gate(slot, gate)
         if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
-            self._skip.unpark(self._table, comp, self.now)
-            self._skip.reset(self._table, comp)
+            self._park.unpark(self._table, comp, self.now)
+            self._park.reset(self._table, comp)
             self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:

@@ -47,10 +47,10 @@ def begin(E, j):
         begin_iteration(E, j, m.floats(E)[F_NOW])
 
 
-@njit(cache=True)
-def run(E, until):
-    """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
-    ints, floats = m.ints(E), m.floats(E)
+@inner()
+def _set_out(E):
+    """What waits for a run: jobs that were parked from the start, and tasks released since the last one."""
+    ints = m.ints(E)
     if ints[I_ASKED] == 0:
         ints[I_FINISHED] = 0
     ints[I_ASKED] = 0
@@ -60,6 +60,13 @@ def run(E, until):
         begin(E, m.starters(E)[i])
     ints[I_STARTERS] = 0
     instant(E)
+
+
+@njit(cache=True)
+def run(E, until):
+    """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
+    ints, floats = m.ints(E), m.floats(E)
+    _set_out(E)
     retired = 0
     while True:
         if ints[I_ASKED] != 0:

@@ -29,7 +29,8 @@ from weft.network.state import (
 )
 from weft.sim.components_kernel import form
 from weft.sim.fluid_kernel import fluid_pace
-from weft.sim.skip_kernel import _book, park, tick_exact
+from weft.sim.park_kernel import book, park
+from weft.sim.skip_kernel import tick_exact
 
 WARM_UP = 2  # iterations before a measuring window opens
 WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs
@@ -44,7 +45,7 @@ def _open_window(E, c, now):
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        _book(E, j, now)
+        book(E, j, now)
         job.win_done = job.done
         job.win_adjusted = job.adjusted
         job.win_comm = job.comm_s
@@ -83,7 +84,7 @@ def _take_measures(E, c, now):
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        _book(E, j, now)
+        book(E, j, now)
         seen = float(job.done - job.win_done)
         measured(E, j, seen, span, job.win_comm, job.win_gate, job.win_gpu, job.win_adjusted)
         if fluid_able:

@@ -7,7 +7,7 @@ from types import ModuleType
 from weft.compiled import cache_dir
 from weft.compiled import load as _load
 
-__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "membership_kernel", "skip_kernel"]
+__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "membership_kernel", "park_kernel"]
 
 
 def is_cached() -> bool:
@@ -44,6 +44,6 @@ def membership_kernel() -> ModuleType:
     return _load("weft.sim.membership_kernel")
 
 
-def skip_kernel() -> ModuleType:
-    """weft.sim.skip_kernel."""
-    return _load("weft.sim.skip_kernel")
+def park_kernel() -> ModuleType:
+    """weft.sim.park_kernel."""
+    return _load("weft.sim.park_kernel")

@@ -35,7 +35,7 @@ from weft.sim.components_kernel import dissolve, enter, form, leave
 from weft.sim.estimate_kernel import WARM_UP, measured, pay
 from weft.sim.fluid_kernel import fluid_pace
 from weft.sim.heap_kernel import heap_drop, heap_set
-from weft.sim.skip_kernel import _book, freeze, park, resume, settle_paced, unpark
+from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpark
 from weft.sim.tasks_kernel import flush_record, unlink
 
 PEACE = 1.5  # a component is tried again when it has been left alone for so many windows
@@ -71,7 +71,7 @@ def _to_pace(E, c, now):
     else:
         j = comp.head
         while j >= 0:
-            _book(E, j, now)
+            book(E, j, now)
             j = m.jobs(E)[j].next
         comp.record0 = m.ints(E)[I_RECORDS]
         park(E, c, now, PARK_PACED, now)

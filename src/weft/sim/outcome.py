@@ -9,7 +9,8 @@ import polars as pl
 
 from weft.core.journal import MemoryJournal, rows
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
-from weft.sim.world import JobRecord, SimWorld
+from weft.sim.records import JobRecord
+from weft.sim.world import SimWorld
 
 __all__ = ["make_result"]
 

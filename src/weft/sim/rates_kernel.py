@@ -5,7 +5,8 @@ import math
 from numba import float64, int64, void
 
 from weft.network import memory_kernel as m
-from weft.network.maxmin_kernel import collect_near, fill_kway, settle_maxmin
+from weft.network.kway_kernel import collect_near, fill_kway
+from weft.network.maxmin_kernel import settle_maxmin
 from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     ACTIVE,

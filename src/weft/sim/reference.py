@@ -6,97 +6,16 @@ The compiled kernel must agree with it bit for bit when skipping is off; tests h
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 from weft.model.plan import Gate
 from weft.model.transfer import TransferView
 from weft.network.reference import Sharer, k_way, max_min
 from weft.network.state import TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
-from weft.sim.program import NodeSpec, Program, alone_rate, whole_units
+from weft.sim.program import Program, alone_rate, whole_units
+from weft.sim.reference_job import RefJob, RefNode, slow_factor
 
 __all__ = ["ReferenceEngine"]
-
-_MASK = (1 << 64) - 1
-
-
-def _mix(x: int) -> int:
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
-
-
-def slow_factor(spec: EngineSpec, job: int, iteration: int, worker: int) -> float:
-    """Jitter and stragglers of one worker in one iteration: a number that depends on nothing else."""
-    x = _mix((spec.seed * 0x9E3779B97F4A7C15 + job) & _MASK)
-    x = _mix((x + iteration * 0xD6E8FEB86659FD93 + 1) & _MASK)
-    x = _mix((x + worker * 0x9E3779B97F4A7C15 + 2) & _MASK)
-    total = 0.0
-    for i in range(4):
-        total += float((x >> 16 * i) & 0xFFFF) + 0.5
-    factor = max(1.0 + spec.jitter * ((total / 65536.0 - 2.0) * 1.7320508075688772), 0.05)
-    if spec.straggle_p > 0.0 and float(_mix((x + 3) & _MASK) >> 11) / 9007199254740992.0 < spec.straggle_p:
-        factor *= spec.straggle_x
-    return factor
-
-
-@dataclass(eq=False)
-class _Node:
-    """A task of a running job. state: pending, gated, queued, latency, active, done."""
-
-    job: _Job
-    spec: NodeSpec
-    index: int
-    alone: float
-    state: str = "pending"
-    left: int = 0  # predecessors not done
-    event: float = math.inf  # when something happens to it
-    seconds: float = 0.0  # of this run, jitter included
-    began: float = 0.0
-    remaining: float = 0.0
-    rate: float | None = None
-    mark: float = 0.0
-    catches: int = -1  # the lead it meets at `event`, or -1 if it ends then
-    level: dict[int, bool] = field(default_factory=dict)  # per lead: may not go faster than it
-
-    @property
-    def is_transfer(self) -> bool:
-        return self.spec.kind == TRANSFER
-
-    def bytes_left(self, now: float) -> float:
-        """What each flow still has to send."""
-        if self.state != "active" or self.rate is None:
-            return self.spec.amount
-        return self.remaining - self.rate * (now - self.mark)
-
-
-@dataclass(eq=False)
-class _Job:
-    uid: int
-    program: Program
-    total: int
-    base: int
-    gate: Gate | None
-    turn: tuple[float, float]
-    nodes: list[_Node] = field(default_factory=list)
-    done: int = 0
-    iter_start: float = 0.0
-    gate_used: bool = False
-    computing: int = 0  # tasks running or queued for a GPU
-    sending: int = 0  # transfers running or waiting for admission
-    gated: int = 0
-    mark: float = 0.0
-    comm_s: float = 0.0
-    gate_s: float = 0.0
-    gpu_s: float = 0.0
-    finish: float = 0.0
-    adjusted: int = 0
-    durations: list[float] = field(default_factory=list)
-
-    @property
-    def key(self) -> float:
-        """Smallest first."""
-        return self.turn[0] + self.turn[1] * (self.total - self.done)
 
 
 class ReferenceEngine:
@@ -105,15 +24,15 @@ class ReferenceEngine:
     def __init__(self, spec: EngineSpec) -> None:
         self.spec = spec
         self.now = 0.0
-        self.jobs: dict[int, _Job] = {}
-        self.running: dict[int, _Node] = {}  # on each shared GPU
+        self.jobs: dict[int, RefJob] = {}
+        self.running: dict[int, RefNode] = {}  # on each shared GPU
         self.bytes = [0.0] * len(spec.capacity)
         self.busy = [0.0] * len(spec.capacity)
         self._busy_since: dict[int, float] = {}
         self._slots = 0
         self._finished: list[int] = []
-        self._ended: list[_Node] = []  # nodes that end at this instant
-        self._ready: list[_Node] = []  # nodes that are released at this instant
+        self._ended: list[RefNode] = []  # nodes that end at this instant
+        self._ready: list[RefNode] = []  # nodes that are released at this instant
         self._moved = False  # some transfer began, ended or met its lead: rates must be found anew
         self.exact = True
 
@@ -129,11 +48,11 @@ class ReferenceEngine:
     ) -> int:
         """Start a job now; returns its slot."""
         slot, self._slots = self._slots, self._slots + 1
-        job = _Job(uid, program, iterations, base, gate, turn, mark=self.now)
+        job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
         for i, spec in enumerate(program.specs):
             alone = alone_rate(spec, self.spec.capacity, kway_b) if spec.kind == TRANSFER else 0.0
-            job.nodes.append(_Node(job, spec, i, alone))
+            job.nodes.append(RefNode(job, spec, i, alone))
         self.jobs[slot] = job
         self._begin_iteration(job)
         return slot
@@ -187,7 +106,7 @@ class ReferenceEngine:
             self._settle([n for n in nodes if n.event == when])
         return sorted(self._finished)
 
-    def _settle(self, due: list[_Node]) -> None:
+    def _settle(self, due: list[RefNode]) -> None:
         """One instant: completions and what they release, GPU hand-over, admissions; then one solve."""
         for node in sorted(due, key=lambda n: (n.job.uid, n.index)):
             node.event = math.inf
@@ -216,14 +135,14 @@ class ReferenceEngine:
             self._moved = False
             self._solve()
 
-    def _begin_iteration(self, job: _Job) -> None:
+    def _begin_iteration(self, job: RefJob) -> None:
         job.iter_start = self.now
         for node in job.nodes:
             node.state, node.left = "pending", len(node.spec.after)
             node.level = dict.fromkeys(node.spec.leads, node.spec.chunk <= 0.0)
         self._ready += [node for node in job.nodes if node.left == 0]
 
-    def _release(self, node: _Node) -> None:
+    def _release(self, node: RefNode) -> None:
         job = node.job
         if job.gate is not None and job.gate.task == node.spec.task:
             opens = self._gate_opens(job, job.gate)
@@ -233,7 +152,7 @@ class ReferenceEngine:
                 return
         self._begin(node)
 
-    def _gate_opens(self, job: _Job, gate: Gate) -> float:
+    def _gate_opens(self, job: RefJob, gate: Gate) -> float:
         if gate.period_s <= 0.0:
             first, job.gate_used = not job.gate_used, True
             return max(self.now, gate.epoch_s) if first else self.now
@@ -246,7 +165,7 @@ class ReferenceEngine:
             job.adjusted += 1
         return max(self.now, opens)
 
-    def _begin(self, node: _Node) -> None:
+    def _begin(self, node: RefNode) -> None:
         node.state = "queued"
         if node.is_transfer:
             self._book(node.job, sending=1)
@@ -257,7 +176,7 @@ class ReferenceEngine:
             if node.spec.gpu < 0:
                 self._start_compute(node)
 
-    def _start_compute(self, node: _Node) -> None:
+    def _start_compute(self, node: RefNode) -> None:
         job, spec = node.job, self.spec
         node.seconds = node.spec.amount
         if spec.jitter > 0.0 or spec.straggle_p > 0.0:
@@ -269,7 +188,7 @@ class ReferenceEngine:
         else:
             node.event = self.now + node.seconds
 
-    def _start_transfer(self, node: _Node) -> None:
+    def _start_transfer(self, node: RefNode) -> None:
         node.began, node.rate, node.state = self.now, None, "latency"
         self._moved = True
         if node.spec.latency > 0.0:
@@ -277,7 +196,7 @@ class ReferenceEngine:
         else:
             self._first_byte(node)
 
-    def _first_byte(self, node: _Node) -> None:
+    def _first_byte(self, node: RefNode) -> None:
         node.state, node.remaining, node.mark, node.rate = "active", node.spec.amount, self.now, None
         self._moved = True
         for link in dict(node.spec.links):
@@ -286,7 +205,7 @@ class ReferenceEngine:
         if node.spec.amount <= 0.0 or node.alone == math.inf:
             self._ended.append(node)
 
-    def _end_transfer(self, node: _Node, sent: float) -> None:
+    def _end_transfer(self, node: RefNode, sent: float) -> None:
         was_flowing = node.state == "active"
         node.state = "done"
         self._moved = True
@@ -297,7 +216,7 @@ class ReferenceEngine:
             if not any(link in dict(other.spec.links) for other in self._flowing()):
                 self.busy[link] += self.now - self._busy_since.pop(link)
 
-    def _finish(self, node: _Node) -> None:
+    def _finish(self, node: RefNode) -> None:
         job = node.job
         node.event = math.inf
         if node.is_transfer:
@@ -317,7 +236,7 @@ class ReferenceEngine:
         if all(n.state == "done" for n in job.nodes):
             self._end_iteration(job)
 
-    def _end_iteration(self, job: _Job) -> None:
+    def _end_iteration(self, job: RefJob) -> None:
         job.done += 1
         job.durations.append(self.now - job.iter_start)
         if job.done >= job.total:
@@ -328,7 +247,7 @@ class ReferenceEngine:
 
     def _hand_over_gpus(self) -> None:
         """Each idle GPU takes the waiting task whose job's turn it is."""
-        waiting: dict[int, list[_Node]] = {}
+        waiting: dict[int, list[RefNode]] = {}
         for job in self.jobs.values():
             for node in job.nodes:
                 if not node.is_transfer and node.state == "queued" and node.spec.gpu not in self.running:
@@ -345,7 +264,7 @@ class ReferenceEngine:
             if self._may_start(node):
                 self._start_transfer(node)
 
-    def _may_start(self, node: _Node) -> bool:
+    def _may_start(self, node: RefNode) -> bool:
         spec = self.spec
         if spec.ask is not None:
             ports = self._view(node).ports
@@ -364,15 +283,15 @@ class ReferenceEngine:
                     return False
         return True
 
-    def _view(self, node: _Node) -> TransferView:
+    def _view(self, node: RefNode) -> TransferView:
         ports = frozenset(k for k, _ in node.spec.links if self.spec.ports[k])
         left = node.bytes_left(self.now) if node.state == "active" else node.spec.amount
         return TransferView(str(node.job.uid), node.spec.task, left, ports, node.job.key)
 
-    def _admitted(self) -> list[_Node]:
+    def _admitted(self) -> list[RefNode]:
         return [n for j in self.jobs.values() for n in j.nodes if n.is_transfer and n.state in ("latency", "active")]
 
-    def _flowing(self) -> list[_Node]:
+    def _flowing(self) -> list[RefNode]:
         return [n for n in self._admitted() if n.state == "active"]
 
     def _solve(self) -> None:
@@ -402,7 +321,7 @@ class ReferenceEngine:
             if n.spec.leads:
                 self._find_meeting(n)
 
-    def _rate(self, node: _Node, sharer: Sharer) -> float:
+    def _rate(self, node: RefNode, sharer: Sharer) -> float:
         if self.spec.sharing == "max-min":
             return sharer.rate * rate_unit(self.spec.capacity)
         if self.spec.sharing == "k-way" and node.spec.links:
@@ -411,7 +330,7 @@ class ReferenceEngine:
             return min(k_way(max(k, 1), self.spec.b_s_per_byte, self.spec.eta_s_per_byte), node.spec.demand)
         return node.alone
 
-    def _find_meeting(self, node: _Node) -> None:
+    def _find_meeting(self, node: RefNode) -> None:
         """When a follower ends, or catches up with a transfer that it may not overtake."""
         rate = node.rate or 0.0
         node.event = node.mark + node.remaining / rate if rate > 0.0 else math.inf
@@ -430,7 +349,7 @@ class ReferenceEngine:
                 if meets < node.event:
                     node.event, node.catches = meets, i
 
-    def _book(self, job: _Job, computing: int = 0, sending: int = 0, gated: int = 0) -> None:
+    def _book(self, job: RefJob, computing: int = 0, sending: int = 0, gated: int = 0) -> None:
         """Change what a job is busy with; the time since the last change was exposed communication, or a gate's."""
         if job.computing == 0:
             if job.sending > 0:

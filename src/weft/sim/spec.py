@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.network.analytical import Analytical
 from weft.network.astra_sim import AstraSim
 from weft.network.cost import Cached, CostModel, Tier, TierTable
@@ -42,8 +43,8 @@ class NetworkSpec:
     cost: str = "links"  # links, tiers, analytical, astra-sim
     collective: str = "ring"  # for transfers whose profile does not say
     a_s: float = 0.0
-    b_s_per_byte: float = 8.56e-10
-    eta_s_per_byte: float = 2.35e-10
+    b_s_per_byte: float = K_WAY_B_S_PER_BYTE
+    eta_s_per_byte: float = K_WAY_ETA_S_PER_BYTE
     tiers: Mapping[str, Tier] = field(default_factory=dict)
     hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
     scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds

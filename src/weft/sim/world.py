@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from weft.errors import EngineError, StackError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
 from weft.model.job import Job
-from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.plan import Decision, Placement, SetGate, Start, Stop
 from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
@@ -30,64 +30,16 @@ from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
 from weft.sim.opened import open_flows
+from weft.sim.records import Clockwork, JobRecord, Span
 from weft.sim.slotted import Iteration, SlottedEngine
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.workload.traffic import iteration_s, link_traffic
 
-__all__ = ["JobRecord", "SimWorld", "Span"]
+__all__ = ["SimWorld"]
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
 _TRAFFIC = 50_000  # placements whose traffic is remembered
 _PROBE = 0.01  # by how much computing is stretched to see what an iteration makes of it
-
-
-@dataclass(slots=True)
-class Span:
-    """One assignment of a job to GPUs."""
-
-    job: str
-    start_s: float
-    gpus: Placement
-    end_s: float = math.nan
-    end: str = ""
-
-
-@dataclass(slots=True)
-class JobRecord:
-    """What became of a job, for the results."""
-
-    job: Job
-    uid: int
-    saved: int = 0  # iterations at the last checkpoint
-    slot: int = -1  # in the engine, -1 if not attached
-    span: Span | None = None
-    gate: Gate | None = None
-    turn: tuple[float, float] = (0.0, 0.0)
-    start_s: float | None = None
-    finish_s: float | None = None
-    comm_s: float = 0.0
-    gate_s: float = 0.0
-    gpu_s: float = 0.0
-    lost_gpu_s: float = 0.0
-    run_s: float = 0.0
-    iterations: int = 0
-    stops: int = 0
-    adjusted: int = 0
-    starts: int = 0
-    last_gpus: Placement = ()
-    ticket: int = 0  # tells a pending start from one that was cancelled
-
-
-@dataclass
-class _Clockwork:
-    """What the world itself has to do later: (time, number, action, job, ticket)."""
-
-    queue: list[tuple[float, int, str, str, int]] = field(default_factory=list)
-    number: int = 0
-
-    def add(self, when: float, action: str, job: str, ticket: int) -> None:
-        heapq.heappush(self.queue, (when, self.number, action, job, ticket))
-        self.number += 1
 
 
 class SimWorld:
@@ -119,7 +71,7 @@ class SimWorld:
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
         self._next = 0
-        self._clockwork = _Clockwork()
+        self._clockwork = Clockwork()
         self._by_slot: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)

@@ -15,6 +15,7 @@ from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.none import NoInterleave
+from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.plan import Candidate, State
 from weft.model.transfer import TransferView
 from weft.model.view import ClusterView, Fact
@@ -78,9 +79,9 @@ def check_pace(make: Callable[[], Pace]) -> None:
     pace = make()
     what = type(pace).__name__
     require(bool(pace.name), f"{what} has no name")
-    for eta in (0.0, 2.35e-10):
-        rule = pace.admission(8.53e-10, eta)
-        same = rule == pace.admission(8.53e-10, eta) == make().admission(8.53e-10, eta)
+    for eta in (0.0, K_WAY_ETA_S_PER_BYTE):
+        rule = pace.admission(K_WAY_B_S_PER_BYTE, eta)
+        same = rule == pace.admission(K_WAY_B_S_PER_BYTE, eta) == make().admission(K_WAY_B_S_PER_BYTE, eta)
         require(same, f"{what}.admission answers the same question differently")
         require(rule.kind in _ADMISSIONS, f"{what}.admission: kind {rule.kind!r} is none of {', '.join(_ADMISSIONS)}")
         if rule.kind == "all":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from weft.errors import ScenarioError
@@ -63,21 +64,22 @@ def build_cluster(
     for name, value in fields.items():
         if value is not None and name not in known and not (name == "oversubscription" and value == 1):
             raise ScenarioError(f"cluster.{name} has no meaning in a {kind} topology; leave it out")
-    default = CASSINI_MACHINE if kind == "cassini" else Machine()
     if kind == "cassini" and gpus_per_server is None and servers == 6:
         gpus_per_server = 2
-    machine = Machine(
-        gpus_per_server=default.gpus_per_server if gpus_per_server is None else gpus_per_server,
-        nic_gbps=default.nic_gbps if nic_gbps is None else nic_gbps,
-        gpu=default.gpu if gpu is None else gpu,
-        gpu_memory_gb=default.gpu_memory_gb if gpu_memory_gb is None else gpu_memory_gb,
+    given: Fields = {
+        "gpus_per_server": gpus_per_server,
+        "nic_gbps": nic_gbps,
+        "gpu": gpu,
+        "gpu_memory_gb": gpu_memory_gb,
+    }
+    machine = replace(
+        CASSINI_MACHINE if kind == "cassini" else Machine(),
         intra_server_gbps=intra_server_gbps,
         latency_us=latency_us,
         intra_latency_us=intra_latency_us,
+        **{name: value for name, value in given.items() if value is not None},
     )
-    if fields["oversubscription"] is None:
-        fields["oversubscription"] = 1.0
-    return build(fields, machine, seed)
+    return build({**fields, "oversubscription": 1.0 if oversubscription is None else oversubscription}, machine, seed)
 
 
 def _single_switch(f: Fields, machine: Machine, seed: int) -> Cluster:
