@@ -1,7 +1,8 @@
 """ASTRA-sim 1.0: its files are read and written, and the program is called with them.
 
-There is no ASTRA-sim to call here: a program written by the test stands for it. It reads the three files as ASTRA-sim
-would and leaves an EndToEnd.csv with ASTRA-sim's columns.
+A program written by the test stands for ASTRA-sim. It reads the three files as ASTRA-sim does, refuses what that
+refuses, and leaves an EndToEnd.csv of that form: two columns without a name, microseconds, totals in the second row,
+rows filled up to 50 cells. WEFT_ASTRA_SIM points at a real AnalyticalAstra, which is then run too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
+from weft.network.analytical import Analytical
 from weft.network.astra_files import layer_text, network_text, read_network, read_system, system_text
 from weft.network.astra_sim import AstraSim
 from weft.network.hierarchy import MODERN, Dimension
@@ -121,15 +123,28 @@ STAND_IN = """#!{python}
 import json, sys
 options = dict(argument.removeprefix("--").split("=", 1) for argument in sys.argv[1:])
 network = json.load(open(options["network-configuration"]))
-system = open(options["system-configuration"]).read()
-assert "all-reduce-implementation" in system
-layers = [line.split() for line in open(options["workload-configuration"]).read().splitlines()[2:]]
-compute = sum(float(x[2]) + float(x[5]) + float(x[8]) for x in layers)
+dimensions = network["dimensions-count"]
+lists = ("units-count", "links-count", "link-latency", "link-bandwidth", "nic-latency", "hbm-bandwidth")
+if network["topology-name"] != "Hierarchical" or any(len(network[name]) != dimensions for name in lists):
+    print("[Analytical, main] Topology not defined")
+    sys.exit(255)
+system = dict(line.split(": ") for line in open(options["system-configuration"]).read().splitlines())
+assert len(system["all-reduce-implementation"].split("_")) == dimensions
+kind, count, *lines = open(options["workload-configuration"]).read().splitlines()
+layers = [line.split() for line in lines]
+assert (kind, int(count)) == ("DATA", len(layers)) and all(len(fields) == 12 for fields in layers)
+# Forward through all layers, then back: the input gradient of the first layer is not computed.
+compute = sum(float(x[2]) + float(x[8]) for x in layers) + sum(float(x[5]) for x in layers[1:])
 exposed = sum(float(x[10]) for x in layers) * sum(network["units-count"])
-names = ["layer_name", options["run-name"]] + [f"c{{i}}" for i in range(9)]
-names += ["workload finished time", "total comp", "total exposed comm"]
+head = ["", "", "fwd compute", "wg compute", "ig compute", "fwd exposed comm", "wg exposed comm", "ig exposed comm",
+        "fwd total comm", "wg total comm", "ig total comm", "workload finished at", "total comp", "total exposed comm"]
+rows = [head]
+for i, x in enumerate(layers):
+    totals = [f"{{compute / 1e3:f}}", f"{{exposed / 1e3:f}}"] if i == 0 else []
+    rows += [[x[0], options["run-name"], *["0.000000"] * 9, f"{{(compute + exposed) / 1e3:f}}", *totals]]
+rows += [[]] * 20
 with open(options["path"] + "EndToEnd.csv", "w") as out:
-    out.write(",".join(names) + "\\n" + ",".join(["l", "r"] + ["0"] * 10 + [str(compute), str(exposed)]) + "\\n")
+    out.writelines(",".join(row + [""] * (50 - len(row))) + "\\n" for row in rows)
 with open("{log}", "a") as log:
     log.write("asked\\n")
 """
@@ -155,17 +170,51 @@ def test_the_program_is_called_with_three_files(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_program_that_fails(tmp_path: Path) -> None:
+def test_all_that_is_computed_is_seen_there() -> None:
+    """What is left after the last transfer is not lost: 0.5 s before it and 0.25 s after it are 0.75 s."""
+    profile = Profile("p", (Compute("c", 0.5), Transfer("t", 2e6, (0,)), Compute("d", 0.25, (0,))), 4)
+    file = parse_layers(layer_text(profile))
+    assert (file.forward_s, file.backward_s) == pytest.approx((0.25, 0.5))
+    assert file.layers[0].input_gradient == 0  # not computed there for the first layer
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#!{python}\nimport sys\nprint('no such network')\nsys.exit(3)\n#{log}", r"exit code 3 \(no such network\)"),
+        ("#!{python}\nimport os\nos.kill(os.getpid(), 9)\n#{log}", r"killed by signal 9 \(it said nothing\)"),
+        ("#!{python}\n#{log}", "it left no EndToEnd.csv"),
+        ("#!{python}\nimport time\ntime.sleep(30)\n#{log}", "did not end within 0.5 s"),
+        ("#!/nowhere/at/all\n#{python}{log}", "cannot be run"),
+        (STAND_IN.replace("total comp", "x").replace("compute / 1e3:f", "'much'"), "cannot be read"),
+        (STAND_IN.replace("exposed / 1e3:f", "float('nan')"), "has times"),
+    ],
+)
+def test_a_program_that_fails(tmp_path: Path, text: str, message: str) -> None:
+    model = AstraSim(program(tmp_path, text), MODERN, timeout_s=0.5 if "sleep" in text else 60.0)
+    with pytest.raises(InputError, match=message) as error:
+        model.exposed_s(PROFILE, "", ((2, 2),))
+    assert str(error.value).startswith("network.program: ")
+    assert "\n" not in str(error.value)
+
+
+def test_no_program(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no file"):
         AstraSim(tmp_path / "nowhere", MODERN)
-    broken = AstraSim(
-        program(tmp_path, "#!{python}\nimport sys\nprint('no such network')\nsys.exit(3)\n#{log}"), MODERN
-    )
-    with pytest.raises(InputError, match=r"exit code 3 \(no such network\)"):
-        broken.exposed_s(PROFILE, "", ((2, 2),))
-    silent = AstraSim(program(tmp_path, "#!{python}\n#{log}"), MODERN)
-    with pytest.raises(InputError, match="left no readable EndToEnd"):
-        silent.exposed_s(PROFILE, "", ((2, 2),))
+    path = program(tmp_path)
+    path.chmod(0o644)
+    with pytest.raises(InputError, match=r"cannot be run \(Permission denied\)"):
+        AstraSim(path, MODERN).exposed_s(PROFILE, "", ((2, 2),))
+
+
+@pytest.mark.skipif("WEFT_ASTRA_SIM" not in os.environ, reason="WEFT_ASTRA_SIM points at no ASTRA-sim")
+def test_a_real_one() -> None:
+    """An all-reduce of 1 GB over 8 GPUs takes about as long there as in the hierarchy, and longer over racks."""
+    profile = Profile("p", (Compute("c", 0.5), Transfer("t", 1e9, (0,))), 8)
+    model = AstraSim(os.environ["WEFT_ASTRA_SIM"], MODERN)
+    own = Analytical(MODERN)
+    for shape in (((8,),), ((1,) * 8,), ((1,),) * 8):
+        assert own.exposed_s(profile, "", shape) == pytest.approx(model.exposed_s(profile, "", shape), rel=0.5)
 
 
 def test_a_run_asks_for_each_shape_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("text", [None, "5"])
+@pytest.mark.parametrize("text", [None, "5", "one-gpu", "one-gpu@5"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: NetworkSensitive.from_text(text), range(3))
 
@@ -48,6 +48,27 @@ def test_the_one_that_waited_for_the_network_goes_first() -> None:
         (0.0, Start, "slow"), (0.0, Start, "quick"), (10.0, Stop, "slow"), (10.0, Start, "new"),
         (20.0, Stop, "new"), (20.0, Start, "slow"), (90.0, Start, "new"),
     ]  # fmt: skip
+
+
+def test_against_one_gpu_small_jobs_go_first() -> None:
+    """One server of 4 GPUs, leases of 10 s; nobody is slowed down. `small` (1 GPU, 100 s) runs until `big` (4 GPUs,
+    40 s, from 5 s on; 0) takes over at 10 s. At 20 s both have 1, and big stays. Against one GPU big has 4."""
+    decided = {}
+    for order in ("nw-sens:10", "nw-sens:one-gpu@10"):
+        world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("small", 1, 100), toy_job("big", 4, 40, submit_s=5.0)])
+        core = Core(resolve("dally", order=order), world)
+        run(core, world)
+        decided[order] = moves(core)
+    first = [(0.0, Start, "small"), (10.0, Stop, "small"), (10.0, Start, "big")]
+    assert decided["nw-sens:10"] == [*first, (50.0, Start, "small")]
+    assert decided["nw-sens:one-gpu@10"] == [
+        *first, (20.0, Stop, "big"), (20.0, Start, "small"), (110.0, Start, "big"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["one-gpu", "one-gpu@10", "10"])
+def test_names(text: str) -> None:
+    assert NetworkSensitive.from_text(text).name == f"nw-sens:{text}"
 
 
 def test_nobody_is_displaced_in_between() -> None:

@@ -177,6 +177,8 @@ def test_what_a_duration_means_is_chosen_and_said() -> None:
     compute = make(source="jobs", job=[job], estimate=True, reading="compute")
     assert compute.jobs[0].iterations == 4000  # 0.25 s of computing; communication comes on top
     assert any("reading 'compute'" in note and "V100" in note for note in compute.notes)
+    one = make(source="jobs", job=[job], estimate=True, reading="one-gpu")  # 250 s of computing on each of 4
+    assert one.jobs[0].iterations == 1000
     assert make(source="jobs", job=[job]).jobs == compute.jobs  # nothing is known of the network
     with pytest.raises(InputError, match="'alone' needs the time of an iteration with its network"):
         make(source="jobs", job=[job], reading="alone")

@@ -154,8 +154,8 @@ def system_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:
 def layer_text(profile: Profile, scale: float = 1.0) -> str:
     """A layer file for one iteration of a data-parallel job: a layer for each transfer, the first to be sent last.
 
-    What is computed before a transfer is the weight gradient of its layer, what is left at the end the input gradient
-    of the first layer.
+    What is computed before a transfer is the weight gradient of its layer. What is left at the end goes into the
+    forward pass of the first layer: ASTRA-sim does not compute that layer's input gradient.
     """
     pending = 0.0
     rows: list[tuple[float, Transfer]] = []  # computed before it, the transfer
@@ -175,9 +175,9 @@ def layer_text(profile: Profile, scale: float = 1.0) -> str:
     for i, (computed, task) in reversed(list(enumerate(rows))):
         kind = "ALLTOALL" if task.collective == "all-to-all" else "ALLREDUCE"
         rest = pending if i == len(rows) - 1 else 0.0
-        inputs = f"{round(rest / CYCLE_S)}\tNONE\t0"
+        forward = f"{round(rest / CYCLE_S)}\tNONE\t0"
         weights = f"{round(computed / CYCLE_S)}\t{kind}\t{math.ceil(task.bytes * scale)}"
-        lines.append(f"{task.name.replace(' ', '-')}\t-1\t0\tNONE\t0\t{inputs}\t{weights}\t0")
+        lines.append(f"{task.name.replace(' ', '-')}\t-1\t{forward}\t0\tNONE\t0\t{weights}\t0")
     return "\n".join(lines) + "\n"
 
 

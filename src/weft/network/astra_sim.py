@@ -1,4 +1,8 @@
-"""AstraSim: an installed ASTRA-sim 1.0 (analytical network), run as a program on files made for each placement."""
+"""AstraSim: an installed ASTRA-sim 1.0 (analytical network), run as a program on files made for each placement.
+
+What is relied on: the options of its AnalyticalAstra program, and its EndToEnd.csv, whose first row names the columns
+(the first two have no name) and whose second has, in microseconds, the totals of the run.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ from weft.network.astra_files import layer_text, network_text, system_text
 from weft.network.cost import CostModel
 from weft.network.hierarchy import Hierarchy
 from weft.network.shape import Shape, units
-from weft.workload.layer_files import CYCLE_S
 
 __all__ = ["AstraSim"]
 
-_TIMEOUT_S = 600
+_TIMEOUT_S = 600.0
+_UNIT_S = 1e-6  # of the times in EndToEnd.csv; those in the files that it reads are nanoseconds
 _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of EndToEnd.csv, by name or else by place
 
 
@@ -28,10 +32,17 @@ class AstraSim(CostModel):
 
     name = "astra-sim"
 
-    def __init__(self, program: str | Path, hierarchy: Hierarchy, scale: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        program: str | Path,
+        hierarchy: Hierarchy,
+        scale: Mapping[str, float] | None = None,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         self.program = Path(program)
         self.hierarchy = hierarchy
         self.scale = scale or {}
+        self.timeout_s = timeout_s
         if not self.program.is_file():
             raise InputError(f"network.program: {program} is no file; give the path of ASTRA-sim's AnalyticalAstra")
 
@@ -63,22 +74,33 @@ class AstraSim(CostModel):
 
     def _run(self, command: list[str]) -> None:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(f"{self.program}: it could not be run ({error}); give an ASTRA-sim 1.0 program") from error
+            done = subprocess.run(command, capture_output=True, timeout=self.timeout_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise InputError(
+                f"network.program: {self.program} did not end within {self.timeout_s:g} s; run it by hand to see why"
+            ) from error
+        except OSError as error:
+            raise InputError(
+                f"network.program: {self.program} cannot be run ({error.strerror or error}); give ASTRA-sim 1.0's "
+                "AnalyticalAstra, built for this machine and executable"
+            ) from error
         if done.returncode:
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-            raise InputError(f"{self.program}: exit code {done.returncode} ({last[0]}); run it by hand on such files")
+            said = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace").splitlines()
+            last = said[-1].strip() if said else "it said nothing"
+            ended = f"exit code {done.returncode}" if done.returncode > 0 else f"killed by signal {-done.returncode}"
+            raise InputError(f"network.program: {self.program}: {ended} ({last}); is it ASTRA-sim 1.0?")
 
 
 def _read(path: Path) -> tuple[float, float]:
-    """Seconds of computing and of exposed communication, from the first row (times there are cycles of 1 ns)."""
+    """Seconds of computing and of exposed communication."""
     try:
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
         head = [cell.strip() for cell in rows[0]]
         found = [float(rows[1][head.index(name) if name in head else place]) for name, place in (_COMPUTE, _EXPOSED)]
-    except (OSError, IndexError, ValueError) as error:
-        raise InputError(f"ASTRA-sim left no readable {path.name} ({error}); is the program ASTRA-sim 1.0?") from error
+    except OSError as error:
+        raise InputError(f"network.program: it left no {path.name}; is it ASTRA-sim 1.0?") from error
+    except (IndexError, ValueError, csv.Error) as error:
+        raise InputError(f"network.program: its {path.name} cannot be read ({error}); is it ASTRA-sim 1.0?") from error
     if not all(math.isfinite(x) and x >= 0 for x in found):
-        raise InputError(f"ASTRA-sim's {path.name} has times {found}; is the program ASTRA-sim 1.0?")
-    return found[0] * CYCLE_S, found[1] * CYCLE_S
+        raise InputError(f"network.program: its {path.name} has times {found}; is it ASTRA-sim 1.0?")
+    return found[0] * _UNIT_S, found[1] * _UNIT_S

@@ -20,27 +20,37 @@ class NetworkSensitive(LeaseOrder):
     Nw_sens = (iterations done / all) / (time on GPUs / ideal running time), the ideal time being compute time per
     iteration x iterations: the share of its time on GPUs that a job has computed. Lowest first; a job that has not
     completed an iteration has 0. `nw-sens:SECONDS` sets the lease, an hour by default.
+
+    `nw-sens:one-gpu` (`one-gpu@SECONDS`) takes the ideal time to be that of one GPU, as the authors' simulator does:
+    the value is then the speed-up over one GPU, so that of jobs that no network slows down the small ones go first.
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
-    def __init__(self, lease_s: float = LEASE_S) -> None:
+    def __init__(self, lease_s: float = LEASE_S, one_gpu: bool = False) -> None:
         self.lease_s = lease_s
-        self.name = "nw-sens" if lease_s == LEASE_S else f"nw-sens:{lease_s:g}"
+        self.one_gpu = one_gpu
+        own = "" if lease_s == LEASE_S else f"{lease_s:g}"
+        parameter = "@".join(filter(None, ("one-gpu" if one_gpu else "", own)))
+        self.name = f"nw-sens:{parameter}" if parameter else "nw-sens"
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`nw-sens` or `nw-sens:SECONDS`."""
-        return cls() if arg is None else cls(positive(arg, f"nw-sens:{arg}: the lease in seconds"))
+        """`nw-sens`, `nw-sens:SECONDS`, `nw-sens:one-gpu` or `nw-sens:one-gpu@SECONDS`."""
+        one_gpu = arg is not None and arg.partition("@")[0] == "one-gpu"
+        lease = arg if not one_gpu else arg.partition("@")[2] if arg and "@" in arg else None
+        what = f"nw-sens:{arg}: the lease in seconds (nw-sens:SECONDS or nw-sens:one-gpu@SECONDS)"
+        return cls(one_gpu=one_gpu) if lease is None else cls(positive(lease, what), one_gpu)
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
         """Nw_sens up to now."""
-        return _nw_sens(view.iterations_done(job.id), job, job.run_time_s(view.now))
+        found = _nw_sens(view.iterations_done(job.id), job, job.run_time_s(view.now))
+        return found * job.job.gpus if self.one_gpu else found
 
     @property
     def key_of_waiting(self) -> Callable[[JobView], float]:
         """Nw_sens of what is saved."""
-        return _waiting
+        return _waiting_one_gpu if self.one_gpu else _waiting
 
     def words(self, key: float) -> str:
         """The value."""
@@ -49,6 +59,10 @@ class NetworkSensitive(LeaseOrder):
 
 def _waiting(job: JobView) -> float:
     return _nw_sens(job.saved_iterations, job, job.run_s)
+
+
+def _waiting_one_gpu(job: JobView) -> float:
+    return _waiting(job) * job.job.gpus
 
 
 def _nw_sens(done: int, job: JobView, run_s: float) -> float:

@@ -62,11 +62,17 @@ def generate(
     drafts = _SOURCES[spec.source](making)
     jobs = finish(_unique(drafts), making.times, n_gpus)
     if making.times.converted:
-        alone = "time alone on its GPUs, communication included"
-        what = alone if making.times.reading == "alone" else "compute only; communication comes on top of it"
+        what = _READINGS[making.times.reading]
         on = f" on {gpu}" if gpu else ""
         making.notes.append(f"reading {making.times.reading!r}: a duration is {what}; iterations follow from it{on}")
     return Workload(jobs, tuple(dict.fromkeys(making.notes)))
+
+
+_READINGS = {
+    "alone": "time alone on its GPUs, communication included",
+    "compute": "compute only; communication comes on top of it",
+    "one-gpu": "the computing of one GPU, shared by those of the job; communication comes on top of it",
+}
 
 
 def _drawn(making: _Making) -> list[Draft]:

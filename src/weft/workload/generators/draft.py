@@ -18,7 +18,7 @@ Rescaled = Callable[
     [str, int, int], Profile
 ]  # (model, GPUs, GPUs asked for) -> the same work on another number of GPUs
 IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
-Reading = Literal["alone", "compute"]
+Reading = Literal["alone", "compute", "one-gpu"]
 MAX_ITERATIONS = 10**15
 
 
@@ -89,6 +89,8 @@ class Times:
         """Iterations that fill a duration, under the reading chosen; at least one."""
         self.converted = True
         seconds = self.alone_s(model, gpus) if self.reading == "alone" else self._computing_s(model, gpus)
+        if self.reading == "one-gpu":  # so many GPUs share the computing evenly
+            duration_s /= gpus
         return max(1, min(MAX_ITERATIONS, round(duration_s / seconds)))
 
     def _computing_s(self, model: str, gpus: int) -> float:

@@ -97,10 +97,11 @@ class WorkloadSpec(BaseModel):
     burst_s: Positive = Field(600.0, description="bursty: mean length of a burst.")
     trace: str | None = Field(None, description="Trace file or folder; relative to the scenario, or to WEFT_TRACES.")
     trace_format: str | None = Field(None, description="Its format, where it cannot be told from the content.")
-    reading: Literal["alone", "compute"] | None = Field(
+    reading: Literal["alone", "compute", "one-gpu"] | None = Field(
         None,
         description="What a duration means: alone = time alone on its GPUs with communication; compute = compute only, "
-        "communication comes on top (Titan). By default alone where the network's time is known.",
+        "communication comes on top (Titan); one-gpu = compute only, on one GPU, shared evenly by those of the "
+        "job. By default alone where the network's time is known.",
     )
     length: Literal["duration", "iterations"] = Field(
         "duration", description="Which to use of a trace that has both durations and iterations."
