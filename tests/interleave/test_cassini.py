@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -151,6 +152,16 @@ def test_links_that_cannot_be_filled_are_no_constraint() -> None:
     layout = lay_out({"a": light, "b": light}, _capacity(2), 0.05)
     assert layout.groups == []
     assert layout.score() == layout.score(tail=True) == 1.0
+
+
+def test_jobs_that_do_not_meet_are_fully_compatible() -> None:
+    """So a plan without meetings is never passed over for one with them."""
+    apart = {f"j{i}": Traffic(0.3, 1, 0.0, 0.0, {i: ((0.0, 0.2, 45.0),)}) for i in range(2)}
+    together = {job: Traffic(0.3, 1, 0.0, 0.0, {0: ((0.0, 0.2, 45.0),)}) for job in apart}
+    layouts = [lay_out(traffic, np.full(2, 50.0), 0.05) for traffic in (apart, together)]
+    Cassini()._score(layouts)
+    assert [layout.score() for layout in layouts] == [1.0, pytest.approx(1.0 - 0.8 / 3)]  # 0.1 of 0.3 s at 90 of 50
+    assert layouts[0].score(tail=True) == 1.0
 
 
 def test_padding_is_bounded_and_only_where_it_pays() -> None:

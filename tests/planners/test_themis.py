@@ -13,10 +13,16 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Start, Stop, Submitted
+from weft.model.job import Job
+from weft.model.topologies import cassini
+from weft.model.view import Spread
 from weft.planners.auction import auction, payment, proportional_fair
-from weft.planners.themis import Themis
+from weft.planners.themis import Themis, believed_s
+from weft.sim import NetworkSpec, RunSpec
+from weft.sim.world import SimWorld
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_planner, toy_cluster, toy_job
+from weft.workload import zoo
 
 FOUR = {"racks": 1, "servers_per_rack": 4, "gpus_per_server": 1}
 
@@ -74,6 +80,22 @@ def test_rho_by_hand() -> None:
     assert themis.rho(core.view, b, 1) == pytest.approx((8 + 80) / 40)
     assert themis.rho(core.view, b, 4) == pytest.approx((8 + 20) / 40)
     assert themis.rho(core.view, b, 0) == pytest.approx((8 + 600 + 20) / 40)
+
+
+def test_more_workers_are_believed_to_share_the_work_equally() -> None:
+    """serial time / n x S: S knows racks, not numbers, though an all-reduce takes ever longer."""
+    jobs = [Job("a", 0.0, 8, 100, {n: zoo.profile("vgg16", n, batch=64 // n, gpu="A100") for n in (1, 2, 8, 16)})]
+    world = SimWorld(cassini(), jobs, NetworkSpec(), RunSpec())
+    core = Core(resolve("themis"), world)
+    core.step(0.0, [Submitted(0.0, jobs[0])])
+    serial_s = 8 * jobs[0].profiles[8].compute_s
+    assert believed_s(core.view, jobs[0], 1) == pytest.approx(serial_s)
+    slow = core.view.estimate(jobs[0], 8, Spread(8, 2)).iteration_s / jobs[0].profiles[8].compute_s
+    assert slow > 1.5
+    for n in (8, 16):
+        assert believed_s(core.view, jobs[0], n) == pytest.approx(slow * serial_s / n)
+    near = core.view.estimate(jobs[0], 2, Spread(2, 1)).iteration_s / jobs[0].profiles[2].compute_s
+    assert believed_s(core.view, jobs[0], 2) == pytest.approx(near * serial_s / 2)
 
 
 bids_of = st.dictionaries(

@@ -59,11 +59,11 @@ class Layout:
     loops: int = 0
 
     def score(self, tail: bool = False) -> float:
-        """Mean over link vertices (Algorithm 2, line 24), or the worst of them."""
+        """Mean over link vertices (Algorithm 2, line 24), or the worst of them; 1 where no jobs meet."""
         scores = [m.score for g in self.groups for m in g.meetings]
-        if tail:
+        if tail or not scores:
             return min(scores, default=1.0)
-        return (math.fsum(scores) + self.free_meetings) / max(1, len(scores) + self.free_meetings)
+        return (math.fsum(scores) + self.free_meetings) / (len(scores) + self.free_meetings)
 
 
 def lay_out(traffic: dict[str, Traffic], capacity: npt.NDArray[np.float64], padding: float) -> Layout:

@@ -14,7 +14,7 @@ from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
-__all__ = ["all_jobs", "as_decided", "best_iteration_s", "held", "moved", "remember", "sizes_that_fit", "target_of"]
+__all__ = ["all_jobs", "as_decided", "closest", "held", "moved", "remember", "sizes_that_fit", "target_of"]
 
 
 def all_jobs(view: ClusterView) -> dict[str, JobView]:
@@ -69,10 +69,10 @@ def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:
     return tuple(n for n in job.sizes if n <= there and job.profiles[n].memory_bytes <= memory)
 
 
-def best_iteration_s(view: ClusterView, job: Job, workers: int) -> float:
-    """Iteration time with so many workers as close together as this cluster allows."""
+def closest(view: ClusterView, workers: int) -> Spread:
+    """So many workers as close together as this cluster allows."""
     cluster = view.cluster
     per_server = int(cluster.gpus_per_server.max())
     servers = -(-workers // per_server)
     per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
-    return view.estimate(job, workers, Spread(servers, -(-servers // per_rack))).iteration_s
+    return Spread(servers, -(-servers // per_rack))

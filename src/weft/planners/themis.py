@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from weft.errors import StackError
+from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
-from weft.model.view import ClusterView, Fact, JobStatus, JobView
+from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
 from weft.planners.auction import auction
 from weft.planners.base import Planner
 from weft.planners.packing import different_ways
 from weft.planners.target import (
     all_jobs,
     as_decided,
-    best_iteration_s,
+    closest,
     held,
     moved,
     remember,
@@ -23,7 +24,30 @@ from weft.planners.target import (
     target_of,
 )
 
-__all__ = ["Themis"]
+__all__ = ["Themis", "believed_s"]
+
+
+def believed_s(view: ClusterView, job: Job, workers: int) -> float:
+    """Iteration time as Themis reckons with it: work shared equally, times a slowdown that knows locality only.
+
+    serial time / workers x S (section 4 of its paper). The serial time is that of the samples which the job asked to
+    have in an iteration; S depends on whether workers are on one server, in one rack or in several, not on how many
+    they are, and is taken from what is known of the job at one size of each kind: the one it asked for, or else the
+    nearest.
+    """
+    sizes = sizes_that_fit(view, job)
+    kind = _kind(closest(view, workers))
+    alike = [size for size in sizes if _kind(closest(view, size)) == kind] or [workers]
+    known = min(alike, key=lambda size: (abs(size - job.gpus), size))
+    there = view.estimate(job, known, closest(view, known))
+    asked = min(sizes or (workers,), key=lambda size: (abs(size - job.gpus), size))
+    serial_s = view.estimate(job, asked, closest(view, asked)).compute_s * asked
+    slowdown = there.iteration_s / there.compute_s if there.compute_s > 0 else 1.0
+    return (serial_s / workers if serial_s > 0 else there.iteration_s) * slowdown
+
+
+def _kind(spread: Spread) -> int:
+    return (spread.racks > 1) + (spread.servers > 1)
 
 
 class Themis(Planner):
@@ -82,16 +106,16 @@ class Themis(Planner):
         sizes = sizes_that_fit(view, job.job)
         shared = view.now - job.job.submit_s
         if workers:
-            shared += view.iterations_left(job.id) * best_iteration_s(view, job.job, workers)
+            shared += view.iterations_left(job.id) * believed_s(view, job.job, workers)
         else:
-            fastest = min(best_iteration_s(view, job.job, size) for size in sizes)
+            fastest = min(believed_s(view, job.job, size) for size in sizes)
             shared += self.lease_s + view.iterations_left(job.id) * fastest
         share = max(1.0, view.cluster.n_gpus / max(1, len(all_jobs(view))))
         inside = [size for size in sizes if size <= share]
         if inside:
-            alone = min(best_iteration_s(view, job.job, size) for size in inside)
+            alone = min(believed_s(view, job.job, size) for size in inside)
         else:  # it does not fit into its share: as if the share took turns
-            alone = best_iteration_s(view, job.job, sizes[0]) * sizes[0] / share
+            alone = believed_s(view, job.job, sizes[0]) * sizes[0] / share
         return max(shared, 1e-9) / max(alone * job.job.iterations, 1e-9)
 
     def _auction(

@@ -85,7 +85,10 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
     @cache
     def rescaled(model: str, gpus: int, asked: int) -> Profile:
         name, batch = _model(scenario, model), profile_of(model, asked).batch
-        shared = max(1, round(batch * zoo.replicas(name, asked) / zoo.replicas(name, gpus))) if batch else None
+        share = zoo.replicas(name, asked) / zoo.replicas(name, gpus)
+        if scenario.workload.elastic_batch is not None:
+            share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
+        shared = max(1, round(batch * share)) if batch else None
         name = sub(r"\bbatch=\d+", f"batch={shared}", name) if shared else name  # what the name says comes first
         return zoo.profile(name, gpus, batch=shared, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -79,6 +80,11 @@ class WorkloadSpec(BaseModel):
         description="Smallest and largest number of GPUs a job may be resized to, with as many samples per iteration; "
         "by default it keeps its size.",
     )
+    elastic_batch: tuple[float, float] | None = Field(
+        None,
+        description="Smallest and largest batch per GPU of a resized job, relative to the one that it asked for; the "
+        "samples of an iteration change beyond. By default there is no limit.",
+    )
     iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
     duration_median_s: Positive | None = Field(
         None, description="Median of log-normal durations, instead of iterations."
@@ -151,6 +157,13 @@ class WorkloadSpec(BaseModel):
             raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 1 <= low <= high")
         if value is not None and value[1] > MOST_ITERATIONS:
             raise ValueError(f"{value[1]} is too large; give at most {MOST_ITERATIONS}")
+        return value
+
+    @field_validator("elastic_batch")
+    @classmethod
+    def _span(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not 0 < value[0] <= 1 <= value[1] < math.inf:
+            raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 0 < low <= 1 <= high")
         return value
 
     @model_validator(mode="after")
