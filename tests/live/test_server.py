@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
+import socket
 import sqlite3
 import time
 from collections import Counter
@@ -324,3 +326,64 @@ def test_waiting_jobs_are_explained(tmp_path: Path) -> None:
             explain_live(folder, serving.ledger, "nobody")
         with pytest.raises(InputError, match="no job first that has not ended"):
             serving.cancel("first")
+
+
+def test_a_request_of_nonsense_does_not_end_the_server(tmp_path: Path) -> None:
+    with server(tmp_path / "run", "fifo") as serving:
+        for line in (b"[]", b"x", b"\xff", '{"token": "é"}'.encode(), b'{"token": "\\ud800"}'):
+            caller = socket.socket(socket.AF_UNIX)
+            with caller:
+                caller.connect(str(tmp_path / "run" / "control.sock"))
+                caller.sendall(line + b"\n")
+                serve_until(serving, lambda caller=caller: bool(select.select([caller], [], [], 0)[0]))  # type: ignore[misc]
+                assert json.loads(caller.recv(4096))["ok"] is False
+
+
+def test_a_trace_that_cannot_be_written_is_told_at_the_start_and_stops_nobody_later(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write the trace"):
+        server(tmp_path / "run", record=tmp_path / "absent" / "trace.csv")
+    said_so: list[str] = []
+    (tmp_path / "there").mkdir()
+    with server(tmp_path / "run", record=tmp_path / "there" / "trace.csv", say=said_so.append) as serving:
+        (tmp_path / "there").rename(tmp_path / "gone")
+        serving.submit(said("a", ["true"]))
+        serve_until(serving, all_ended(serving))
+        assert "cannot write the trace" in said_so[0]
+        (tmp_path / "gone").rename(tmp_path / "there")
+    assert "a,0" in (tmp_path / "there" / "trace.csv").read_text()
+
+
+def test_a_full_disk_is_told_in_words_and_nothing_is_lost(tmp_path: Path) -> None:
+    """SQLite's own limit on pages stands for the disk."""
+    folder = tmp_path / "run"
+    with server(folder) as serving:
+        serving.submit(said("first", ["true"]))
+        pages = serving.ledger._db.execute("PRAGMA page_count").fetchone()[0]
+        serving.ledger._db.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(InputError, match=r"the ledger cannot be written \(database or disk is full\); make room"):
+            serving.submit(said("large", ["true", "x" * 50000]))
+        before = serving.ledger.core()
+        with pytest.raises(InputError, match="make room"):
+            serving.ledger.keep({"cycle": 9, "large": "x" * 50000}, [], [])
+        assert serving.ledger.core() == before
+    with server(folder) as serving:
+        serving.submit(said("last", ["true"]))
+        serve_until(serving, all_ended(serving))
+    assert statuses(folder) == {"first": "finished", "last": "finished"}
+
+
+def test_a_folder_that_others_may_write_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(InputError, match="others may write there"):
+        server(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_model_that_could_be_read_for_ever_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with server(tmp_path / "run") as serving:
+        for name in (str(tmp_path / "pipe.json"), "/dev/zero", f"{tmp_path}/pipe.json[batch=2]"):
+            with pytest.raises(InputError, match="is no profile file; name a file of at most 16 MiB"):
+                serving.submit(said("a", ["true"], model=name, iterations=3))
+        with pytest.raises(InputError, match="No such file"):
+            serving.submit(said("a", ["true"], model="/nowhere/model.json", iterations=3))

@@ -18,6 +18,7 @@ from weft.cli.common import (
     notice,
 )
 from weft.cli.live import DirOption, run_folder
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
@@ -138,6 +139,8 @@ def _chosen(folder: Path, world: str | None, scenario: Path | None, layers: list
             chosen["scenario"] = before["scenario"]
         if not any(layers):
             chosen["layers"] = before["layers"]
+        if world is not None and before.get("world") not in (None, world):
+            raise InputError(f"{folder}: serves the {before['world']} world; name another folder with --dir")
         chosen["world"] = world or before.get("world")
     chosen["world"] = chosen["world"] or "local"
     return chosen

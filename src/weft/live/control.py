@@ -86,7 +86,7 @@ class Control:
             request = json.loads(line)
             if not isinstance(request, dict):
                 raise InputError("a request is a JSON object")
-            if not hmac.compare_digest(str(request.get("token", "")), self._token):
+            if not hmac.compare_digest(str(request.get("token", "")).encode(errors="replace"), self._token.encode()):
                 raise InputError(f"the token is not that of {self._path.parent}; only its owner may change things")
             return {"ok": True, **self._handle(request)}
         except (ValueError, RecursionError):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
@@ -19,6 +22,7 @@ __all__ = ["Description", "profile_source"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
+_LARGEST_PROFILE = 16 << 20
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}
 
 ProfileOf = Callable[[str, int], Profile]
@@ -126,6 +130,8 @@ def profile_source(cluster: Cluster) -> ProfileOf:
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
+        if zoo.is_path(model):
+            _refuse_file(Path(zoo.without(model)))
         profile = zoo.profile(model, gpus, gpu=cluster.gpu)
         if profile.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = profile.memory_bytes / 1e9, cluster.gpu_memory_bytes / 1e9
@@ -135,6 +141,14 @@ def profile_source(cluster: Cluster) -> ProfileOf:
         return profile
 
     return profile_of
+
+
+def _refuse_file(path: Path) -> None:
+    """Raise if reading it could take for ever: its name is the word of a user, and all others would wait."""
+    with suppress(OSError):  # not there: whoever reads it says so better
+        known = path.stat()
+        if not stat.S_ISREG(known.st_mode) or known.st_size > _LARGEST_PROFILE:
+            raise InputError(f"submit: {path} is no profile file; name a file of at most {_LARGEST_PROFILE >> 20} MiB")
 
 
 def _is(kind: Any, value: Any) -> bool:

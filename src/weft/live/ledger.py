@@ -92,6 +92,7 @@ class Ledger:
 
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         """The ledger of a run's folder; None keeps it in memory."""
+        self._where = folder or "in memory"
         if folder is None:
             self._db = sqlite3.connect(":memory:", isolation_level=None)
         elif read_only:
@@ -131,26 +132,40 @@ class Ledger:
         """A job that has been accepted."""
         said = json.dumps(description.to_json())
         try:
-            self._db.execute(
-                "INSERT INTO jobs (id, submit_s, description) VALUES (?, ?, ?)", (description.name, submit_s, said)
-            )
+            with self._writing():
+                self._db.execute(
+                    "INSERT INTO jobs (id, submit_s, description) VALUES (?, ?, ?)", (description.name, submit_s, said)
+                )
         except sqlite3.IntegrityError:
             raise InputError(f"submit: there is a job {description.name} already; choose another name") from None
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """What is written in this block is kept at its end, all or nothing."""
-        self._db.execute("BEGIN")
+    def _writing(self) -> Iterator[None]:
+        """What can go wrong with the file itself is told in words: weft has no fault in it, and jobs run on."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise InputError(
+                f"{self._where}: the ledger cannot be written ({error}); make room there, and weft serve goes on"
+            ) from None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in this block is kept at its end, all or nothing."""
+        with self._writing():
+            try:
+                self._db.execute("BEGIN")
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk has ended it already
+                    self._db.execute("ROLLBACK")
+                raise
 
     def cancel(self, job_id: str) -> None:
         """The user does not want a job any more."""
-        self._db.execute("UPDATE jobs SET cancelled = 1 WHERE id = ?", (job_id,))
+        with self._writing():
+            self._db.execute("UPDATE jobs SET cancelled = 1 WHERE id = ?", (job_id,))
 
     def write(self, cycle: int, time_s: float, decisions: Sequence[Decision]) -> None:
         """Decisions of one cycle; kept when this returns, whatever becomes of the process.
@@ -159,25 +174,24 @@ class Ledger:
         """
         rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
         self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute("BEGIN")
-        self._db.executemany(
-            "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)", rows
-        )
-        self._db.execute("COMMIT")
+        with self.together():
+            self._db.executemany(
+                "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
         self._db.execute("PRAGMA synchronous = FULL")
 
     def keep(self, state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
         """The core's state, the events that led to it, and how jobs ended: all or nothing."""
         db = self._db
-        db.execute("BEGIN")
-        db.executemany("INSERT INTO events (time_s, job, kind, words) VALUES (?, ?, ?, ?)", events)
-        for job in ended:
-            db.execute(
-                "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
-                (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
-            )
-        db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (state["cycle"], json.dumps(state)))
-        db.execute("COMMIT")
+        with self.together():
+            db.executemany("INSERT INTO events (time_s, job, kind, words) VALUES (?, ?, ?, ?)", events)
+            for job in ended:
+                db.execute(
+                    "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
+                    (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
+                )
+            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (state["cycle"], json.dumps(state)))
 
     def void_after(self, cycle: int) -> None:
         """Decisions after that cycle were never carried out."""

@@ -85,6 +85,7 @@ class Server:
             self.world = self._world(clock, open_now)
             open_now.callback(self.world.close)
             self.durable = Durable(self.world, self.ledger, lambda job_id: self.world.outcomes.get(job_id, ""))
+            self._write_trace()  # a path that cannot be written is told now, not in the morning
             if saved is None:
                 self.core = Core(stack, self.durable, seed, self.ledger)
             else:
@@ -110,9 +111,12 @@ class Server:
 
     def close(self) -> None:
         """Let go of everything but the jobs."""
+        with self._resources:
+            self._write_trace()
+
+    def _write_trace(self) -> None:
         if self.record is not None and not self.dry_run:
             write_trace(self.ledger, self.record)
-        self._resources.close()
 
     def run(self, until_s: float | None = None) -> None:
         """Serve until `stop` is called, or until that time."""
@@ -174,7 +178,9 @@ class Server:
         world.taker = Intake(
             world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, self.on_slurm.partitions, self.say
         )
-        folder.chmod(0o711)  # jobs of other users reach the files that are theirs; the rest is the owner's alone
+        folder.chmod(
+            folder.stat().st_mode | 0o011
+        )  # jobs of other users reach the files that are theirs, and no others
         return world
 
     def _take_over(self) -> None:
@@ -196,9 +202,12 @@ class Server:
 
     def _after_cycle(self, now: float, core: Core) -> None:
         self.durable.keep()
-        if self.record is not None and not self.dry_run and now >= self._next_record_s:
+        if now >= self._next_record_s:
             self._next_record_s = now + _RECORD_S
-            write_trace(self.ledger, self.record)
+            try:
+                self._write_trace()
+            except InputError as error:  # a full disk there is no reason to leave the cluster alone
+                self.say(str(error))
 
     def _count(self, events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
         self.metrics.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
@@ -239,6 +248,8 @@ def _locked(folder: Path) -> Iterator[None]:
     """One server per folder; the lock goes with the process, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder.stat().st_mode & 0o022:  # whoever writes the ledger has commands run
+            raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with --dir")
         lock = os.open(folder / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with --dir") from None

@@ -69,6 +69,20 @@ def test_every_row_of_the_table(phase: Phase, record: Record, expected: Look) ->
     assert look(task(phase), record, 10.0) == expected
 
 
+@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("record", [HELD, PINNED, RELEASED, RUNNING])
+def test_a_cancellation_is_repeated_until_it_is_so(phase: Phase, record: Record) -> None:
+    assert look(task(phase, cancelled=True), record, 10.0) == Look(do=Do.CANCEL)
+
+
+def test_a_job_that_fails_while_it_is_cancelled_is_not_started_again() -> None:
+    failed = replace(DONE, state="FAILED", exit_code=3)
+    said = Description("17", ("sbatch", "x"), gpus=8, restarts=2)
+    assert look(task(Phase.RUNNING, description=said), failed, 10.0).do is Do.REVIVE
+    ended = look(task(Phase.RUNNING, description=said, cancelled=True), failed, 10.0)
+    assert ended == Look((What.OVER,), "cancelled; exited with code 3")
+
+
 def test_a_start_that_slurm_does_not_take_fails_after_a_few_tries() -> None:
     made = task(Phase.STARTING, told="Invalid node name")
     for _ in range(TRIES):

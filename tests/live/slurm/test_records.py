@@ -67,6 +67,13 @@ def test_both_versions_say_the_same() -> None:
         ({"exit_code": {"return_code": number(0), "signal": {"id": number(15)}}}, {"signal": 15}),
         ({"het_job_id": number(12)}, {"het": True}),
         ({"gres_detail": ["gpu:4"]}, {"gpus_held": ()}),
+        ({"tres_per_node": "", "tres_per_job": "gres:gpu:a100:16"}, {"gpu": "a100"}),
+        ({"array_max_tasks": number(2)}, {"array_limit": 2}),
+        ({}, {"nodes_said": "", "gpu": "", "array_limit": 0}),
+        ({"admin_comment": ""}, {"nodes_said": "--nodelist"}),
+        ({"excluded_nodes": "n3"}, {"nodes_said": "--exclude"}),
+        ({"features": "nvlink"}, {"nodes_said": "--constraint"}),
+        ({"resv_name": "course"}, {"nodes_said": "--reservation"}),
     ],
 )
 def test_single_fields(change: dict[str, Any], seen: dict[str, Any]) -> None:

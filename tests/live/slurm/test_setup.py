@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.live.slurm.serving import Serving, ended, environment, serve_until
+from weft.errors import InputError
+from weft.live.slurm.notes import refuse_folder
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.setup import hook, instructions, write_files
 
@@ -24,6 +26,23 @@ def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
     assert "export WEFT_SHIFT" in text
     assert "@" not in hook(["a", "b"]).replace("@@", "")
     assert 'local partitions = { "a", "b" }' in hook(["b", "a"])
+
+
+def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:
+    folder = tmp_path / "it's weft; here"
+    write_files(folder)
+    text = (folder / "weft-task-prolog").read_text()
+    shown = subprocess.run(
+        ["sh", "-c", text.partition("note=")[0] + 'printf %s "$here"'], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == str(folder)
+
+
+@pytest.mark.parametrize("name", ["a b", "a\nb", "a*b", "a,b", "ä", "a[1]"])
+def test_a_folder_whose_name_cannot_travel_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="choose another --dir"):
+        refuse_folder(tmp_path / name)
+    refuse_folder(tmp_path / "a-b_c.d")
 
 
 def refused(box: Sandbox, *argv: str) -> str:
@@ -43,6 +62,10 @@ def test_the_hook_holds_batch_jobs_with_gpus_and_nothing_else(box: Sandbox, tmp_
     assert "runs batch jobs: use sbatch" in refused(box, "srun", "--gpus=1", "true")
     told = refused(box, "sbatch", "--gpus=1", "--comment=weft: colour=red", "--wrap", "true")
     assert "weft does not know 'colour'; a description has the words: model, iterations" in told
+    for option in ("--nodelist=n1", "--exclude=n1"):
+        told = refused(box, "sbatch", "--gpus=1", option, "--wrap", "true")
+        assert f"weft chooses the nodes of this job: submit it without {option.partition('=')[0]}" in told
+        box.run("sbatch", "--output=/dev/null", option, "--wrap", "true")
     said = box.sbatch(
         "--gpus=1", "--export=ALL,WEFT_DESCRIPTION=iterations=3 iteration_s=1", "--comment=mine", wrap="true"
     )

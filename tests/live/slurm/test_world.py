@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -170,22 +171,27 @@ def test_a_node_is_lost(serving: Serving, box: Sandbox) -> None:
 
 
 def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox) -> None:
-    """Slurm is absent (in CI for a minute): a job runs on, one that ends meanwhile is heard of, a later one runs."""
+    """Slurm is absent (in CI for a minute): a job runs on, one that ends meanwhile is heard of, a later one runs.
+
+    One that is cancelled meanwhile is cancelled as soon as Slurm can be told.
+    """
     absent_s = 60.0 if required() else 3.0
     server = serving.start()
     long, brief = serving.sbatch(8, f"sleep {absent_s + 60}"), serving.sbatch(8, "sleep 6")
-    serve_until(server, running(server, long, brief))
+    unwanted = serving.sbatch(8, f"sleep {absent_s + 60}", says="restarts=3")
+    serve_until(server, running(server, long, brief, unwanted))
     began = time.time()
     box.wait(lambda: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # Slurm has saved that they run
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
+    server.cancel(unwanted)
     serve_until(server, lambda: bool(serving.said))
     server.run(server.world.now() + absent_s)
     assert running(server, long, brief)(), "no news is no news"
     box.slurm.limit_s = 10.0
     box.start_controller()
-    serve_until(server, ended(server, brief))
-    assert serving.statuses()[brief] == "finished"
+    serve_until(server, ended(server, brief, unwanted))
+    assert serving.statuses() == {long: "", brief: "finished", unwanted: "cancelled"}
     late = serving.sbatch(120, "sleep 0.2")
     serve_until(server, ended(server, late))
     assert running(server, long)()
@@ -283,3 +289,31 @@ def test_an_array_is_many_jobs_and_users_wishes_are_kept(serving: Serving, box: 
     assert {name: found[name] for name in names} == dict.fromkeys(names, "finished")
     assert tomorrow not in found
     assert (after, "start") not in actions(server)[:3], "it was not thought of before the others were over"
+
+
+def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, box: Sandbox) -> None:
+    server = serving.start()
+    array = serving.sbatch(1, "sleep 0.3", "--array=1-4%2")
+    names = [f"{array}_{task}" for task in (1, 2, 3, 4)]
+    serve_until(server, ended(server, *names))
+    assert set(serving.statuses().values()) == {"finished"}
+    times = [(row.time_s, row.action) for name in names for _, row in server.ledger.decisions(name)]
+    times += [(row.end_s or 0.0, "end") for row in server.ledger.jobs()]
+    live = list(accumulate({"start": 1, "end": -1}.get(what, 0) for _, what in sorted(times)))
+    assert max(live) == 2
+
+
+def test_a_job_that_slurm_does_not_start_is_set_aside_for_good(
+    serving: Serving, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs without GPUs have all cores. What weft itself changed of the request is no reason to take it again."""
+    monkeypatch.setattr("weft.live.slurm.reconcile.PATIENCE_S", 0.3)
+    box.sbatch("--nodes=16", "--ntasks-per-node=64", wrap="sleep 60")
+    server = serving.start()
+    job = serving.sbatch(16)
+    serve_until(server, ended(server, job))
+    server.close()
+    server = serving.start()
+    server.run(server.world.now() + 2)
+    assert serving.statuses() == {job: "failed"}
+    assert "set aside after 3 starts that Slurm did not carry out" in queue(serving.folder, server.ledger)[0]["reason"]

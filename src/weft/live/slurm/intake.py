@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from weft.errors import InputError
 from weft.live.description import ProfileOf
 from weft.live.ledger import Ledger
 from weft.live.slurm.reconcile import Task
-from weft.live.slurm.records import Record
+from weft.live.slurm.records import Node, Record
 from weft.live.slurm.request import describe
 from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
 from weft.model.view import Fact
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "refuse_wishes"]
 
 
 class Intake:
@@ -35,29 +35,35 @@ class Intake:
         for row in ledger.jobs():
             key, _, life = row.id.partition("-")
             self._lives[key] = max(self._lives.get(key, 0), int(life or 1))
-        self._refused: dict[str, list[str]] = ledger.meta("refused", {})  # words, and the request they are about
-        self._requests: dict[str, str] = {}  # of the jobs that were taken
+        # Words, and the request they are about; "" is the one that it has when it is seen next.
+        self._refused: dict[str, list[str]] = ledger.meta("refused", {})
 
-    def accept(self, records: Sequence[Record], now: float) -> None:
+    def accept(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None:
         """Jobs that wait in Slurm's queue and that weft does not know; kept together."""
         if records:
             with self._ledger.together():
                 for record in records:
-                    self._accept(record, now)
+                    self._accept(record, nodes, now)
 
-    def _accept(self, record: Record, now: float) -> Job | None:
+    def _accept(self, record: Record, nodes: Mapping[str, Node], now: float) -> Job | None:
         """One of them: taken, or None."""
         wanted = not self._partitions or self._partitions & set(record.partition.split(","))
         if not (wanted and record.batch and record.gpus):
             return None
-        request = f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s}"
-        if self._refused.get(record.key, ["", ""])[1] == request:
+        request = (
+            f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s} {record.partition} {record.gpu} "
+            f"{record.nodes_said}"
+        )
+        before = self._refused.get(record.key)
+        if before is not None and before[1] in ("", request):
+            before[1] = request
             return None
         life = self._lives.get(record.key, 0) + 1
         name = record.key if life == 1 else f"{record.key}-{life}"
         try:
             if record.het:
                 raise InputError("it is part of a heterogeneous job; submit it as one job, or to another partition")
+            refuse_wishes(record, [nodes[s.name] for s in self._world.cluster.servers if s.name in nodes])
             description = describe(record, name, self._profile_of)
             description.refuse(self._world.cluster, self._needs, self._policy)
             submit_s = max(0.0, min(now, record.submit_s - self._world.clock.wall_s))
@@ -68,14 +74,13 @@ class Intake:
         if self._refused.pop(record.key, None):
             self._ledger.set_meta("refused", self._refused)
         self._lives[record.key] = life
-        self._requests[record.key] = request
         self._ledger.submit(description, submit_s)
         self._world.submit(job, description)
         return job
 
     def set_aside(self, task: Task, words: str) -> None:
-        """A job that Slurm will not start stays held until its request changes."""
-        self._refuse(task.key, words, self._requests.get(task.key, ""))
+        """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
+        self._refuse(task.key, words, "")
 
     def tidy(self, pending: Set[str]) -> None:
         """Forget what was said about jobs that do not wait any more."""
@@ -88,3 +93,23 @@ class Intake:
         self._refused[key] = [words, request]
         self._ledger.set_meta("refused", self._refused)
         self._say(f"job {key} stays held: {words}")
+
+
+def refuse_wishes(record: Record, nodes: Sequence[Node]) -> None:
+    """Raise if the job may not run on every node that weft serves: policies choose among all of them."""
+    if record.nodes_said:
+        raise InputError(f"it says {record.nodes_said}, and nodes are weft's choice; submit it without")
+    told = [node for node in nodes if node.partitions]
+    partitions = set(record.partition.split(","))
+    if not any(all(name in node.partitions for node in told) for name in partitions):
+        lacks = next((node.name for node in told if not partitions & node.partitions), "some node")
+        raise InputError(
+            f"its partition {record.partition} lacks {lacks}, which weft serves too; run a weft serve for that "
+            "partition alone (--partition)"
+        )
+    other = next((node for node in nodes if record.gpu and node.gpu and node.gpu != record.gpu), None)
+    if other is not None:
+        raise InputError(
+            f"it wants GPUs of type {record.gpu}, and {other.name} has {other.gpu}; run a weft serve for a partition "
+            "of one type"
+        )

@@ -36,10 +36,23 @@ local function unknown_word(said)
     return nil
 end
 
+local function chooses_nodes(job)
+    local options = { nodelist = "req_nodes", exclude = "exc_nodes", constraint = "features", reservation = "reservation" }
+    for option, field in pairs(options) do
+        if job[field] ~= nil and job[field] ~= "" then return option end
+    end
+    return nil
+end
+
 function slurm_job_submit(job, part_list, submit_uid)
     if not ours(job.partition) or not asks_for_gpus(job) then return slurm.SUCCESS end
     if job.script == nil or job.script == "" then
         slurm.log_user("weft schedules the GPUs here and runs batch jobs: use sbatch, or another partition")
+        return slurm.ERROR
+    end
+    local option = chooses_nodes(job)
+    if option ~= nil then
+        slurm.log_user("weft chooses the nodes of this job: submit it without --%s", option)
         return slurm.ERROR
     end
     local said = job.environment ~= nil and job.environment["WEFT_DESCRIPTION"] or nil

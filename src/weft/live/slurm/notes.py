@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,5 +57,5 @@ def write_gate(folder: Path, shift: Shift | None) -> None:
 def refuse_folder(folder: Path) -> None:
     """Raise if the folder's name cannot travel in a comment."""
     name = str(folder.resolve())
-    if not name.isascii() or any(letter in name for letter in " ,;'\"\\$`"):
+    if not re.fullmatch(r"[A-Za-z0-9_./+@:=~-]+", name):  # scontrol, sed and sh read it
         raise InputError(f"{folder}: its name has letters that Slurm's comments cannot carry; choose another --dir")

@@ -16,6 +16,7 @@ should be, and at most one command follows: so it does not matter which commands
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | stop | running | requeue and hold |
 | stop | pending, held | it has stopped |
+| be cancelled | pending, running | cancel |
 | any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
 
 A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
@@ -59,6 +60,7 @@ class Do(Enum):
     RELEASE = "release"
     REQUEUE = "requeuehold Incomplete"  # not a job that has ended meanwhile: it would run again
     REVIVE = "requeuehold"
+    CANCEL = "scancel"  # a command of its own
 
 
 class What(Enum):
@@ -137,6 +139,8 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         return Look()
     if record.ended:
         return _ended(task, record)
+    if task.cancelled:
+        return Look(do=Do.CANCEL)
     match task.phase:
         case Phase.WAITING:
             if record.running:
@@ -188,6 +192,8 @@ def _ended(task: Task, record: Record) -> Look:
     words = _words(record)
     if record.state == "CANCELLED":
         return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
+    if task.cancelled:
+        return Look((*ran, What.OVER), f"cancelled; {words}")
     own_fault = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
     allowed = task.description.restarts + (0 if own_fault else OUR_FAULT)
     if task.failures < allowed:  # held by the requeue, it will be found stopped

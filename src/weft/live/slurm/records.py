@@ -62,6 +62,9 @@ class Record:
     begin_s: float = 0.0  # wall time before which it may not start
     dependency: str = ""  # what it waits for
     time_limit_s: float | None = None  # None: no limit
+    gpu: str = ""  # the type it asks for
+    nodes_said: str = ""  # the option by which its user chose among nodes, if so
+    array_limit: int = 0  # tasks of its array that may run at a time; 0: all
 
     @property
     def pending(self) -> bool:
@@ -150,8 +153,22 @@ def _record(row: dict[str, Any]) -> Record:
         admin_comment=_text(row, "admin_comment"), restarts=_number(row.get("restart_cnt")) or 0, exit_code=code,
         signal=signal, submit_s=float(_number(row.get("submit_time")) or 0),
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
-        time_limit_s=None if limit_min is None else 60.0 * limit_min,
+        time_limit_s=None if limit_min is None else 60.0 * limit_min, gpu=_gpu_type(row), nodes_said=_nodes_said(row),
+        array_limit=_number(row.get("array_max_tasks")) or 0,
     )  # fmt: skip
+
+
+def _gpu_type(row: dict[str, Any]) -> str:
+    wants = (gpu_count(_text(row, f"tres_per_{part}"))[1] for part in ("node", "job", "task"))
+    return next(filter(None, wants), "")
+
+
+def _nodes_said(row: dict[str, Any]) -> str:
+    """How a user chose among nodes. The nodes that a job must have are weft's own word once it has written a note."""
+    said = {"--exclude": "excluded_nodes", "--constraint": "features", "--reservation": "resv_name"}
+    if not _text(row, "admin_comment").startswith("weft:"):
+        said["--nodelist"] = "required_nodes"
+    return next((option for option, name in said.items() if _text(row, name)), "")
 
 
 def _tasks(row: dict[str, Any], record: Record) -> Iterator[Record]:

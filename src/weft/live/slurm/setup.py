@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from importlib.resources import files
@@ -29,7 +30,11 @@ def hook(partitions: Iterable[str] = (), owners: Iterable[int] | None = None) ->
 
 def task_prolog(folder: Path, python: str = "") -> str:
     """The TaskProlog; `folder` holds relay.py and runner.py, on every node."""
-    return _text("task_prolog.sh").replace("@HERE@", str(folder)).replace("@PYTHON@", python or sys.executable)
+    return (
+        _text("task_prolog.sh")
+        .replace("@HERE@", shlex.quote(str(folder)))
+        .replace("@PYTHON@", shlex.quote(python or sys.executable))
+    )
 
 
 def write_files(folder: Path, partitions: Iterable[str] = (), python: str = "") -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import make_folder, note, write_gate
 from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
-from weft.live.slurm.records import Record
+from weft.live.slurm.records import Node, Record
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import (
@@ -48,7 +48,7 @@ _VAIN = 3  # starts in a row that Slurm did not carry out before a job is set as
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(self, records: Sequence[Record], now: float) -> None: ...
+    def accept(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def tidy(self, pending: Set[str]) -> None: ...
 
@@ -74,7 +74,6 @@ class SlurmWorld(LiveWorld[Task]):
         self.looks = 0  # snapshots seen
         self._servers = {server.name: server.id for server in cluster.servers}
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
-        self._cancels: list[str] = []
         self._troubled = ""
         self._snapshot: Snapshot | None = None
         self._hands = Hands(slurm, poll_s, tied=tied)
@@ -107,12 +106,11 @@ class SlurmWorld(LiveWorld[Task]):
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
-        task = self.tasks.get(job_id)
+        task = self.tasks.get(job_id) or next((t for t in self._coming() if t.job.id == job_id), None)
         if task is None:
             return False
-        task.cancelled = True
-        self._cancels.append(task.key)
-        self._order([])
+        task.cancelled = True  # every look sees to it, until it is so
+        self._order([], [(task, Do.CANCEL)])
         return True
 
     def take_over(
@@ -129,8 +127,6 @@ class SlurmWorld(LiveWorld[Task]):
         if task.gpus:
             task.pin = self._pin(task)
             write_gate(self.attempt(view.id, starts).folder, self._gate(task))
-        if cancelled:
-            self._cancels.append(task.key)
 
     # What the loop does
 
@@ -215,7 +211,7 @@ class SlurmWorld(LiveWorld[Task]):
         """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
         if self.taker is None:
             return []
-        known = {task.key for task in self.tasks.values()} | {task.key for task in self._coming()}
+        known = {task.key for task in [*self.tasks.values(), *self._coming()]}
         self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
         soon = time.time() + 1
         new = [
@@ -224,7 +220,7 @@ class SlurmWorld(LiveWorld[Task]):
             if record.pending and key not in known and not record.completing
             if not record.dependency and record.begin_s <= soon
         ]
-        self.taker.accept(new, now)
+        self.taker.accept(_within_limits(new, known), snapshot.nodes, now)
         return self._arrived(now)
 
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
@@ -327,12 +323,13 @@ class SlurmWorld(LiveWorld[Task]):
         """Pass orders on; of jobs that a decision has just changed, the one that surely comes first."""
         first = {Phase.STARTING: Do.UPDATE, Phase.STOPPING: Do.REQUEUE}
         doing = [*((task, first[task.phase]) for task in wanted), *doing]
-        cancels, self._cancels = self._cancels, []
+        cancels = [task.key for task, do in doing if do is Do.CANCEL]
         soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
         now = self.now()
         orders = [
             Order(do, task.key, task.pin, now - task.left_s >= AGAIN_S) if do is Do.UPDATE else Order(do, task.key)
             for task, do in doing
+            if do is not Do.CANCEL
         ]
         number = self._hands.give(orders, cancels, soon)
         for task, _ in doing:
@@ -343,3 +340,15 @@ class SlurmWorld(LiveWorld[Task]):
         self.forget(self._hands.ready)
         self._hands.close()
         super().close()
+
+
+def _within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
+    """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
+    live = Counter(key.partition("_")[0] for key in known)
+    found = []
+    for record in records:
+        array = record.key.partition("_")[0]
+        if not record.array_limit or live[array] < record.array_limit:
+            live[array] += 1
+            found.append(record)
+    return found

@@ -1,0 +1,36 @@
+"""Jobs that may not run on every node are refused: policies choose among all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.errors import InputError
+from weft.live.slurm.intake import refuse_wishes
+from weft.live.slurm.records import Node, Record
+
+JOB = Record("17", "17", "PENDING", False, True, gpus_per_job=8, partition="train")
+NODES = [
+    Node("n1", True, 8, "a100", partitions=frozenset({"train", "small"})),
+    Node("n2", True, 8, "h100", partitions=frozenset({"train"})),
+    Node("n3", True, 8),  # of which Slurm tells nothing
+]
+
+
+@pytest.mark.parametrize("partition", ["train", "small,train"])
+def test_one_that_may_run_everywhere_is_welcome(partition: str) -> None:
+    refuse_wishes(replace(JOB, partition=partition), NODES)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"partition": "small"}, "its partition small lacks n2, which weft serves too"),
+        ({"gpu": "a100"}, "it wants GPUs of type a100, and n2 has h100"),
+        ({"nodes_said": "--exclude"}, "it says --exclude, and nodes are weft's choice"),
+    ],
+)
+def test_others_are_told_why_not(change: dict[str, str], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        refuse_wishes(replace(JOB, **change), NODES)  # type: ignore[arg-type]
