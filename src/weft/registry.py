@@ -27,6 +27,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "order": {
         "defrag": "weft.order.defrag:Defragment",
         "fifo": "weft.order.fifo:Fifo",
+        "gittins": "weft.order.gittins:Gittins",
         "las": "weft.order.las:LeastAttainedService",
         "las-queues": "weft.order.las:QueuedLeastAttainedService",
         "nw-sens": "weft.order.nw_sens:NetworkSensitive",

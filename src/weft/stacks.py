@@ -40,6 +40,7 @@ STACKS: dict[str, dict[str, str]] = {
     "dally-consolidated": {"order": "nw-sens", "place": "delay:consolidated"},
     "dally-benefit": {"order": "nw-sens", "place": "delay:benefit"},
     "tiresias": {"order": "las", "place": "skew"},
+    "tiresias:gittins": {"order": "gittins", "place": "skew"},
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
     "titan": {"place": "titan"},
