@@ -387,3 +387,19 @@ def test_a_model_that_could_be_read_for_ever_is_refused(tmp_path: Path) -> None:
                 serving.submit(said("a", ["true"], model=name, iterations=3))
         with pytest.raises(InputError, match="No such file"):
             serving.submit(said("a", ["true"], model="/nowhere/model.json", iterations=3))
+
+
+def test_the_ledger_of_somebody_else_is_not_read(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else for a moment")
+    server(tmp_path / "run").close()
+    for path in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        path.chmod(0o755)
+    for mode in (0o700, 0o711):  # as the local world leaves it, and as the Slurm world does
+        (tmp_path / "run").chmod(mode)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(InputError, match="belongs to somebody else"):
+                Ledger(tmp_path / "run", read_only=True)
+        finally:
+            os.seteuid(0)

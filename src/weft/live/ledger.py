@@ -96,8 +96,7 @@ class Ledger:
         if folder is None:
             self._db = sqlite3.connect(":memory:", isolation_level=None)
         elif read_only:
-            if not (folder / FILE).exists():
-                raise InputError(f"{folder}: no run of weft serve; start one there, or name its folder with --dir")
+            _refuse_to_read(folder)
             self._db = sqlite3.connect(f"{(folder / FILE).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         else:
             os.close(os.open(folder / FILE, os.O_CREAT | os.O_RDWR, 0o600))  # environments are in it: for the owner
@@ -254,3 +253,16 @@ def _gpus(decision: Decision) -> str:
 def _gate(decision: Decision) -> str:
     gate = decision.gate if isinstance(decision, Start | SetGate) else None
     return json.dumps(asdict(gate)) if gate else ""
+
+
+def _refuse_to_read(folder: Path) -> None:
+    """Raise if there is no ledger, or none for us."""
+    try:
+        with open(folder / FILE, "rb"):
+            pass
+    except PermissionError:
+        raise InputError(
+            f"{folder}: belongs to somebody else; ask its owner, or name another folder with --dir"
+        ) from None
+    except OSError:
+        raise InputError(f"{folder}: no run of weft serve; start one there, or name its folder with --dir") from None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from weft.errors import InputError
-from weft.live.slurm.intake import refuse_wishes
+from weft.live.slurm.intake import refuse_uneven, refuse_wishes
 from weft.live.slurm.records import Node, Record
 
 JOB = Record("17", "17", "PENDING", False, True, gpus_per_job=8, partition="train")
@@ -34,3 +34,16 @@ def test_one_that_may_run_everywhere_is_welcome(partition: str) -> None:
 def test_others_are_told_why_not(change: dict[str, str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         refuse_wishes(replace(JOB, **change), NODES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gpus", [1, 8, 9, 12, 16, 20])
+def test_numbers_that_can_be_split_evenly(gpus: int) -> None:
+    """9 is 3 on each of three nodes; 20 is 5 on each of four, since one of the five has but 4."""
+    refuse_uneven(gpus, [8, 8, 8, 8, 4])
+
+
+@pytest.mark.parametrize("gpus", [11, 13, 28, 33, 36])
+def test_numbers_that_cannot_are_refused_at_once(gpus: int) -> None:
+    """28 is 7 on each of four nodes, and the fourth has 4."""
+    with pytest.raises(InputError, match=f"wants {gpus} GPUs, as many on each node"):
+        refuse_uneven(gpus, [8, 8, 8, 4, 4])

@@ -68,6 +68,7 @@ def test_both_versions_say_the_same() -> None:
         ({"het_job_id": number(12)}, {"het": True}),
         ({"gres_detail": ["gpu:4"]}, {"gpus_held": ()}),
         ({"tres_per_node": "", "tres_per_job": "gres:gpu:a100:16"}, {"gpu": "a100"}),
+        ({"name": "a\x1b[31mb", "comment": "weft:\tmodel=x"}, {"name": "a [31mb", "comment": "weft: model=x"}),
         ({"array_max_tasks": number(2)}, {"array_limit": 2}),
         ({}, {"nodes_said": "", "gpu": "", "array_limit": 0}),
         ({"admin_comment": ""}, {"nodes_said": "--nodelist"}),

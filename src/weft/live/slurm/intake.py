@@ -14,7 +14,7 @@ from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
 from weft.model.view import Fact
 
-__all__ = ["Intake", "refuse_wishes"]
+__all__ = ["Intake", "refuse_uneven", "refuse_wishes"]
 
 
 class Intake:
@@ -66,6 +66,7 @@ class Intake:
             refuse_wishes(record, [nodes[s.name] for s in self._world.cluster.servers if s.name in nodes])
             description = describe(record, name, self._profile_of)
             description.refuse(self._world.cluster, self._needs, self._policy)
+            refuse_uneven(description.gpus, [len(server.gpus) for server in self._world.cluster.servers])
             submit_s = max(0.0, min(now, record.submit_s - self._world.clock.wall_s))
             job = description.job(submit_s, self._profile_of)
         except InputError as error:
@@ -93,6 +94,14 @@ class Intake:
         self._refused[key] = [words, request]
         self._ledger.set_meta("refused", self._refused)
         self._say(f"job {key} stays held: {words}")
+
+
+def refuse_uneven(gpus: int, sizes: Sequence[int]) -> None:
+    """Raise if no nodes, of these sizes, could ever give it so many GPUs with as many on each."""
+    if not any(gpus % n == 0 and sum(size >= gpus // n for size in sizes) >= n for n in range(1, len(sizes) + 1)):
+        raise InputError(
+            f"it wants {gpus} GPUs, as many on each node, and there are no such nodes; ask for another number"
+        )
 
 
 def refuse_wishes(record: Record, nodes: Sequence[Node]) -> None:

@@ -47,7 +47,7 @@ end
 function slurm_job_submit(job, part_list, submit_uid)
     if not ours(job.partition) or not asks_for_gpus(job) then return slurm.SUCCESS end
     if job.script == nil or job.script == "" then
-        slurm.log_user("weft schedules the GPUs here and runs batch jobs: use sbatch, or another partition")
+        slurm.log_user("weft schedules the GPUs here and runs batch jobs: use sbatch, for one job without parts, or another partition")
         return slurm.ERROR
     end
     local option = chooses_nodes(job)
@@ -73,7 +73,7 @@ end
 function slurm_job_modify(job, record, part_list, modify_uid)
     if contains(owners, modify_uid) or not ours(record.partition) or record.priority ~= 0 then return slurm.SUCCESS end
     if job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0 then
-        slurm.log_user("weft starts this job; `weft explain` tells why it waits")
+        slurm.log_user("weft starts this job; an administrator's `weft explain` tells why it waits")
         return slurm.ERROR
     end
     return slurm.SUCCESS

@@ -236,8 +236,11 @@ def _number(value: Any) -> int | None:
 
 
 def _text(row: dict[str, Any], name: str) -> str:
+    """A text, in letters that a terminal may be shown: users choose names and comments."""
     value = row.get(name)
-    return value if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isprintable() else "".join(letter if letter.isprintable() else " " for letter in value)
 
 
 def _state(value: Any) -> tuple[str, bool | None]:
