@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.pace.flow import FlowRule, available_bandwidth, best_rate
+from weft.pace.flow import FlowRule, available_bandwidth
 from weft.pace.flow_plan import ENOUGH, adjusted, allowance, path_state, plan
 
 RATES = st.floats(0, 10, allow_nan=False).map(lambda x: round(x, 2))
@@ -51,7 +51,7 @@ def test_the_kernel_plans_the_same(k: int, data: st.DataObject) -> None:
     mine = plan(left, free, load, prices)
     work = [np.empty(k, np.int64) for _ in range(2)]
     rates = np.empty(k)
-    FlowRule().kernel.plan(left, np.array(free), np.array(load), np.array(prices), *work, rates)
+    FlowRule().kernel.plan(left, np.array(free), np.array(load), np.array(prices), 0, *work, rates)
     assert rates.tolist() == mine
     assert all(0.0 <= r <= f for r, f in zip(mine, free, strict=True))
     fits = sum(free) >= left * ENOUGH
@@ -63,4 +63,6 @@ def test_what_is_available() -> None:
     carried = np.array([[3.0, 3.0], [5.0, 5.0], [0.0, 0.0], [1.0, 1.0]])
     full = np.array([[True, False], [False, False], [False, False], [False, False]])
     assert available_bandwidth(np.array([10.0, 10.0]), carried, full).tolist() == [5.0, 10.0]
-    assert best_rate(np.array([[1.0, 0.0], [4.0, 0.0]]), np.array([9.0, 9.0])).tolist() == [4.0, 9.0]
+    best = FlowRule().kernel.best_rate
+    assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 0, 9.0) == 4.0
+    assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 1, 9.0) == 9.0

@@ -18,7 +18,7 @@ from weft.model.flow_set import FlowSet
 from weft.pace.base import Admission, Pace
 from weft.pace.rates import Carried, Demand, Floats, RateRule
 
-__all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth", "best_rate"]
+__all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth"]
 
 WINDOW = 4  # slots
 
@@ -32,13 +32,6 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
     """
     most: Floats = np.where(full.any(axis=0), carried.max(axis=0), capacity)
     return most
-
-
-def best_rate(reached: Floats, line: Floats) -> Floats:
-    """B_i: the best rate of the last slots (rows), line rate where none is known."""
-    most = reached.max(axis=0)
-    best: Floats = np.where(most > 0.0, most, line)
-    return best
 
 
 @dataclass(frozen=True)
@@ -108,12 +101,15 @@ class FlowRule(RateRule):
     def _room(self, n: int) -> None:
         """As many rows as there are flows."""
         k = self.spec.slots
+        alike = self.spec.message_loss <= 0.0  # then switches know every plan, and one array serves both
         if self._last < 0:
-            self.plans, self.posted = np.zeros((n, k)), np.zeros((n, k))
+            self.plans = np.zeros((n, k))
+            self.posted = self.plans if alike else np.zeros((n, k))
             self.reached, self.told = np.zeros((n, WINDOW)), np.zeros(n)
             return
         more = n - len(self.plans)
-        self.plans, self.posted = (np.vstack([a, np.zeros((more, k))]) for a in (self.plans, self.posted))
+        self.plans = np.vstack([self.plans, np.zeros((more, k))])
+        self.posted = self.plans if alike else np.vstack([self.posted, np.zeros((more, k))])
         self.reached = np.vstack([self.reached, np.zeros((more, WINDOW))])
         self.told = np.concatenate([self.told, np.zeros(more)])
 
@@ -137,7 +133,7 @@ class FlowRule(RateRule):
         self.kernel.decide(
             live, slot % max(len(live), 1), slot, self._good_s, late, self.spec.host_only, self.spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
-            flows.sent, best_rate(self.reached.T, line), line, self.available, self.table, self.posted, self.plans,
+            flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
             seen, seen_posted, self.told,
         )  # fmt: skip
         rates: Floats = self.plans[:, slot % self.spec.slots].copy()

@@ -1,19 +1,24 @@
 """Rates of all flows of a data centre for one slot; flow_plan.py and flow_host.py say the same in plain Python.
 
-Columns of tables and plans are slots modulo K. Flows decide one after the other: each reads the loads that were
-posted before (or those of `late` slots ago), plans, keeps step with its peers, posts, and cuts back who would overtake.
+Columns of tables and plans are slots modulo K; where no message is lost, `posted` and `plans` may be one array. Flows
+decide one after the other: each reads the loads that were posted before (or those of `late` slots ago), plans, keeps
+step with its peers, posts, and cuts back who would overtake.
 """
 
 import numpy as np
 from numba import njit
 
 ENOUGH = 1.0 - 1e-12
+MOST_BITS = 62  # slots that a set of them can hold
+leaf = njit(
+    cache=True, nogil=True, _nrt=False
+)  # makes no arrays; counting those it is handed would take most of its time
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def lost(seed, slot, flow, what, p):
     """Whether a message is lost: keyed by who sends it when, so free of the order of events."""
     if p <= 0.0:
@@ -26,27 +31,27 @@ def lost(seed, slot, flow, what, p):
     return np.float64(x >> np.uint64(11)) / 9007199254740992.0 < p
 
 
-@njit(cache=True, nogil=True)
-def plan(left, free, load, prices, order, kept, rates):
-    """Algorithm 1; `order` and `kept` are room to work in."""
+@leaf
+def plan(left, free, load, prices, first, order, kept, rates):
+    """Algorithm 1 from slot `first` of the horizon on; `order` and `kept` are room to work in."""
     k = len(free)
     best, n_best, room = np.inf, 0, 0.0
-    for t in range(k):
+    for t in range(first, k):
         room += free[t]
     if room < left * ENOUGH:  # no deadline holds
-        for t in range(k):
+        for t in range(first, k):
             rates[t] = free[t]
         return
     room = 0.0
-    for d in range(k):
+    for d in range(k - first):
         if d + 1.0 >= best:
             break
         at = d
-        while at > 0 and load[order[at - 1]] > load[d]:
+        while at > 0 and load[order[at - 1]] > load[first + d]:
             order[at] = order[at - 1]
             at -= 1
-        order[at] = d
-        room += free[d]
+        order[at] = first + d
+        room += free[first + d]
         if room < left * ENOUGH:
             continue
         cost, rest = d + 1.0, left
@@ -60,7 +65,7 @@ def plan(left, free, load, prices, order, kept, rates):
             for j in range(n_best):
                 kept[j] = order[j]
     rest = left
-    for t in range(k):
+    for t in range(first, k):
         rates[t] = 0.0
     for j in range(n_best):
         t = kept[j]
@@ -68,8 +73,41 @@ def plan(left, free, load, prices, order, kept, rates):
         rest -= rates[t]
 
 
-@njit(cache=True, nogil=True)
-def post(table, posted, path, i, column, rate):
+@leaf
+def shut(i, hops, path, available, table, known):
+    """Whether the first `hops` links of a path have in no slot room together. `known` remembers the slots in which a
+    link has, one bit each, until somebody posts there (-1: not looked at)."""
+    k = table.shape[1]
+    if k > MOST_BITS:
+        return False
+    together = (np.int64(1) << k) - 1
+    for h in range(hops):
+        link = path[i, h]
+        if link < 0:
+            break
+        if known[link] < 0:
+            bits = np.int64(0)
+            for c in range(k):
+                if table[link, c] < available[link]:
+                    bits |= np.int64(1) << c
+            known[link] = bits
+        together &= known[link]
+        if together == 0:
+            return True
+    return False
+
+
+@leaf
+def nothing(rows, i):
+    """Whether a flow has nothing in any slot."""
+    for c in range(rows.shape[1]):
+        if rows[i, c] != 0.0:
+            return False
+    return True
+
+
+@leaf
+def post(table, posted, path, i, column, rate, known):
     """Replace what the switches of a flow's path (its own NIC's table included) hold for it in one slot."""
     change = rate - posted[i, column]
     if change != 0.0:
@@ -78,29 +116,44 @@ def post(table, posted, path, i, column, rate):
             if link < 0:
                 break
             table[link, column] += change
+            known[link] = -1
         posted[i, column] = rate
 
 
-@njit(cache=True, nogil=True)
-def post_all(table, posted, path, i, plans, work):
-    """The same for all slots of the horizon."""
+@leaf
+def commit(table, posted, path, i, now, rates, plans, arrives, work, known):
+    """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear of it."""
     k = table.shape[1]
-    same = True
-    for c in range(k):
-        work[0, c] = plans[i, c] - posted[i, c]
-        same &= work[0, c] == 0.0
-        posted[i, c] = plans[i, c]
-    if same:
+    c, same = now, True
+    for t in range(k):
+        change = rates[t] - posted[i, c]
+        same &= change == 0.0
+        work[0, c] = change
+        plans[i, c] = rates[t]
+        c = c + 1 if c + 1 < k else 0
+    if same or not arrives:
         return
+    for c in range(k):
+        posted[i, c] = plans[i, c]
     for h in range(path.shape[1]):
         link = path[i, h]
         if link < 0:
             break
+        known[link] = -1
         for c in range(k):
             table[link, c] += work[0, c]
 
 
-@njit(cache=True, nogil=True)
+@leaf
+def best_rate(reached, i, line):
+    """B_i: the best rate of the last slots, line rate where none is known."""
+    most = 0.0
+    for c in range(reached.shape[1]):
+        most = max(most, reached[i, c])
+    return most if most > 0.0 else line
+
+
+@leaf
 def look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, line, work, free, load, prices):
     """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order."""
     k = table.shape[1]
@@ -133,7 +186,7 @@ def look(i, slot, late, host_only, path, available, table, posted, seen, seen_po
         c = c + 1 if c + 1 < k else 0
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s):
     """F of the least advanced feeder, as the host of flow i knows it."""
     least = np.inf
@@ -143,9 +196,9 @@ def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s):
     return least
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path, slot_s, p,
-                  seed, slot):  # fmt: skip
+                  seed, slot, known):  # fmt: skip
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
     for j in range(next0[i], next1[i]):
         if plans[j, now] <= 0.0:
@@ -153,41 +206,52 @@ def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, 
         least = least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s)
         most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0)
         if plans[j, now] > most:
-            plans[j, now] = most
             if not lost(seed, slot, j, 2, p):
-                post(table, posted, path, j, now, most)
+                post(table, posted, path, j, now, most, known)
+            plans[j, now] = most
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def waits(i, slot, late, seed, plans):
     """Whether a flow that sees others late leaves its plan as it is: of those that have one, in a slot one in late + 1
     plans anew. If all did, two that see each other late would move out of each other's way for ever."""
     if late == 0 or lost(seed, slot, i, 3, 1.0 / (late + 1.0)):
         return False
-    return (plans[i] > 0.0).any()
+    return not nothing(plans, i)
 
 
 @njit(cache=True, nogil=True)
 def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, feed1, next0, next1, size, chunk, sent,
-           best, line, available, table, posted, plans, seen, seen_posted, told):  # fmt: skip
-    """Algorithm 2 for every live flow, from the start-th on and round; plans of this slot are the rates."""
+           reached, line, available, table, posted, plans, seen, seen_posted, told):  # fmt: skip
+    """Algorithm 2 for every live flow, from the start-th on and round; plans of this slot are the rates.
+
+    A flow without a plan whose path has no room in any slot plans nothing; in a full data centre most do.
+    """
     k = table.shape[1]
     now = slot % k
     free, load, prices, rates = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     order, kept, work = np.empty(k, np.int64), np.empty(k, np.int64), np.empty((3, k))
+    known = np.full(len(table), -1, np.int64)
+    hops = 1 if host_only or late > 0 else path.shape[1]
     for turn in range(len(live)):
         i = live[(start + turn) % len(live)]
+        deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
+        if not deaf and shut(i, hops, path, available, table, known) and nothing(plans, i) and nothing(posted, i):
+            cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path,
+                          slot_s, loss, seed, slot, known)  # fmt: skip
+            continue
         least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s)
         done = sent[i] / slot_s
         allowed = max(least + chunk[i] / slot_s - done, 0.0) if least < np.inf else np.inf
         left = max((size[i] - sent[i]) / slot_s, 0.0)
-        if lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans):  # what was planned before goes on
-            plans[i, now] = min(plans[i, now], min(allowed, left))
-            post(table, posted, path, i, now, plans[i, now])
+        if deaf:  # what was planned before goes on
+            rate = min(plans[i, now], min(allowed, left))
+            post(table, posted, path, i, now, rate, known)
+            plans[i, now] = rate
             continue
         look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, line[i], work, free, load,
              prices)  # fmt: skip
-        plan(left, free, load, prices, order, kept, rates)
+        plan(left, free, load, prices, 0, order, kept, rates)
         rate = rates[0]
         if least < np.inf:
             target = least
@@ -198,28 +262,24 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
                 target = max(target, f)
         increase = max(target - (done + rate), 0.0)
         if increase > 0.0:
-            rate = max(rate, min(rate + increase, min(best[i], free[0])))
+            rate = max(rate, min(rate + increase, min(best_rate(reached, i, line[i]), free[0])))
         rate = min(rate, min(allowed, left))
         if rate != rates[0]:
-            plan(left - rate, free[1:], load[1:], prices[1:], order, kept, rates[1:])
+            plan(left - rate, free, load, prices, 1, order, kept, rates)
             rates[0] = rate
         arrives = not lost(seed, slot, i, 1, loss)
-        c = now
-        for t in range(k):
-            plans[i, c] = rates[t]
-            c = c + 1 if c + 1 < k else 0
-        if arrives:
-            post_all(table, posted, path, i, plans, work)
+        commit(table, posted, path, i, now, rates, plans, arrives, work, known)
         cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path, slot_s,
-                      loss, seed, slot)  # fmt: skip
+                      loss, seed, slot, known)  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def forget(low, high, table, posted, plans, path):
     """Take flows out of the tables: they are done, or gone."""
+    known = np.full(len(table), -1, np.int64)
     for i in range(low, high):
         for c in range(table.shape[1]):
-            post(table, posted, path, i, c, 0.0)
+            post(table, posted, path, i, c, 0.0, known)
             plans[i, c] = 0.0
 
 

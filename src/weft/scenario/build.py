@@ -150,7 +150,11 @@ def _foreign(section: NetworkSection) -> tuple[Foreign, ...]:
 
 def _cross_traffic(section: NetworkSection) -> CrossTraffic | None:
     drawn = section.cross_traffic
-    return None if drawn is None else CrossTraffic(drawn.every_s, *drawn.seconds, _bytes_per_s(drawn.gbps))
+    return (
+        None
+        if drawn is None
+        else CrossTraffic(drawn.every_s, drawn.seconds[0], drawn.seconds[1], _bytes_per_s(drawn.gbps))
+    )
 
 
 def _bytes_per_s(gbps: float | None) -> float:

@@ -12,9 +12,10 @@ from numba import njit
 TIGHT = 1.0 + 1e-9  # a link that is asked for more than this part of its capacity is full
 WHOLE = 1.0 - 1e-9  # of a flow: so much sent is all of it
 FREE, COMPUTING, SENDING, FINISHED = 0, 1, 2, 3
+leaf = njit(cache=True, nogil=True, _nrt=False)  # makes no arrays, so it need not count those it is handed
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def demand(live, path, ask, load):
     """Load of every link if all got what they ask for."""
     load[:] = 0.0
@@ -88,7 +89,7 @@ def fill(live, path, ask, capacity, got):
         n = left
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def reach(low, high, feed0, feed1, chunk, size, sent, end, start_after):
     """Lower `end`, what each flow of a job could have sent by the end of the slot, to what those that feed it allow.
 
@@ -109,7 +110,7 @@ def reach(low, high, feed0, feed1, chunk, size, sent, end, start_after):
             end[i] = max(min(end[i], least + chunk[i]), sent[i])
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def opens(now, epoch, period, tolerance, used):
     """When a gated transfer may start: now, or the next slot of its gate (as in the event engine)."""
     if period <= 0.0:
@@ -120,7 +121,7 @@ def opens(now, epoch, period, tolerance, used):
     return max(now, epoch + (k + 1.0) * period)
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def end_iteration(jobs, j, when, records, n_records):
     """An iteration ends: the next one computes, or the job is finished."""
     job = jobs[j]
@@ -135,7 +136,7 @@ def end_iteration(jobs, j, when, records, n_records):
     _next_transfer(job)
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def _next_transfer(job):
     computed = job.began + job.compute_s
     job.ready = computed
@@ -148,7 +149,7 @@ def _next_transfer(job):
     job.state = COMPUTING
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def begin_job(jobs, j):
     """The first iteration."""
     _next_transfer(jobs[j])
