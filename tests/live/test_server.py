@@ -25,6 +25,7 @@ from weft.live.ledger import Ledger
 from weft.live.listing import queue
 from weft.live.server import Server
 from weft.model.plan import Decision
+from weft.model.view import Spread
 from weft.stacks import resolve
 from weft.testing import toy_cluster
 
@@ -403,3 +404,29 @@ def test_the_ledger_of_somebody_else_is_not_read(tmp_path: Path) -> None:
                 Ledger(tmp_path / "run", read_only=True)
         finally:
             os.seteuid(0)
+
+
+def test_measured_speeds_survive_the_server(tmp_path: Path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+    told = {"model": "resnet50", "iterations": 20}
+
+    def estimate(serving: Server) -> float:
+        job = serving.core.table.jobs["waits"].job
+        return serving.world.estimate(job, 1, Spread.of(serving.cluster, (0,))).iteration_s
+
+    with server(folder, "fifo", 1) as serving:
+        serving.submit(said("waits", ["sleep", "30"], gpus=1, **told))
+        serve_until(serving, lambda: bool(serving.core.table.running))
+        by_formula = estimate(serving)
+        serving.cancel("waits")
+        serve_until(serving, all_ended(serving))
+    with server(tmp_path / "other", "fifo", 1) as serving:
+        serving.submit(said("measured", python(WITNESS, log, 20), gpus=1, **told))
+        serving.submit(said("waits", ["sleep", "30"], gpus=1, **told))
+        serve_until(serving, lambda: "waits" in serving.core.table.running)
+        measured = estimate(serving)
+    assert measured != by_formula
+    with server(tmp_path / "other", "fifo", 1) as serving:
+        assert estimate(serving) == measured
+        serving.cancel("waits")
+        serve_until(serving, all_ended(serving))

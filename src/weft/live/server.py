@@ -7,8 +7,9 @@ import os
 import signal
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import InputError
+from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.control import Control
 from weft.live.description import Description, profile_source
 from weft.live.dry import DryWorld
 from weft.live.durable import Durable
-from weft.live.ledger import Ledger
+from weft.live.ledger import JobRow, Ledger
 from weft.live.local import LocalWorld
 from weft.live.metrics import Metrics, MetricsServer
 from weft.live.record import write_trace
@@ -33,10 +35,12 @@ from weft.live.slurm.world import SlurmWorld
 from weft.live.waiting import Closing
 from weft.model.cluster import Cluster
 from weft.model.events import Event
-from weft.model.plan import Decision
+from weft.model.plan import Decision, Placement
+from weft.model.view import Spread
 
 __all__ = ["OnSlurm", "Server"]
 
+_REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
 Say = Callable[[str], None]
 
@@ -99,6 +103,7 @@ class Server:
                 open_now.callback(self.metrics_server.close)
             self.durable.on_decided = self._count
             self._take_over()
+            self._remember_speeds()
             control = Control(folder, self.world, self._handle)
             open_now.callback(control.close)
             self._resources = open_now.pop_all()
@@ -197,6 +202,24 @@ class Server:
                 continue
             gate = self.core.table.gates.get(row.id)
             self.world.take_over(view, row.description, self.ledger.starts(row.id), row.cancelled, gate)
+
+    def _remember_speeds(self) -> None:
+        """What attempts that have ended measured, from the files they left: policies are told what they were told."""
+        rows = {row.id: row for row in self.ledger.jobs()}
+        number: Counter[str] = Counter()
+        ended: list[tuple[JobRow, int, Placement]] = []
+        for job_id, decision in self.ledger.decisions():
+            if decision.action == "start":
+                number[job_id] += 1
+                ended.append((rows[job_id], number[job_id], tuple(map(int, decision.gpus.split()))))
+        on_gpus = self.core.table.placements.keys()
+        ended = [(row, n, gpus) for row, n, gpus in ended if row.id not in on_gpus or n < number[row.id]]
+        for row, n, gpus in ended[-_REMEMBERED:]:
+            progress = Attempt(self.folder / "jobs" / row.id / str(n)).progress()
+            if progress.iteration_s > 0:
+                with suppress(InputError):  # a profile file that is gone by now
+                    job = row.description.job(row.submit_s, self.profile_of)
+                    self.world.speeds.measured(job, len(gpus), Spread.of(self.cluster, gpus), progress.iteration_s)
 
     # While it runs
 
