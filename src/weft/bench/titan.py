@@ -68,6 +68,7 @@ def _measured(name: str, trace: str, jobs: int | None) -> dict[str, Any]:
     from weft.core.loop import run as drive
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.sim import few_collections
     from weft.sim.outcome import make_result
     from weft.sim.world import SimWorld
     from weft.stacks import resolve
@@ -88,9 +89,10 @@ def _measured(name: str, trace: str, jobs: int | None) -> dict[str, Any]:
     cluster = build_cluster(scenario, 0)
     world = SimWorld(cluster, build_workload(scenario, cluster, 0).jobs, *physics(scenario, 0))
     journal = MemoryJournal()
-    drive(TimedCore(resolve("titan"), world, 0, journal), world)
-    world.close()
-    result = make_result(world, journal, "titan", time.perf_counter() - wall)
+    with few_collections():
+        drive(TimedCore(resolve("titan"), world, 0, journal), world)
+        world.close()
+        result = make_result(world, journal, "titan", time.perf_counter() - wall)
     return {
         f"{name}_jobs": result.jobs.height,
         f"{name}_cpu_s": time.process_time() - began,

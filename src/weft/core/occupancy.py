@@ -27,19 +27,19 @@ class Draft:
         self._free_per_server = offer.free_per_server.copy()
         self._n_free = offer.n_free
         self._offer: Offer | None = None
+        self._shown = (
+            _read_only(self._residents),
+            _read_only(self._memory),
+            _read_only(self._usable),
+            _read_only(self._free_per_server),
+        )
         self._room: dict[float, int] = {}
 
     @property
     def offer(self) -> Offer:
         """The GPUs as they stand in this draft; its arrays follow the draft, so use it before the next change."""
         if self._offer is None:
-            self._offer = Offer(
-                _read_only(self._residents),
-                _read_only(self._memory),
-                _read_only(self._usable),
-                _read_only(self._free_per_server),
-                self._n_free,
-            )
+            self._offer = Offer(*self._shown, self._n_free)
         return self._offer
 
     @property
@@ -53,20 +53,47 @@ class Draft:
 
     def take(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
         """Put a job on these GPUs (all different), or several jobs that have nothing in common."""
+        if len(gpus) == 1 and isinstance(memory_bytes, float):  # most jobs of most traces
+            self._take_one(gpus[0], memory_bytes)
+            return
         ids = np.asarray(gpus, dtype=np.int64)
         fresh = ids[(self._residents[ids] == 0) & self._usable[ids]]
         self._residents[ids] += 1
         self._memory[ids] -= memory_bytes
         self._count_free(fresh, -1)
 
+    def _take_one(self, gpu: int, memory_bytes: float) -> None:
+        before = self._residents[gpu]
+        self._residents[gpu] = before + 1
+        self._memory[gpu] -= memory_bytes
+        self._changed()
+        if before == 0 and self._usable[gpu]:
+            self._free_per_server[self._cluster.server_of_gpu[gpu]] -= 1
+            self._n_free -= 1
+
     def leave(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
         """Take a job, or several that have nothing in common, off these GPUs (all different)."""
+        if len(gpus) == 1 and isinstance(memory_bytes, float):
+            self._leave_one(gpus[0], memory_bytes)
+            return
         ids = np.asarray(gpus, dtype=np.int64)
         self._residents[ids] -= 1
         self._memory[ids] += memory_bytes
         empty = ids[self._residents[ids] == 0]
         self._memory[empty] = self._cluster.gpu_memory_bytes  # exact, whatever the sums above rounded to
         self._count_free(empty[self._usable[empty]], 1)
+
+    def _leave_one(self, gpu: int, memory_bytes: float) -> None:
+        left = self._residents[gpu] - 1
+        self._residents[gpu] = left
+        self._changed()
+        if left:
+            self._memory[gpu] += memory_bytes
+            return
+        self._memory[gpu] = self._cluster.gpu_memory_bytes
+        if self._usable[gpu]:
+            self._free_per_server[self._cluster.server_of_gpu[gpu]] += 1
+            self._n_free += 1
 
     def set_usable(self, servers: Iterable[int], usable: bool) -> None:
         """Take servers out, or put them back."""
@@ -88,9 +115,12 @@ class Draft:
         """True if each of these GPUs has so much memory left."""
         return bool((self._memory[np.asarray(gpus, dtype=np.int64)] >= memory_bytes).all())
 
-    def _count_free(self, gpus: npt.NDArray[np.int64], sign: int) -> None:
+    def _changed(self) -> None:
         self._offer = None
         self._room.clear()
+
+    def _count_free(self, gpus: npt.NDArray[np.int64], sign: int) -> None:
+        self._changed()
         if len(gpus):
             np.add.at(self._free_per_server, self._cluster.server_of_gpu[gpus], sign)
             self._n_free += sign * len(gpus)

@@ -21,6 +21,7 @@ from weft.place.pattern import Kind, Load, divide, grow_one, kind_of, pattern_of
 __all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
 
 Ints = npt.NDArray[np.int64]
+_MUCH = np.iinfo(np.int64).max
 Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 
 
@@ -169,13 +170,18 @@ def printed(
 def _one_machine(free: Ints, idle: npt.NDArray[np.bool_], workers: int) -> int | None:
     """The tightest used machine with room for all, or an idle one if used ones have no room even together."""
     fits = free >= workers
-    used = np.flatnonzero(fits & ~idle)
-    if len(used):
-        return int(used[np.argmin(free[used])])
+    tightest = _tightest(free, fits & ~idle)
+    if tightest is not None:
+        return tightest
     if int(free[~idle].sum()) >= workers:
         return None
-    new = np.flatnonzero(fits & idle)
-    return int(new[np.argmin(free[new])]) if len(new) else None
+    return _tightest(free, fits & idle)
+
+
+def _tightest(free: Ints, among: npt.NDArray[np.bool_]) -> int | None:
+    """The machine with the least room of these, the first of equal ones."""
+    machine = int(np.where(among, free, _MUCH).argmin())
+    return machine if among[machine] else None
 
 
 def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
@@ -271,12 +277,12 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
     """Rank by rank the free GPUs of the machines, those that nobody has to leave first."""
+    usable, residents, now_there = offer.usable, offer.residents, view.offer.residents
     chosen = [0] * sum(len(ranks) for _, ranks in found)
     for machine, ranks in found:
-        ids = np.asarray(view.cluster.servers[machine].gpus)
-        ids = ids[offer.usable[ids] & (offer.residents[ids] == 0)]
-        ids = ids[np.argsort(view.offer.residents[ids] > 0, kind="stable")]
-        for rank, gpu in zip(ranks, ids.tolist(), strict=False):
+        free = [gpu for gpu in view.cluster.servers[machine].gpus if usable[gpu] and not residents[gpu]]
+        free.sort(key=lambda gpu: bool(now_there[gpu] > 0))
+        for rank, gpu in zip(ranks, free, strict=False):
             chosen[rank] = gpu
     return tuple(chosen)
 

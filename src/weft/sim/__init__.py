@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.results.run import RunResult
 
-__all__ = ["NetworkSpec", "RunSpec", "Tier", "simulate"]
+__all__ = ["NetworkSpec", "RunSpec", "Tier", "few_collections", "simulate"]
 
 
 def simulate(
@@ -56,19 +56,21 @@ def simulate(
 
     stack.interleave.prepare()
     began = time.perf_counter()
-    with _few_collections():
+    with few_collections():
         drive(core, world, run.until_s, progress if on_progress is not None else None)
         world.close()
         return make_result(world, journal, stack.name, time.perf_counter() - began)
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Python looks for cyclic garbage less often: a run makes hardly any, and keeps all of a million objects alive."""
     before = gc.get_threshold()
     if before[0]:  # 0: switched off
         gc.set_threshold(max(before[0], 100_000), *before[1:])
+    gc.freeze()  # the jobs of a trace are there before the run and after it
     try:
         yield
     finally:
+        gc.unfreeze()
         gc.set_threshold(*before)

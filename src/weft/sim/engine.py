@@ -20,7 +20,8 @@ from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.ask import questions
 from weft.sim.glance import carried, iterations_done
-from weft.sim.kernels import engine_kernel, membership_kernel, park_kernel
+from weft.sim.kernels import attach_kernel, engine_kernel, membership_kernel, park_kernel
+from weft.sim.layout import Layout
 from weft.sim.program import Program
 
 __all__ = ["Engine", "EngineSpec", "Usage"]
@@ -67,25 +68,6 @@ class Usage:
     adjusted: int = 0  # gate slots missed by more than the tolerance
 
 
-class _Pool:
-    """Hands out ranges of an arena; ranges given back are reused for requests of the same size."""
-
-    def __init__(self) -> None:
-        self.end = 0
-        self.free: dict[int, list[int]] = {}
-
-    def take(self, size: int) -> int:
-        spare = self.free.get(size)
-        if spare:
-            return spare.pop()
-        start = self.end
-        self.end += size
-        return start
-
-    def give(self, start: int, size: int) -> None:
-        self.free.setdefault(size, []).append(start)
-
-
 class Engine:
     """See the module."""
 
@@ -113,16 +95,18 @@ class Engine:
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
             ints[state.I_SEGMENT_MAX] = spec.segments
+        self._layout = Layout()
         self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
-        self._pools = {name: _Pool() for name in ("jobs", "nodes", "succ", "flows", "ranks", "leads", "follows")}
         self._programs: dict[int, Program] = {}
-        self._starts: dict[int, dict[str, int]] = {}
+        self._starts: dict[int, tuple[int, ...]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
         self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
+        self._attach = attach_kernel().attach
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
+        self._layout.use(arrays)
         self._addresses = address_table(arrays)
         self._table = int(self._addresses.ctypes.data)  # the address of the addresses is all that compiled code needs
 
@@ -172,29 +156,28 @@ class Engine:
 
         All that is attached and detached between two runs happens at one instant.
         """
-        now = self.now
-        slot, starts = self._lay_out(program)
-        a = self.arrays
-        a.jobs[slot] = np.zeros((), state.JOB)
-        job = a.jobs[slot]
-        job["state"], job["uid"], job["total"], job["base"] = state.RUNNING, uid, iterations, base
-        job["node0"], job["node1"] = starts["nodes"], starts["nodes"] + len(program.nodes)
-        job["p0"], job["p1"], job["mark"] = *turn, now
-        job["serial"], job["comp"], job["next"], job["gate_task"] = program.serial, -1, -1, -1
-        self._set_gate(slot, gate)
+        slot, starts = self._layout.take(program)
+        if (larger := self._layout.room(self.arrays)) is not None:
+            self._use(larger)
+        self._layout.copy_in(slot, program, starts)
         self._programs[slot], self._starts[slot] = program, starts
         self._make_room()
-        self._make_seats(program)
-        if self._membership.join(self._table, slot):
+        if len(program.flows):
+            self._make_seats(program)
+        if gate is not None:
+            self._set_gate(slot, gate)
+        p0, p1 = float(turn[0]), float(turn[1])
+        if self._attach(self._table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
             self._catch_up()
         self._to_begin.append(slot)
-        self.arrays.ints[state.I_OPENED] += len(program.leads) > 0
+        if len(program.leads):
+            self.arrays.ints[state.I_OPENED] += 1
         return slot
 
     def detach(self, slot: int) -> Usage:
         """Stop a job now (or let go of one that has finished)."""
-        a = self.arrays
-        self.catch_up(slot)
+        if self.arrays.jobs["state"][slot] != state.FINISHED:
+            self.catch_up(slot)
         a = self.arrays
         job = a.jobs[slot]
         if slot in self._to_begin:  # it came and goes at one instant
@@ -211,11 +194,9 @@ class Engine:
         )  # fmt: skip
         job["state"] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
-        a.ints[state.I_OPENED] -= len(program.leads) > 0
-        for name, pool in self._pools.items():
-            size = 1 if name == "jobs" else len(getattr(program, name))
-            if size:
-                pool.give(starts[name], size)
+        if len(program.leads):
+            a.ints[state.I_OPENED] -= 1
+        self._layout.give(slot, program, starts)
         return usage
 
     def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
@@ -336,63 +317,3 @@ class Engine:
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:
             job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance
-
-    def _lay_out(self, program: Program) -> tuple[int, dict[str, int]]:
-        """Copy a program into the arenas."""
-        sizes = {name: len(getattr(program, name)) for name in self._pools if name != "jobs"}
-        starts = {name: self._pools[name].take(size) if size else 0 for name, size in sizes.items()}
-        starts["jobs"] = slot = self._pools["jobs"].take(1)
-        self._grow({**{n: starts[n] + s for n, s in sizes.items()}, "jobs": slot + 1})
-        a = self.arrays
-        rows = slice(starts["nodes"], starts["nodes"] + sizes["nodes"])
-        nodes = program.nodes.copy()
-        nodes["job"] = slot
-        for name, prefix in (
-            ("succ", "succ"),
-            ("flows", "flow"),
-            ("ranks", "rank"),
-            ("leads", "lead"),
-            ("follows", "fol"),
-        ):
-            if starts[name]:
-                nodes[f"{prefix}0"] += starts[name]
-                nodes[f"{prefix}1"] += starts[name]
-        a.nodes[rows] = nodes
-        for name in ("succ", "flows", "ranks", "leads", "follows"):
-            if not sizes[name]:
-                continue
-            values = getattr(program, name)
-            if name in ("flows", "leads"):
-                values = values.copy()
-                values["node"] += starts["nodes"]
-            elif name != "ranks":
-                values = values + starts["nodes"]
-            getattr(a, name)[starts[name] : starts[name] + len(values)] = values
-        return slot, starts
-
-    def _grow(self, ends: dict[str, int]) -> None:
-        """Make room, doubling what is too small."""
-        a = self.arrays
-        changes: dict[str, npt.NDArray[Any]] = {}
-        for name, end in ends.items():
-            array = getattr(a, name)
-            if end > len(array):
-                changes[name] = grown(array, max(end, 2 * len(array)))
-        n_nodes = len(changes.get("nodes", a.nodes))
-        n_jobs = len(changes.get("jobs", a.jobs))
-        if "nodes" in changes or "jobs" in changes:
-            n_links = len(a.links)
-            for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn"):
-                changes[name] = grown(getattr(a, name), n_nodes)
-            for name in ("heap_key", "heap_id", "batch"):
-                changes[name] = grown(getattr(a, name), n_nodes + n_jobs)
-            for name in ("fill_key", "fill_id"):
-                changes[name] = grown(getattr(a, name), n_links + n_nodes)
-            for name in ("ticked", "comps"):
-                changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
-            changes["work_nodes"] = grown(a.work_nodes, n_nodes + 1)
-            changes["finished"] = grown(a.finished, n_jobs)
-            changes["members"], changes["starters"] = grown(a.members, n_jobs), grown(a.starters, n_jobs)
-            changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
-        if changes:
-            self._use(a._replace(**changes))

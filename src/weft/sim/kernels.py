@@ -7,7 +7,15 @@ from types import ModuleType
 from weft.compiled import cache_dir
 from weft.compiled import load as _load
 
-__all__ = ["cache_dir", "compile_all", "engine_kernel", "is_cached", "membership_kernel", "park_kernel"]
+__all__ = [
+    "attach_kernel",
+    "cache_dir",
+    "compile_all",
+    "engine_kernel",
+    "is_cached",
+    "membership_kernel",
+    "park_kernel",
+]
 
 
 def is_cached() -> bool:
@@ -32,6 +40,11 @@ def compile_all() -> None:
     engine.catch_up_all()
     engine.detach(slots[0])
     engine.run()
+
+
+def attach_kernel() -> ModuleType:
+    """weft.sim.attach_kernel."""
+    return _load("weft.sim.attach_kernel")
 
 
 def engine_kernel() -> ModuleType:

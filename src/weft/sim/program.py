@@ -16,7 +16,15 @@ import numpy.typing as npt
 from weft.errors import InputError
 from weft.network.state import COMPUTE, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
 
-__all__ = ["NodeSpec", "Program", "compute_node", "make_program", "transfer_node"]
+__all__ = ["PARTS", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
+
+
+PARTS = ("nodes", "succ", "flows", "ranks", "leads", "follows")  # what a program is copied into the arenas as
+
+
+def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """The rows of an array as they lie in memory."""
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,13 @@ class Program:
     follows: npt.NDArray[np.int32] = field(repr=False)
     serial: bool = True  # its transfers never overlap each other
     gpu_s: float = 0.0  # GPU seconds of one iteration, jitter aside
+    sizes: tuple[int, ...] = field(init=False, repr=False)  # of its PARTS
+    bytes: tuple[npt.NDArray[np.void], ...] = field(init=False, repr=False)  # the same rows, without their fields
+
+    def __post_init__(self) -> None:
+        parts = [getattr(self, part) for part in PARTS]
+        object.__setattr__(self, "sizes", tuple([len(part) for part in parts]))
+        object.__setattr__(self, "bytes", tuple([as_bytes(part) for part in parts]))
 
 
 def whole_units(rate: float, unit: float) -> int:
