@@ -108,13 +108,23 @@ def traffic(period: float, *links: int, length: float = 0.1) -> Traffic:
     return Traffic(period, 1, 0.0, 0.0, dict.fromkeys(links, ((0.0, length, 45.0),)))
 
 
-def test_three_that_do_not_fit_are_not_held_to_slots() -> None:
-    """Three Up phases of 114 ms into 255 ms: 87 ms too many, more than padding may add."""
-    layout = lay_out({name: traffic(0.255, 1, length=0.114) for name in "abc"}, _capacity(2), 0.05)
-    Cassini()._score([layout])
-    (found,) = align(layout, layout.groups[0], 0.05, consensus=False)
-    assert found.score < COMPATIBLE
-    assert found.pays  # shifted once all the same
+def test_jobs_that_do_not_fit_are_held_to_longer_periods_while_that_pays() -> None:
+    """Up phases of 114 in 255 ms. Three take turns in 3 x 114 ms; for four that costs more than meeting by chance."""
+
+    def aligned(names: str, padding: float) -> Any:
+        layout = lay_out({name: traffic(0.255, 1, length=0.114) for name in names}, _capacity(2), padding)
+        Cassini()._score([layout])
+        (found,) = align(layout, layout.groups[0], padding, consensus=False)
+        return found
+
+    three, four = aligned("abc", 0.05), aligned("abcd", 0.05)
+    assert three.held
+    assert three.pays
+    assert three.periods_s["a"] == pytest.approx(0.342, rel=0.02)
+    assert three.score >= COMPATIBLE
+    for shifted_once in (four, aligned("abc", 0.0)):  # no padding: nobody is made to wait
+        assert not shifted_once.held
+        assert shifted_once.pays
 
 
 def test_loops_are_left_alone_or_settled_by_consensus() -> None:

@@ -7,7 +7,16 @@ import pytest
 from weft.errors import InputError
 from weft.papers import reproduce
 from weft.papers.cassini import CLAIMS, EXPERIMENTS
-from weft.papers.cassini_snapshots import FIGURE_2, SNAPSHOTS, WINDOW_RATES, Snapshot, Traced, played, with_rates
+from weft.papers.cassini_snapshots import (
+    FIGURE_2,
+    SNAPSHOTS,
+    WINDOW_RATES,
+    Snapshot,
+    Traced,
+    gates_of,
+    played,
+    with_rates,
+)
 from weft.papers.claims import Request
 from weft.scenario import Scenario
 
@@ -43,6 +52,31 @@ def test_the_other_fit_holds_only_for_as_long_as_it_looks() -> None:
     short, long = (played(other, False, iterations=n)["jobs"]["WideResNet101"]["comm_ms"] for n in (40, 1000))
     assert short == pytest.approx(205, rel=0.1)
     assert long == pytest.approx(138, rel=0.05)
+
+
+def test_partly_compatible_jobs_are_held_where_they_meet_least() -> None:
+    """Snapshot 3 still meets, in periods with room for that; 4 is held where it need not meet; 5 gains nothing.
+
+    Two RoBERTa jobs of 126 + 133 ms cannot share a circle of 259 ms, but one of 2 x 133.
+    """
+    for number, period_s in ((3, None), (4, 0.266)):
+        gates = gates_of(SNAPSHOTS[number])
+        (period,) = {gate.period_s for gate in gates.values()}
+        assert len(gates) == 2
+        assert period_s is None or period == pytest.approx(period_s, rel=1e-3)
+        apart, together = (played(SNAPSHOTS[number], how)["jobs"] for how in (True, False))
+        for job in SNAPSHOTS[number].jobs:
+            assert apart[job.name]["iteration_ms"] == pytest.approx(1e3 * period, rel=2e-3)  # no slot is missed
+            assert apart[job.name]["iteration_ms"] < 0.99 * together[job.name]["iteration_ms"]
+    assert gates_of(SNAPSHOTS[5]) == {}
+
+
+def test_neighbours_on_a_full_circle_do_not_hold_each_other_up() -> None:
+    """Snapshot 1: 286 of 290 ms. Lateness is inherited, so headroom is for two jobs' jitter (Figure 17: below 2)."""
+    for jitter in (0.005, 0.01, 0.02):
+        jobs = played(SNAPSHOTS[1], True, jitter, 1, 1000)["jobs"]
+        assert sum(job["adjusted_per_min"] for job in jobs.values()) / 2 < 2.0
+        assert all(job["iteration_ms"] < 290 * 1.015 for job in jobs.values())
 
 
 def test_figure_2() -> None:

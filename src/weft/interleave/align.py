@@ -13,13 +13,23 @@ from dataclasses import dataclass
 from weft.interleave.affinity import components, unique_shifts
 from weft.interleave.circle import Circle
 from weft.interleave.consensus import settle, total_score
-from weft.interleave.layout import Group, Layout, Meeting, circles_of, problem_of, ratio_periods, with_the_others
+from weft.interleave.layout import (
+    Group,
+    Layout,
+    Meeting,
+    circles_of,
+    headroom,
+    problem_of,
+    ratio_periods,
+    with_the_others,
+)
 from weft.interleave.rotate import Problem, Rotation, rotate, uniform_score
 
 __all__ = ["COMPATIBLE", "Alignment", "align"]
 
-COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, they are shifted once (section 5.7)
+COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, only in periods with room for the rest
 _SCALES = 6
+_STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part of a period that is short
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,8 @@ class Alignment:
     """Jobs that keep step: periods, shifts, the worst score on their links.
 
     `loss` is what an iteration loses with these shifts (excess and idle time, relative, summed over jobs), `loss_free`
-    without any; `looped`: their links make loops; `forgone` is the score that links lose because of them, summed.
+    without any; `held`: jobs can keep these periods, so they are held to slots; `looped`: their links make loops;
+    `forgone` is the score that links lose because of them, summed.
     """
 
     jobs: tuple[str, ...]
@@ -36,6 +47,7 @@ class Alignment:
     score: float
     loss: float
     loss_free: float
+    held: bool
     looped: bool = False
     forgone: float = 0.0
 
@@ -67,24 +79,58 @@ def _best_periods(
     padding: float,
     looped: bool,
 ) -> Alignment:
-    """`around` are all meetings of these jobs: also those with jobs that drift past."""
+    """Of the periods within `padding` the best; where jobs cannot keep even those, longer ones, if that pays.
+
+    `around` are all meetings of these jobs: also those with jobs that drift past. Demand that does not fit (1 - score
+    of a period, at most) is sent later all the same, so iterations of partly compatible jobs grow by up to that much
+    whatever is done. Periods with room for it cost no more, and hold the jobs where they meet least.
+    """
     time = {job: layout.traffic[job].iteration_s for job in jobs}
-    room = min((1.0 + padding) * time[job] / periods_s[job] for job in jobs)
-    scales = [1.0 + (room - 1.0) * k / _SCALES for k in range(_SCALES + 1)] if room > 1.0 + 1e-9 else [1.0]
+    need = 1.0 + max(headroom([layout.traffic[job] for job in m.jobs]) for m in around)
     free = _unshifted(layout, around, jobs)
-    best: Alignment | None = None
-    for scale in scales:
+    grows = [_growth(m) for m in around]
+
+    def tried(scale: float) -> Alignment:
         periods = {job: periods_s[job] * scale for job in jobs}
         shifts, forgone = _shifts(layout, meetings, periods, looped)
         scores = [_score(layout, m, periods, shifts) for m in around]
         lost = {job: max(1.0 - s for m, s in zip(around, scores, strict=True) if job in m.jobs) for job in jobs}
-        loss = math.fsum(lost[job] + periods[job] / time[job] - 1.0 for job in jobs)
-        if best is None or loss < best.loss - 1e-9:
-            best = Alignment(tuple(jobs), periods, shifts, min(scores), loss, free, looped, forgone)
-        if min(scores) >= 1.0 - 1e-9:
+        late = {job: max(g * (1.0 - s) for m, g, s in zip(around, grows, scores, strict=True) if job in m.jobs)
+                for job in jobs}  # fmt: skip
+        kept = all(periods[job] * (1.0 - late[job]) >= time[job] * need for job in jobs)
+        idle = [periods[job] / time[job] - 1.0 for job in jobs]
+        loss = math.fsum(idle if kept else [lost[job] + extra for job, extra in zip(jobs, idle, strict=True)])
+        held = kept or min(scores) >= COMPATIBLE
+        return Alignment(tuple(jobs), periods, shifts, min(scores), loss, free, held, looped, forgone)
+
+    room = max(1.0, min((1.0 + padding) * time[job] / periods_s[job] for job in jobs))
+    best = first = tried(1.0)
+    scales = [1.0 + (room - 1.0) * k / _SCALES for k in range(1, _SCALES + 1)] if room > 1.0 + 1e-9 else []
+    for scale in scales if first.score < 1.0 - 1e-9 else ():
+        found = tried(scale)
+        best = found if found.loss < best.loss - 1e-9 else best
+        if found.score >= 1.0 - 1e-9:
             break  # more idle time gains nothing
-    assert best is not None
+    if not best.held and padding > 0:
+        for part in _STRETCHES:
+            found = tried(1.0 + (1.0 - first.score) * part)
+            if found.held:
+                return found if found.pays else best
     return best
+
+
+def _growth(meeting: Meeting) -> float:
+    """By how much more than the excess a job can be held up: who is held up meets the next for longer.
+
+    Two jobs that send at rate a on a link of capacity C and overlap for o seconds of a period each need
+    e = (1 - C / 2a) (o + 2 e) longer, which is C / 2 (C - a) times the excess (2a - C) o / C. More jobs, as much more.
+    """
+    worst = 1.0
+    for capacity, arcs in meeting.problems:
+        peak = max(rate for mine in arcs for _, _, rate in mine)
+        left = max(1.0 - peak / capacity, 1e-9)
+        worst = max(worst, 0.5 * (len(meeting.jobs) - 1) / left)
+    return 1.1 * worst
 
 
 def _unshifted(layout: Layout, meetings: Sequence[Meeting], jobs: Sequence[str]) -> float:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, Self
 
 from weft.errors import StackError
-from weft.interleave.align import COMPATIBLE, Alignment, align
+from weft.interleave.align import Alignment, align
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.circle import Circle
 from weft.interleave.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
@@ -26,7 +26,8 @@ __all__ = ["Cassini", "Settings"]
 class Settings:
     """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
 
-    candidates: plans asked for; padding: idle time that an iteration may be given, relative; metric: links count by
+    candidates: plans asked for; padding: idle time that an iteration may be given, relative, to fit others' periods (0:
+    none, not even for partly compatible jobs to be held to slots); metric: links count by
     their mean or by the worst (tail); consensus: looping groups get shifts too; search: so many placements beside the
     planner's are tried (interleave/search.py); threads: for scoring.
     """
@@ -43,9 +44,9 @@ class Cassini(Interleave):
     """Algorithm 2 with exact rotations, and gates that hold compatible jobs to their slots.
 
     Candidates whose affinity graph has loops are passed over while there are others; if all have loops, the best is
-    taken and its looping groups are left unshifted. Jobs that are fully compatible keep their slots (a periodic gate,
-    re-aligned when more than 5 % off); partly compatible ones are shifted once, as long as the shift is expected to
-    gain more than it costs.
+    taken and its looping groups are left unshifted. Jobs keep their slots (a periodic gate, re-aligned when more than
+    5 % off) if they are fully compatible, or partly and with periods that leave room for what does not fit; the others
+    are shifted once. All that as long as it is expected to gain more than it costs.
     """
 
     name = "cassini"
@@ -167,13 +168,13 @@ class Cassini(Interleave):
 
 def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dict[str, Any]) -> dict[str, Gate]:
     """Slots on a common clock: that of a job which has its slots already, or one that begins now."""
-    periodic = alignment.score >= COMPATIBLE
+    periodic = alignment.held
     traffic, shifts = layout.traffic, alignment.shifts_s
     anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
     if anchor is not None:
         base = old[anchor][0] - shifts[anchor]
-    elif periodic:
-        base = view.now + min(traffic[j].offset_s for j in alignment.jobs)
+    elif periodic:  # nobody who starts now is late for the first slot
+        base = view.now + max(traffic[j].offset_s - shifts[j] for j in alignment.jobs)
     else:  # once: late enough that nobody has passed the task before its time
         base = view.now + max(traffic[j].iteration_s for j in alignment.jobs)
     gates = {}
@@ -186,7 +187,7 @@ def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dic
 
 def _words(alignment: Alignment, job: str) -> str:
     shift, period = alignment.shifts_s[job], alignment.periods_s[job]
-    how = "kept to slots" if alignment.score >= COMPATIBLE else "shifted once"
+    how = "kept to slots" if alignment.held else "shifted once"
     loop = f", loops cost {alignment.forgone:.3f}" if alignment.looped else ""
     return f"{how}: {1e3 * shift:.1f} ms into {1e3 * period:.1f} ms, score {alignment.score:.3f}{loop}"
 

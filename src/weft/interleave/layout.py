@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -103,7 +103,7 @@ def periods_of(
     Found along the graph, from the longest iteration outwards: only jobs that meet must fit each other. The first
     period is tried as it is and, where that lets more jobs in, somewhat longer. Jobs that find no period are left out.
     """
-    room = 1.0 + max((headroom(traffic[job]) for job in part.jobs), default=0.0)
+    room = 1.0 + max((headroom([traffic[job] for job in m.jobs]) for m in meetings), default=0.0)
     need = {job: traffic[job].iteration_s * room for job in part.jobs}
     at: dict[str, list[int]] = {}
     for i, meeting in enumerate(meetings):
@@ -161,14 +161,18 @@ def _in_small_ratio(a: float, b: float) -> bool:
     return any(abs(round(k * ratio) / (k * ratio) - 1.0) < 1e-9 for k in range(1, 13) if round(k * ratio))
 
 
-def headroom(traffic: Traffic) -> float:
-    """How much longer than the mean iteration a period should be, relative, for jitter not to make slots be missed.
+def headroom(together: Sequence[Traffic]) -> float:
+    """How much longer than the mean iteration a period should be, relative, so that jitter makes no slots be missed.
 
     Lateness at the gate is a random walk, reflected at 0, with steps of the iteration's standard deviation s and drift
     -h. From 0 it reaches the tolerance t after s^2 / 2h^2 (exp(2 h t / s^2) - 1) - t / h iterations on average (a
-    Brownian motion's first passage), and then nearly a period is lost; h itself costs h. The sum is smallest here.
+    Brownian motion's first passage), and then nearly a period is lost; h itself costs h. The sum is smallest here, but
+    h is at least s / 2, so that lateness (s^2 / 2h on average) stays within one step: on a circle that is nearly full
+    whoever is later than that holds up the next. For that reason, too, s^2 is the sum over the two jobs of a link that
+    vary most: each inherits the other's lateness.
     """
-    s = traffic.spread_s / traffic.iteration_s if traffic.iteration_s > 0 else 0.0
+    spreads = sorted((t.spread_s / t.iteration_s for t in together if t.iteration_s > 0), reverse=True)
+    s = math.hypot(*spreads[:2])
     if s <= 0.0:
         return 0.0
 
@@ -177,7 +181,7 @@ def headroom(traffic: Traffic) -> float:
         passage = max(1.0, s**2 / (2 * h**2) * math.expm1(grows) - TOLERANCE / h)
         return h + (1.0 - TOLERANCE) / passage
 
-    return min((s * k / 20.0 for k in range(1, 81)), key=cost)
+    return min((s * k / 20.0 for k in range(10, 81)), key=cost)
 
 
 def circles_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mapping[str, float]) -> dict[str, Circle]:

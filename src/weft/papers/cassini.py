@@ -52,7 +52,11 @@ def _scenario(cluster: Mapping[str, Any], **workload: Any) -> dict[str, Any]:
     return {
         "cluster": dict(cluster),
         "workload": {
-            "gpus": _SIZES, "elastic": [1, 12], "elastic_batch": _SPAN, "iterations": [200, 1000], **workload,
+            "gpus": _SIZES,
+            "elastic": [1, 12],
+            "elastic_batch": _SPAN,
+            "iterations": [200, 1000],
+            **workload,
         },
         "run": {"jitter": JITTER},
     }

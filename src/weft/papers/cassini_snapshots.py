@@ -16,12 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.interleave.circle import Circle, padded_periods
+import numpy as np
+
+from weft.interleave.circle import Circle
 from weft.interleave.compat import Compat, compat
 
-__all__ = ["FIGURE_2", "SNAPSHOTS", "WINDOW_RATES", "Snapshot", "Traced", "played", "shifted", "with_rates"]
+if TYPE_CHECKING:
+    from weft.model.plan import Gate
+
+__all__ = ["FIGURE_2", "SNAPSHOTS", "WINDOW_RATES", "Snapshot", "Traced", "gates_of", "played", "shifted", "with_rates"]
 
 CAPACITY_GBPS = 50.0
 PADDING = 0.1
@@ -100,42 +105,55 @@ def shifted(snapshot: Snapshot) -> Compat:
     return compat({job.name: job.circle for job in snapshot.jobs}, CAPACITY_GBPS, padding=PADDING)
 
 
+def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
+    """The gates that the interleave layer sets for these jobs: as in a cluster, by what a few iterations would show."""
+    from weft.interleave.align import align
+    from weft.interleave.layout import TOLERANCE, lay_out
+    from weft.model.plan import Gate
+    from weft.model.traffic import Traffic
+    from weft.sim.noise import slowest_worker
+
+    mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)
+    traffic = {}
+    for job in snapshot.jobs:
+        compute_s = job.compute_ms / 1e3
+        arcs = ((0.0, job.comm_ms / 1e3, job.gbps),)
+        traffic[job.name] = Traffic(
+            job.period_s + compute_s * (mean - 1.0), 1, compute_s, compute_s * spread, {0: arcs}
+        )
+    layout = lay_out(traffic, np.array([CAPACITY_GBPS]), PADDING)
+    gates = {}
+    for group in layout.groups:
+        for found in align(layout, group, PADDING, consensus=False):
+            shifts = found.shifts_s
+            begin_s = max(t.iteration_s for t in traffic.values())
+            if found.held:  # on a common clock on which nobody is late for the first slot
+                begin_s = max(traffic[job].offset_s - shifts[job] for job in found.jobs)
+            for job in found.jobs if found.pays else ():
+                gates[job] = Gate(begin_s + shifts[job], found.periods_s[job] if found.held else 0.0, 1, TOLERANCE)
+    return gates
+
+
 def played(
     snapshot: Snapshot, with_shifts: bool, jitter: float = 0.0, seed: int = 0, iterations: int = ITERATIONS
 ) -> dict[str, Any]:
     """The jobs on one link: communication times (ms), p90 of iterations, adjustments per minute."""
-    import numpy as np
-
-    from weft.interleave.layout import TOLERANCE, headroom
-    from weft.model.plan import Gate
-    from weft.model.traffic import Traffic
     from weft.sim.engine import Engine, EngineSpec
-    from weft.sim.noise import slowest_worker
     from weft.sim.program import compute_node, make_program, transfer_node
 
     found = shifted(snapshot)
+    gates = gates_of(snapshot, jitter) if with_shifts else {}
     rate = CAPACITY_GBPS * 1e9 / 8
     spec = EngineSpec(np.array([rate]), np.ones(1, np.bool_), seed=seed, jitter=jitter, skip=jitter == 0)
     engine = Engine(spec)
-    mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)
-    stretched = [job.period_s + job.compute_ms / 1e3 * (mean - 1.0) for job in snapshot.jobs]
-    room = max(
-        headroom(Traffic(time, spread_s=job.compute_ms / 1e3 * spread))
-        for job, time in zip(snapshot.jobs, stretched, strict=True)
-    )
-    periods = padded_periods([time * (1 + room) for time in stretched], PADDING)
     slots: dict[int, str] = {}
     for i, job in enumerate(snapshot.jobs):
         nodes = [
             compute_node(0, job.compute_ms / 1e3),
             transfer_node(1, job.comm_ms / 1e3 * job.gbps * 1e9 / 8, [(0, 1)], (0,), demand=job.gbps * 1e9 / 8),
         ]
-        gate = None
-        if with_shifts and found.rotation.score >= 0.999 and periods.fit:
-            gate = Gate(found.rotation.shifts_s[i] + job.compute_ms / 1e3, periods.periods_s[i], 1, TOLERANCE)
-        elif with_shifts:
-            gate = Gate(found.rotation.shifts_s[i] + job.compute_ms / 1e3, 0.0, 1, TOLERANCE)
-        slots[engine.attach(i, make_program(nodes, spec.capacity), iterations, gate=gate)] = job.name
+        program = make_program(nodes, spec.capacity)
+        slots[engine.attach(i, program, iterations, gate=gates.get(job.name))] = job.name
     engine.run(go_on=True)
     records, usages = engine.records().copy(), {name: engine.detach(slot) for slot, name in slots.items()}
     answer: dict[str, Any] = {"score": found.rotation.score, "jobs": {}, "compat": found}
