@@ -60,7 +60,8 @@ def test_every_named_stack_runs(name: str) -> None:
     stack = resolve(name)
     assert stack.name == name
     run(Core(stack, world), world)
-    assert world.now() == (10.0 if stack.planner.shares_gpus else 20.0)  # both jobs fit into the memory of 16 GPUs
+    at_once = stack.planner.shares_gpus and name != "gandiva-packing"  # which packs jobs that it has seen alone
+    assert world.now() == (10.0 if at_once else 20.0)  # both jobs fit into the memory of 16 GPUs
 
 
 def layers(stack: Stack) -> tuple[str, str, str]:

@@ -45,6 +45,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hived": "weft.place.hived:HiveD",
         "ls": "weft.place.list_scheduling:ListScheduling",
         "lwf": "weft.place.lwf:LeastWorkloadFirst",
+        "packing": "weft.place.packing:Packing",
         "rand": "weft.place.random:Rand",
         "random": "weft.place.random:RandomPlace",
         "skew": "weft.place.skew:Skew",

@@ -43,6 +43,7 @@ STACKS: dict[str, dict[str, str]] = {
     "tiresias:gittins": {"order": "gittins", "place": "skew"},
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
+    "gandiva-packing": {"order": "time-slice", "place": "packing"},
     "titan": {"place": "titan"},
     "titan-defrag": {"order": "defrag", "place": "titan"},
     "elasticflow": {"place": "elasticflow"},
@@ -51,7 +52,8 @@ STACKS: dict[str, dict[str, str]] = {
 
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
-    "ada-srsf": "pace", "gandiva": "order", "tiresias": "order", "tiresias-queues": "order", "titan": "place",
+    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order", "tiresias-queues": "order",
+    "titan": "place",
 }  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}

@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.common import JsonOption, print_json
 from weft.cli.live import DirOption, run_folder
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.live.explain import Explanation
@@ -47,6 +48,8 @@ def _explain(folder: Path, job: str) -> Explanation:
         from weft.results.files import load_run
 
         return explain_run(load_run(folder), job)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give one that weft simulate --out or weft serve wrote")
     from weft.live.ledger import Ledger
 
     ledger = Ledger(folder, read_only=True)

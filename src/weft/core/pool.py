@@ -116,6 +116,10 @@ class _Pool:
             if answer.gpus is not None and not same:
                 self._accept(claim, answer.gpus, answer.reason, memory)
                 return
+            if answer.leaves:
+                self.outcome.leaving.add(claim.job)
+                self.outcome.reasons[claim.job] = answer.reason
+                return
         if intact:
             self._keep(job, draft)
             return

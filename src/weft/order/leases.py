@@ -31,6 +31,10 @@ class LeaseOrder(Order):
         """No lease has ended."""
         return {"leases": 0}
 
+    def restless(self, view: ClusterView) -> list[JobView]:
+        """Running jobs that ask for a better place when leases end."""
+        return scattered(view, view.running.values())
+
     @abstractmethod
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
         """Key of a job that runs."""
@@ -52,7 +56,7 @@ class LeaseOrder(Order):
         released: frozenset[str] = frozenset()
         entries: Iterable[Entry] = waiting
         look = self.moves and (over or not view.waiting)
-        apart = {job.id for job in scattered(view, view.running.values())} if look else set()
+        apart = {job.id for job in self.restless(view)} if look else set()
         if over:
             running = sorted(((self.key_of_running(view, job), 0, job) for job in view.running.values()), key=_key)
             released = frozenset(view.running)

@@ -38,9 +38,13 @@ class TimeSlice(LeaseOrder):
         ranking = super().rank(view, state)
         if view.waiting:
             return ranking
-        moves = () if ranking.released or not view.offer.n_free else scattered(view, view.running.values())
+        moves = () if ranking.released or not view.offer.n_free else self.restless(view)
         claims = (*ranking.claims, *(Claim(job.id, len(job.gpus), "", anew=True) for job in moves))
-        return replace(ranking, claims=claims, wake_s=None)
+        return replace(ranking, claims=claims, wake_s=ranking.wake_s if _packed(view) else None)
+
+    def restless(self, view: ClusterView) -> list[JobView]:
+        """Jobs on more servers than they need, and jobs that share their GPUs."""
+        return [*scattered(view, view.running.values()), *_packed(view)]
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
         """After all that wait; those that have run longest come last."""
@@ -54,6 +58,10 @@ class TimeSlice(LeaseOrder):
     def words(self, key: float) -> str:
         """The rule."""
         return "its turn"
+
+
+def _packed(view: ClusterView) -> list[JobView]:
+    return [job for job in view.running.values() if len(view.residents(job.gpus[0])) > 1]
 
 
 def _since(job: JobView) -> float:

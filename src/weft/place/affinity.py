@@ -42,6 +42,12 @@ class Affinity(Place):
             return Answer(None, "its slice is over", state)  # whoever has a turn now is there; it does not push others
         if back and waits and Spread.of(view.cluster, home).servers == 1:
             return Answer(home, "back on its server", state)
+        if offer.free_per_server.max() < gpus and back:
+            return self._closer(view, job, home, offer, state)
+        return self.anywhere(view, job, gpus, offer, state)
+
+    def anywhere(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Free GPUs (there are enough) wherever the job was before: one server by affinity, else by lot."""
         free = offer.free_per_server
         fits = np.flatnonzero(free >= gpus)
         if len(fits):
@@ -49,8 +55,6 @@ class Affinity(Place):
             if state["affinity"].get(str(server)) != gpus and free[server] == view.cluster.gpus_per_server[server]:
                 state = {**state, "affinity": {**state["affinity"], str(server): gpus}}
             return self._answer(job, idle_first(view, offer, [(server, gpus)]), words, state)
-        if back:
-            return self._closer(view, job, home, offer, state)
         drawn = view.rng(f"affinity:{job.id}").permutation(np.flatnonzero(offer.free))
         idle_first_ = np.argsort(view.offer.residents[drawn] > 0, kind="stable")  # nobody leaves who need not
         chosen = tuple(sorted(drawn[idle_first_][:gpus].tolist()))

@@ -16,13 +16,15 @@ __all__ = ["Answer", "Place"]
 class Answer:
     """GPUs for a job (rank r on gpus[r]), or None with when to ask again; in both cases why, and the next state.
 
-    A refusal is written down when its reason changes: leave out of it numbers that change by themselves.
+    A refusal is written down when its reason changes: leave out of it numbers that change by themselves. A running job
+    that is asked again and gets None keeps what it has; with `leaves` it gives it up.
     """
 
     gpus: Placement | None
     reason: str
     state: State
     ask_again_s: float | None = None
+    leaves: bool = False
 
 
 class Place(Policy):
