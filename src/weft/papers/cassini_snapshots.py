@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,12 +129,13 @@ def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
             shifts = found.shifts_s
             begin_s = max(t.iteration_s for t in traffic.values())
             if found.held:  # on a common clock on which nobody is late for the first slot
-                begin_s = max(traffic[job].offset_s - shifts[job] for job in found.jobs)
-            for job in found.jobs if found.pays else ():
-                gates[job] = Gate(begin_s + shifts[job], found.periods_s[job] if found.held else 0.0, 1, TOLERANCE)
+                begin_s = max(traffic[name].offset_s - shifts[name] for name in found.jobs)
+            for name in found.jobs if found.pays else ():
+                gates[name] = Gate(begin_s + shifts[name], found.periods_s[name] if found.held else 0.0, 1, TOLERANCE)
     return gates
 
 
+@lru_cache(maxsize=256)
 def played(
     snapshot: Snapshot, with_shifts: bool, jitter: float = 0.0, seed: int = 0, iterations: int = ITERATIONS
 ) -> dict[str, Any]:
