@@ -28,4 +28,6 @@ def test_figures_of_a_small_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 0 < figures["small_decision_p99_ms"] <= figures["small_decision_max_ms"]
     assert 0 < figures["small_peak_gb"] < 8
     assert any("none.csv is not in" in line for line in said)
-    assert _error("small.csv").keys() == {"slice_sharing_jobs", "error_jct_mean", "error_jct_p95"}
+    error = _error("small.csv")
+    assert error["slice_sharing_jobs"] == 4  # those of 16 GPUs
+    assert error["error_jct_mean"] <= 0.02

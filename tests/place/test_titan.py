@@ -259,6 +259,26 @@ def test_with_every_order(order: str, interleave: str) -> None:
     assert not core.table.jobs
 
 
+@pytest.mark.parametrize("order", names("order"))
+@pytest.mark.parametrize("interleave", ["none", "cassini"])
+def test_simulated_with_every_order(order: str, interleave: str) -> None:
+    """Jobs of 6 on machines of 4 share NICs: all end, whoever goes first, and CASSINI shifts some of them."""
+    import weft
+
+    run = weft.simulate(
+        {
+            "cluster": {"topology": "single-switch", "servers": 4, "gpus_per_server": 4, "nic_gbps": 25},
+            "workload": {"source": "batch", "jobs": 5, "gpus": {6: 1.0}, "iterations": [40, 80], "models": ["vgg16"]},
+            "network": {"sharing": "max-min", "collective": "ring"},  # one period wherever they are: shifts can help
+        },
+        stack="titan", order=order, interleave=interleave,
+    )  # fmt: skip
+    assert set(run.jobs["status"]) == {"finished"}
+    assert run.jobs["iterations"].min() >= 40  # type: ignore[operator]
+    shifted = any("shifted once" in reason for reason in run.decisions["reason"])
+    assert shifted == (interleave == "cassini")
+
+
 def test_parameter() -> None:
     assert Titan.from_text("plus/ring/0.1").name == "titan:plus/ring/0.1"
     assert Titan.from_text(None).name == "titan"

@@ -25,7 +25,10 @@ from weft.workload.traffic import iteration_s
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["FREE", "STACKS", "Testbed", "TraceRun", "Traces", "on_testbed", "place_on_testbed", "scenario"]
+__all__ = [
+    "FREE", "QUICK_JOBS", "STACKS", "Testbed", "TraceRun", "Traces", "all_placers", "measured", "on_testbed",
+    "place_on_testbed", "scenario",
+]  # fmt: skip
 
 STACKS = {"titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]"}
 HD = "halving-doubling"
@@ -107,6 +110,21 @@ class Traces:
             self.done[trace] = {name: measured(by_stack[stack]) for name, stack in STACKS.items()}
             self.notes += [f"{trace}: {note}" for note in compared.runs[0].notes]
         return self.done[trace]
+
+
+def all_placers(request: Request) -> dict[str, TraceRun]:
+    """Every placer that gives a GPU to one job at a time, under first come, first served, on the quick trace 1."""
+    from weft import api
+    from weft.registry import names
+    from weft.stacks import resolve
+
+    placers = [name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus]
+    stacks = {name: f"fifo[place={name}]" for name in [*placers, "titan:plus", "titan:printed"]}
+    compared = api.compare(
+        scenario("trace-1", quick=True), list(stacks.values()), [request.seed], workers=request.workers,
+        on_progress=request.on_progress, on_compile=request.on_compile,
+    )  # fmt: skip
+    return {name: measured(run) for name, run in zip(stacks, compared.runs, strict=True)}
 
 
 def measured(run: RunResult) -> TraceRun:

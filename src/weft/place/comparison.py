@@ -1,4 +1,4 @@
-"""How often Titan's greedy is optimal: random small states, each solved by `titan`, `titan:plus` and exactly."""
+"""How often Titan's greedy is optimal: random small states, each solved by three forms of `titan` and exactly."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import numpy.typing as npt
 
 from weft.model.profile import Phase, Profile
 from weft.place.exact import optimum
-from weft.place.pattern import kind_of
+from weft.place.pattern import Kind, kind_of, pattern_of, within
 from weft.place.submodular import keeps_bound
-from weft.place.titan import Limits, solve
+from weft.place.titan import Limits, Placed, printed, solve
 
-__all__ = ["Score", "compare", "states"]
+__all__ = ["FORMS", "Score", "compare", "states"]
 
 GPUS = 4
 LIMITS = (np.inf, 2.0, 1.0, 0.5, 0.25)
+FORMS = ("titan", "titan:plus", "titan:printed")
+_Row = tuple[tuple[int, int], tuple[int, int] | None, int]  # the optimum, what was found, C_max
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,26 @@ class Score:
     bound_broken: int  # states in which C_max - used < (1 - 1/e) (C_max - optimum), for either objective
 
 
-def states(n: int, seed: int) -> Iterator[tuple[int, npt.NDArray[np.int64], float]]:
-    """Workers, free GPUs of each machine of 4, and the limit per byte of message, as drawn."""
+def states(n: int, seed: int, tight: bool = False) -> Iterator[tuple[int, npt.NDArray[np.int64], float]]:
+    """Workers, free GPUs of each machine of 4, and the limit per byte of message, as drawn.
+
+    `tight` draws the states in which choosing is hard: many fragments of one to three GPUs, and always a limit.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(n):
-        free = rng.integers(0, GPUS + 1, int(rng.integers(2, 6)))
-        yield int(rng.integers(2, 7)), free, float(rng.choice(LIMITS))
+        if tight:
+            free = rng.integers(1, GPUS, int(rng.integers(3, 8)))
+            free[rng.random(len(free)) < 0.2] = GPUS
+            yield int(rng.integers(4, 9)), free, float(rng.choice(LIMITS[1:]))
+        else:
+            free = rng.integers(0, GPUS + 1, int(rng.integers(2, 6)))
+            yield int(rng.integers(2, 7)), free, float(rng.choice(LIMITS))
 
 
-def compare(n: int, seed: int) -> dict[str, Score]:
-    """Scores of `titan` and `titan:plus` against the exact answer on n random states under halving-doubling."""
-    rows: dict[str, list[tuple[tuple[int, int], tuple[int, int] | None, int]]] = {"titan": [], "titan:plus": []}
-    for workers, free, limit in states(n, seed):
+def compare(n: int, seed: int, tight: bool = False) -> dict[str, Score]:
+    """Scores of each of FORMS against the exact answer on n random states under halving-doubling."""
+    rows: dict[str, list[_Row]] = {name: [] for name in FORMS}
+    for number, (workers, free, limit) in enumerate(states(n, seed, tight)):
         kind = kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), "halving-doubling")
         idle = free == GPUS
         best = optimum(kind, free.tolist(), idle.tolist(), limit)
@@ -53,13 +63,23 @@ def compare(n: int, seed: int) -> dict[str, Score]:
             continue
         limits = Limits(limit, lambda a, b, limit=limit: limit)  # type: ignore[misc]
         for name, found in rows.items():
-            placed = solve(kind, free, idle, limits, plus=name == "titan:plus")
+            if name == "titan:printed":
+                placed = printed(kind, free, idle, limits, np.random.default_rng((seed, number)))
+                if placed is not None and not _allowed(kind, placed, limit):
+                    placed = None  # it admits workers whose other pairs do not fit: no solution of Eq. (1)
+            else:
+                placed = solve(kind, free, idle, limits, plus=name == "titan:plus")
             answer = (sum(bool(idle[m]) for m, _ in placed), len(placed)) if placed else None
             found.append((best, answer, max(len(free), workers)))
     return {name: _score(n, found) for name, found in rows.items()}
 
 
-def _score(n: int, rows: list[tuple[tuple[int, int], tuple[int, int] | None, int]]) -> Score:
+def _allowed(kind: Kind, placed: Placed, limit: float) -> bool:
+    """Whether a placement keeps the bandwidth constraint in every stage and direction."""
+    return within(pattern_of(kind), [ranks for _, ranks in placed], lambda a, b, size: size <= limit + 1e-9)
+
+
+def _score(n: int, rows: list[_Row]) -> Score:
     placed = [(best, got, most) for best, got, most in rows if got is not None]
     first = [got[0] - best[0] for best, got, _ in placed]
     second = [got[1] - best[1] for best, got, _ in placed if got[0] == best[0]]
