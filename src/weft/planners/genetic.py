@@ -46,6 +46,7 @@ class Problem:
 
 
 _PATIENCE = 4  # generations without a better one before the search ends
+_CLIMBERS, _STEPS = 4, 24  # so many of the first generation climb, too, so many steps at most
 
 
 def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, generations: int = 12) -> Ints:
@@ -53,6 +54,7 @@ def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, gen
     jobs, nodes = problem.current.shape
     people = np.stack([problem.current, *(_spread_out(problem, rng) for _ in range(population - 1))])
     people = np.stack([repaired(problem, person, rng) for person in people])
+    first = people
     idle, best = 0, -1.0
     for _ in range(generations):
         value = problem.fitness(people)
@@ -65,7 +67,40 @@ def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, gen
         best = max(best, float(fitness[order[0]]))
         if idle >= _PATIENCE:
             break
-    return np.asarray(people[0].reshape(jobs, nodes), np.int64)
+    climbers = [people[0], people[len(people) // 3], people[2 * len(people) // 3], *first[:_CLIMBERS]]
+    tops = [_climbed(problem, person) for person in climbers]
+    top = tops[int(np.argmax(problem.fitness(np.stack(tops))))]
+    return np.asarray(top.reshape(jobs, nodes), np.int64)
+
+
+def _climbed(problem: Problem, person: Ints) -> Ints:
+    """One GPU after another changes hands, or is taken or left, as long as that is fitter and can run."""
+    jobs, nodes = person.shape
+    rows, most = np.arange(jobs), problem.able.shape[1] - 1
+    best = float(problem.fitness(person[None])[0])
+    for _ in range(_STEPS):
+        tries = []
+        for node in range(nodes):
+            spare = int(problem.capacity[node] - person[:, node].sum()) > 0
+            for giver in (*np.flatnonzero(person[:, node]), *((-1,) if spare else ())):
+                for taker in range(-1, jobs):
+                    if taker != giver:
+                        child = person.copy()
+                        if giver >= 0:
+                            child[giver, node] -= 1
+                        if taker >= 0:
+                            child[taker, node] += 1
+                        tries.append(child)
+        both = np.stack(tries) if tries else person[None]
+        sizes = both.sum(axis=2)
+        runs = (sizes <= most).all(axis=1) & problem.able[rows, np.minimum(sizes, most)].all(axis=1)
+        apart = ((both > 0) & ((both > 0).sum(axis=2) > 1)[:, :, None]).sum(axis=1).max(axis=1) <= 1
+        value = np.where(runs & apart, problem.fitness(both), -np.inf)
+        top = int(np.argmax(value))
+        if value[top] <= best * (1 + 1e-9):
+            break
+        person, best = both[top], float(value[top])
+    return person
 
 
 def _spread_out(problem: Problem, rng: np.random.Generator) -> Ints:
