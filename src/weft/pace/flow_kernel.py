@@ -100,10 +100,10 @@ def shut(i, hops, path, available, table, known):
 @leaf
 def nothing(rows, i):
     """Whether a flow has nothing in any slot."""
+    empty = True
     for c in range(rows.shape[1]):
-        if rows[i, c] != 0.0:
-            return False
-    return True
+        empty &= rows[i, c] == 0.0
+    return empty
 
 
 @leaf
@@ -122,7 +122,7 @@ def post(table, posted, path, i, column, rate, known):
 
 @leaf
 def commit(table, posted, path, i, now, rates, plans, arrives, work, known):
-    """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear of it."""
+    """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear it."""
     k = table.shape[1]
     c, same = now, True
     for t in range(k):
