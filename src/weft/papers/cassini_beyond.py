@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.papers.cassini_snapshots import Snapshot, Traced, played
 
-__all__ = ["STUDIES", "guided_placement", "loops", "many_jobs", "padding"]
+__all__ = ["STUDIES", "guided_placement", "loops", "many_jobs", "padding", "room_to_gain"]
 
 ITERATIONS = 400
 
@@ -96,8 +96,29 @@ def guided_placement(seeds: int = 3, workers: int | None = None) -> list[dict[st
     return rows
 
 
+def room_to_gain(seeds: int = 3) -> list[dict[str, Any]]:
+    """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
+    from weft.papers.cassini import EXPERIMENTS
+    from weft.papers.cassini_contention import contention
+
+    planners = {"figure-11": ("themis", "pollux"), "figure-13": ("themis", "pollux"), "figure-14": ("themis", "pollux")}
+    rows = []
+    for figure, scenario in EXPERIMENTS.items():
+        stacks = [name for p in planners.get(figure, ("themis",)) for name in (p, f"{p}+cassini")]
+        if figure in ("figure-11", "figure-13"):
+            stacks.append("random")
+        rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
+    return rows
+
+
 def _mean(played_: dict[str, Any]) -> float:
     return float(np.mean([job["iteration_ms"] for job in played_["jobs"].values()]))
 
 
-STUDIES = {"many_jobs": many_jobs, "padding": padding, "loops": loops, "guided_placement": guided_placement}
+STUDIES = {
+    "many_jobs": many_jobs,
+    "padding": padding,
+    "loops": loops,
+    "guided_placement": guided_placement,
+    "room_to_gain": room_to_gain,
+}
