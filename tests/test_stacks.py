@@ -127,7 +127,7 @@ def test_planners_are_stacks_by_their_own_name() -> None:
 @pytest.mark.parametrize("layer", ["order", "place"])
 def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
     with pytest.raises(
-        StackError, match=f"--{layer} random cannot be used with joint: joint decides order and place at once"
+        StackError, match=f"{layer} random cannot be used with joint: joint decides order and place at once"
     ):
         resolve("joint", **{layer: "random"})
 
@@ -142,7 +142,7 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": "srsf[place]"}, "write what is replaced as NAME[place=ff]"),
         ({"name": "srsf[where=ff]"}, "write what is replaced as NAME[place=ff]"),
         ({"name": "srsf[place=ff"}, "write what is replaced as NAME[place=ff]"),
-        ({"name": "joint[place=ff]"}, "--place ff cannot be used with joint"),
+        ({"name": "joint[place=ff]"}, "place ff cannot be used with joint"),
         ({"name": "ada-srsf:x"}, "write adadual, or adadual:K"),
         (
             {"name": "srsf+shifty", "pace": "single"},

@@ -288,7 +288,8 @@ def run_stack(
     compile_kernels(on_compile)
     workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
-    run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
+    with located(scenario.where):
+        run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
     return replace(
         run,
         scenario=scenario.name,

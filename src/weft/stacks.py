@@ -84,7 +84,7 @@ def resolve(
         for layer in ("order", "place"):
             if layer in replaced:
                 raise StackError(
-                    f"--{layer} {replaced[layer]} cannot be used with {name}: {layers['planner']} decides order and "
+                    f"{layer} {replaced[layer]} cannot be used with {name}: {layers['planner']} decides order and "
                     "place at once; replace its interleave or pace, or choose another stack"
                 )
         planner = cast(Planner, make("planners", layers["planner"]))

@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "jobs as a table": (change("jobs", {}), "jobs is an empty table; give a list [..]"),
     "empty phases": (change("jobs.1.phases", []), "jobs[1].phases is an empty list; give at least 1 entry"),
     "no id": (change("jobs.1.id", ...), "jobs[1].id is missing; add it (its name)"),
-    "empty id": (change("jobs.1.id", ""), 'jobs[1].id is ""; give at least 1 entry'),
+    "empty id": (change("jobs.1.id", ""), 'jobs[1].id is ""; give a name'),
     "duplicate id": (change("jobs.1.id", "a"), 'jobs[1].id is "a", which another job has already; give each its own'),
     "no iterations": (change("jobs.1.iterations", 0), "jobs[1].iterations is 0; give at least 1"),
     "half iterations": (change("jobs.1.iterations", 2.5), "jobs[1].iterations is 2.5; give a whole number"),
@@ -85,6 +85,16 @@ CASES: dict[str, tuple[Change, str]] = {
         "jobs[0].phases[0].compute_s is -0.1; give at least 0",
     ),
     "negative bytes": (change("jobs.0.phases.1.bytes", -5), "jobs[0].phases[1].bytes is -5; give at least 0"),
+    "null bytes": (change("jobs.0.phases.1.bytes", None), "jobs[0].phases[1].bytes is null; give a number"),
+    "more bytes than there are": (
+        change("jobs.0.phases.1.bytes", 1e300),
+        "jobs[0].phases[1].bytes is 1e+300; give at most 1e+18",
+    ),
+    "computing for ever": (
+        change("jobs.0.phases.0.compute_s", 1e308),
+        "jobs[0].phases[0].compute_s is 1e+308; give at most 1e+09",
+    ),
+    "a link for a bit a year": (change("links.l1.gbps", 1e-320), "links.l1.gbps is 9.99989e-321; give at least 1e-06"),
     "infinite bytes": (
         change("jobs.0.phases.1.bytes", float("inf")),
         "jobs[0].phases[1].bytes is inf; give a finite number",
@@ -124,7 +134,7 @@ CASES: dict[str, tuple[Change, str]] = {
     ),
     "sharing that a pace brings about": (
         change("network", "scheduled"),
-        'network.sharing is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal',
+        'network.sharing is "scheduled", where a pace sets the rates and here is none; use max-min, k-way or ideal',
     ),
     "a constant of another sharing": (
         change("network.b_s_per_byte", 1e-9),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
+from weft.workload.zoo.gpus import GPUS
 
 GOOD = """\
 [cluster]
@@ -103,7 +104,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "an unknown GPU": (
         "nic_gbps = 10", 'nic_gbps = 10\ngpu = "V1000"',
-        "gpu 'V1000' is not known to the zoo; did you mean V100?",
+        "cluster.gpu: gpu 'V1000' is not known to the zoo; did you mean V100?",
     ),
     "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf or srsf-3 or srsf-2?; `weft stacks` lists them"),
     "empty stack": ('name = "srsf"\n', "", "stack.name is missing; give a name, or an order (see: weft stacks)"),
@@ -111,9 +112,29 @@ CASES: dict[str, tuple[str, str, str]] = {
         '"max-min"', '"maxmin"',
         'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way, scheduled',
     ),
-    "sharing that a pace brings about": (
+    "a GPU unlike any": (
+        "nic_gbps = 10", 'nic_gbps = 10\ngpu = "Q9"',
+        "cluster.gpu: gpu 'Q9' is not known to the zoo; use one of {gpus}",
+    ),
+    "rates that no pace sets": (
         '"max-min"', '"scheduled"',
-        'network.sharing is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal',
+        'network.sharing is "scheduled", and pace fair sets no rates; use pace flow, or max-min',
+    ),
+    "layers that contradict each other": (
+        'name = "srsf"', 'name = "themis"\nplace = "lwf:1"',
+        "stack: place lwf:1 cannot be used with themis: themis decides order and place at once; "
+        "replace its interleave or pace, or choose another stack",
+    ),
+    "a layer without a name": ('name = "srsf"', 'order = ""', 'stack.order is ""; give a name'),
+    "nobody may be scattered": (
+        'name = "srsf"', 'name = "srsf"\nplace = "lwf:0"',
+        "stack: lwf:0: write lwf:K with a whole number K of at least 1, the largest job that may be scattered",
+    ),
+    "restarts without end": ("seed = 1", "restart_s = 1e300", "run.restart_s is 1e+300; give at most 1e+09"),
+    "bandwidth for a bit a year": ("nic_gbps = 10", "nic_gbps = 1e-30", "cluster.nic_gbps is 1e-30; give at least 1e-06"),
+    "GPUs without number": (
+        "gpus_per_server = 4", f"gpus_per_server = {10**18}",
+        "cluster.gpus_per_server is 1000000000000000000; give at most 1000",
     ),
     "no program to ask": (
         'sharing = "max-min"', 'cost = "astra-sim"',
@@ -184,7 +205,10 @@ def test_one_line(
     path.write_text(text)
     code = run(["simulate", str(path), "--json"])
     out, err = capsys.readouterr()
-    assert err == f"error: {path}: {message.replace('{folder}', str(tmp_path))}\n"
+    assert (
+        err
+        == f"error: {path}: {message.replace('{folder}', str(tmp_path)).replace('{gpus}', ', '.join(g.name for g in GPUS))}\n"
+    )
     assert out == ""
     assert code == 2
 
@@ -205,6 +229,16 @@ def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path}: is a directory; write one with: weft init {tmp_path}\n"
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, taken = tmp_path / "good.toml", tmp_path / "taken"
+    path.write_text(GOOD)
+    taken.write_text("mine")
+    assert run(["simulate", str(path), "--out", str(taken), "--json"]) == 2
+    line = f"error: {taken}: a file is in the way of the folder for the run; name another folder\n"
+    assert capsys.readouterr().err.endswith(line)
+    assert taken.read_text() == "mine"
 
 
 def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,10 @@ class LeastWorkloadFirst(Place):
         """`lwf` or `lwf:K`."""
         if arg is None:
             return cls()
-        if not (arg.isascii() and arg.isdecimal()):
-            raise StackError(f"lwf:{arg}: write lwf:K with a whole number K, the largest job that may be scattered")
+        if not (arg.isascii() and arg.isdecimal() and int(arg) >= 1):
+            raise StackError(
+                f"lwf:{arg}: write lwf:K with a whole number K of at least 1, the largest job that may be scattered"
+            )
         return cls(int(arg))
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:

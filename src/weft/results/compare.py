@@ -2,7 +2,8 @@
 
 Every stack saw the same workload and routes at a seed, so stacks are compared seed by seed. A metric's interval is
 Student's t over seeds: mean +- t(0.975, n - 1) s / sqrt(n). A ratio to the first stack is formed at each seed and the
-same interval is taken over those ratios, which removes the spread that the seeds share. Ratios are averaged as they
+same interval is taken over those ratios, which removes the spread that the seeds share. No metric can be below 0, so
+intervals end there: with few seeds that differ much, t would reach further. Ratios are averaged as they
 are, not as logarithms: "mean" is then what it says, and a metric that reaches zero (preemptions) keeps a ratio.
 
 A metric that is undefined at any seed is null: a mean over the seeds that happened to finish is another experiment.
@@ -51,9 +52,11 @@ def compare(summaries: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, A
         "stacks": [
             {
                 "stack": stack,
-                "metrics": {m: mean_and_interval([run[m] for run in runs]) for m in METRICS},
+                "metrics": {m: mean_and_interval([run[m] for run in runs], least=0.0) for m in METRICS},
                 "ratio_to_first": {
-                    m: mean_and_interval([_ratio(run[m], base[m]) for run, base in zip(runs, first, strict=True)])
+                    m: mean_and_interval(
+                        [_ratio(run[m], base[m]) for run, base in zip(runs, first, strict=True)], least=0.0
+                    )
                     for m in METRICS
                 },
             }
@@ -73,8 +76,9 @@ def flat_metrics(summary: Mapping[str, Any]) -> dict[str, Value]:
     return flat
 
 
-def mean_and_interval(values: Sequence[Value]) -> dict[str, Any]:
-    """Mean and 95 % Student t interval; nulls when undefined (the interval needs two values)."""
+def mean_and_interval(values: Sequence[Value], least: float = -math.inf) -> dict[str, Any]:
+    """Mean and 95 % Student t interval, cut off at the `least` value there can be; nulls when undefined (the interval
+    needs two values)."""
     numbers = [v for v in values if v is not None and math.isfinite(v)]
     n = len(numbers)
     if n == 0 or n < len(values):
@@ -86,7 +90,7 @@ def mean_and_interval(values: Sequence[Value]) -> dict[str, Any]:
 
     deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in numbers) / (n - 1))
     half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
-    return {"mean": mean, "ci95": [mean - half, mean + half]}
+    return {"mean": mean, "ci95": [max(mean - half, least), mean + half]}
 
 
 def _ratio(value: Value, base: Value) -> Value:

@@ -51,7 +51,8 @@ def rank(
             "metrics": entry["metrics"],
             "ratio_to_reference": entry["ratio_to_first"],
             "ratio_to_best": mean_and_interval(
-                [a / b if a is not None and b else None for a, b in zip(at[entry["stack"]], best, strict=True)]
+                [a / b if a is not None and b else None for a, b in zip(at[entry["stack"]], best, strict=True)],
+                least=0.0,
             ),
         }
         for i, entry in enumerate(ranked)

@@ -46,8 +46,10 @@ def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:
             getattr(run, name).write_parquet(written[f"{name}.parquet"], compression="zstd")
         written["run.json"] = _write_json(folder / "run.json", _facts(run))
         written["summary.json"] = _write_json(folder / "summary.json", summary(run))
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{folder}: a file is in the way of the folder for the run; name another folder") from None
     except OSError as error:
-        raise InputError(f"{folder}: cannot write the run ({error}); name a writable folder") from None
+        raise InputError(f"{folder}: cannot write the run ({error.strerror}); name a writable folder") from None
     written["report.html"] = write_report(folder / "report.html", run)
     written["timeline.json"] = write_timeline(folder / "timeline.json", run)
     return written

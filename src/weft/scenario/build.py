@@ -187,6 +187,10 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
             "remove that size or enlarge the cluster"
         )
     _check_foreign(scenario, cluster)
+    models = [job.model for job in spec.job] if spec.source == "jobs" else list(spec.models)
+    if not all(map(zoo.is_path, models)):  # files name GPUs as they like
+        with located(f"{scenario.where}: cluster.gpu"):
+            zoo.find_gpu(cluster.gpu)
     with located(f"{scenario.where}: workload.models"):
         for model in spec.models:
             zoo.check(_model(scenario, model))

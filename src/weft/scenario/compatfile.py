@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from weft.scenario.files import read_json
 from weft.scenario.problems import check_names, checked, problem
-from weft.scenario.sections import NotNegative, Positive, Section
+from weft.scenario.sections import MOST_GBPS, Gbps, Seconds, Section, SomeSeconds
 
 __all__ = ["CompatFile", "load_compat_file"]
 
@@ -17,16 +17,16 @@ __all__ = ["CompatFile", "load_compat_file"]
 class CompatArc(Section):
     """A time of sending at one rate; it may go round the end of the iteration."""
 
-    start_s: NotNegative = Field(description="When it begins, from the start of the iteration.")
-    length_s: Positive = Field(description="How long it lasts.")
-    gbps: NotNegative = Field(description="Its demand in Gbit/s.")
+    start_s: Seconds = Field(description="When it begins, from the start of the iteration.")
+    length_s: SomeSeconds = Field(description="How long it lasts.")
+    gbps: Annotated[float, Field(ge=0, le=MOST_GBPS)] = Field(description="Its demand in Gbit/s.")
 
 
 class CompatJob(Section):
     """A job: its iteration time alone on the link, and its arcs."""
 
     id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
-    iteration_s: Positive = Field(description="Iteration time alone on the network.")
+    iteration_s: SomeSeconds = Field(description="Iteration time alone on the network.")
     arcs: list[CompatArc] = Field(description="Its Up phases; where two overlap, demands add.")
 
     @model_validator(mode="after")
@@ -41,7 +41,7 @@ class CompatJob(Section):
 class CompatFile(Section):
     """The whole input of `weft compat`."""
 
-    capacity_gbps: Positive = Field(description="Capacity of the link in Gbit/s.")
+    capacity_gbps: Gbps = Field(description="Capacity of the link in Gbit/s.")
     jobs: Annotated[list[CompatJob], Field(min_length=1)] = Field(description="The jobs that share it.")
 
     @model_validator(mode="after")

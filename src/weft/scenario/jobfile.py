@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from weft.scenario.files import read_json
 from weft.scenario.problems import check_names, checked, near, problem
-from weft.scenario.sections import NotNegative, Positive, Section, Sharing
+from weft.scenario.sections import Bytes, Gbps, NotNegative, Seconds, Section, Sharing
 
 __all__ = ["JobFile", "load_job_file"]
 
@@ -17,7 +17,7 @@ __all__ = ["JobFile", "load_job_file"]
 class ReplayLink(Section):
     """One directed link."""
 
-    gbps: Positive = Field(description="Capacity in Gbit/s.")
+    gbps: Gbps = Field(description="Capacity in Gbit/s.")
 
 
 class ReplayAdmission(Section):
@@ -48,16 +48,24 @@ class ReplayNetwork(Sharing):
 
     admission: ReplayAdmission | None = Field(None, description="Which transfers may start; by default all.")
 
+    @model_validator(mode="after")
+    def _no_pace(self) -> Self:
+        if self.sharing == "scheduled":
+            raise problem(
+                'is "scheduled", where a pace sets the rates and here is none; use max-min, k-way or ideal', "sharing"
+            )
+        return self
+
 
 class ReplayPhase(Section):
     """Compute and transfer side by side; the phase ends when both are done."""
 
-    compute_s: NotNegative = Field(0.0, description="Seconds of computing.")
-    bytes: NotNegative = Field(0.0, description="Bytes that each flow carries.")
+    compute_s: Seconds = Field(0.0, description="Seconds of computing.")
+    bytes: Bytes = Field(0.0, description="Bytes that each flow carries.")
     flows: dict[str, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         default_factory=dict, description="How many of the flows cross each link."
     )
-    demand_gbps: Positive | None = Field(None, description="Cap of each flow; by default as fast as the links allow.")
+    demand_gbps: Gbps | None = Field(None, description="Cap of each flow; by default as fast as the links allow.")
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
@@ -69,8 +77,8 @@ class ReplayPhase(Section):
 class ReplayGate(Section):
     """The named task of each iteration waits for its slot: epoch, epoch + period, ...; period 0 is a one-off delay."""
 
-    epoch_s: NotNegative = Field(description="The first slot.")
-    period_s: NotNegative = Field(0.0, description="Time between slots; 0: a one-off delay until the first.")
+    epoch_s: Seconds = Field(description="The first slot.")
+    period_s: Seconds = Field(0.0, description="Time between slots; 0: a one-off delay until the first.")
     task: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Which task waits; a phase has one for its computation, if that takes time, and one for its bytes.",
@@ -84,7 +92,7 @@ class ReplayJob(Section):
     """A job: its phases, repeated `iterations` times from `start_s` on."""
 
     id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
-    start_s: NotNegative = Field(0.0, description="When it starts.")
+    start_s: Seconds = Field(0.0, description="When it starts.")
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000_000)] = Field(description="How often the phases repeat.")
     gate: ReplayGate | None = Field(None, description="Makes a task of each iteration wait for its slot.")
     phases: Annotated[list[ReplayPhase], Field(min_length=1)] = Field(description="One iteration.")

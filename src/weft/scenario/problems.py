@@ -98,6 +98,8 @@ def quoted(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     elif isinstance(value, bool):
         text = str(value).lower()
+    elif value is None:
+        text = "null"
     elif isinstance(value, Mapping):
         text = "a table" if value else "an empty table"
     elif isinstance(value, list | tuple):
@@ -134,7 +136,9 @@ def _line(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"{name} is {quoted(value)}; give {word} {ctx[key]:g}"
     if kind in _TYPES:
         return f"{name} is {quoted(value)}; give {_TYPES[kind]}"
-    if kind in ("too_short", "string_too_short"):
+    if kind == "string_too_short":
+        return f"{name} is {quoted(value)}; give a name"
+    if kind == "too_short":
         least = ctx["min_length"]
         return f"{name} is {quoted(value)}; give at least {least} entr{'y' if least == 1 else 'ies'}"
     if kind == "too_long":

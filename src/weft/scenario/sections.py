@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
@@ -21,9 +21,26 @@ __all__ = [
     "TierRow",
 ]
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+# Bounds of what can be meant: beyond them a double no longer tells two moments, or two bytes, apart.
+MOST_S = 1e9  # 31 years
+MOST_BYTES = 1e18
+LEAST_GBPS, MOST_GBPS = 1e-6, 1e9
+
+
+def _carries_something(gbps: float) -> float:
+    if gbps < LEAST_GBPS:
+        raise problem(f"is {gbps:g}; give at least {LEAST_GBPS:g}")
+    return gbps
+
+
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
+SomeSeconds = Annotated[float, Field(gt=0, le=MOST_S)]
+Bytes = Annotated[float, Field(ge=0, le=MOST_BYTES)]
+Gbps = Annotated[float, Field(gt=0, le=MOST_GBPS), AfterValidator(_carries_something)]
+Name = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 TopologyName = Literal["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links", "file"]
@@ -43,7 +60,7 @@ class LinkRow(Section):
 
     a: str = Field(description="One end: a server or a switch.")
     b: str = Field(description="The other end.")
-    gbps: Positive = Field(description="Gbit/s in each direction.")
+    gbps: Gbps = Field(description="Gbit/s in each direction.")
     tier: str = Field("", description='What it is called in reports; by default "nic" at a server, else "fabric".')
 
 
@@ -67,10 +84,12 @@ class ClusterSection(Section):
     servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
         None, description="Number of servers (single-switch), or the nodes that are servers (links)."
     )
-    gpus_per_server: Count | None = Field(None, description="GPUs in each server; by default 1.")
+    gpus_per_server: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="GPUs in each server; by default 1."
+    )
     gpu: str | None = Field(None, description="GPU type, for compute times; by default V100.")
     gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
-    nic_gbps: Positive | None = Field(None, description="Speed of each server's NIC; by default 10.")
+    nic_gbps: Gbps | None = Field(None, description="Speed of each server's NIC; by default 10.")
     oversubscription: Positive | None = Field(
         None, description="What can arrive at a switch from below over what can leave upwards; by default 1."
     )
@@ -82,7 +101,7 @@ class ClusterSection(Section):
         None, description="Speeds of rack and edge uplinks (three-tier), instead of oversubscription."
     )
     k: Count | None = Field(None, description="Ports of a switch (fat-tree): k pods, k^3/4 servers.")
-    intra_server_gbps: Positive | None = Field(None, description="Between GPUs of one server; by default no limit.")
+    intra_server_gbps: Gbps | None = Field(None, description="Between GPUs of one server; by default no limit.")
     latency_us: NotNegative = Field(0.0, description="One message between servers, in microseconds.")
     intra_latency_us: NotNegative = Field(0.0, description="One message inside a server, in microseconds.")
     links: list[LinkRow] | None = Field(None, description="The cables (links): a, b, gbps and perhaps tier.")
@@ -112,11 +131,11 @@ class ClusterSection(Section):
 class StackSection(Section):
     """A named stack, or its layers one by one; a layer beside a name replaces that layer."""
 
-    name: str | None = Field(None, description="A stack of `weft stacks`.")
-    order: str | None = Field(None, description="Who goes next, who gives way?")
-    place: str | None = Field(None, description="On which GPUs?")
-    interleave: str | None = Field(None, description="When does each job's communication start?")
-    pace: str | None = Field(None, description="Which transfers run now, how fast?")
+    name: Name | None = Field(None, description="A stack of `weft stacks`.")
+    order: Name | None = Field(None, description="Who goes next, who gives way?")
+    place: Name | None = Field(None, description="On which GPUs?")
+    interleave: Name | None = Field(None, description="When does each job's communication start?")
+    pace: Name | None = Field(None, description="Which transfers run now, how fast?")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -143,20 +162,18 @@ class Sharing(Section):
     sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = Field(
         "max-min",
         description="How transfers share links. ideal: as if alone; max-min: fairly per flow; k-way: by the number of "
-        "transfers on the busiest server; scheduled: by rates that a pace sets (--pace flow brings it about).",
+        "transfers on the busiest server; scheduled: by rates that a pace sets (flow, tcp, ..., which bring it about).",
     )
-    a_s: NotNegative = Field(0.0, description="k-way: seconds before the first byte.")
-    b_s_per_byte: Positive = Field(K_WAY_B_S_PER_BYTE, description="k-way: seconds per byte alone.")
-    eta_s_per_byte: NotNegative = Field(
+    a_s: Seconds = Field(0.0, description="k-way: seconds before the first byte.")
+    b_s_per_byte: Annotated[float, Field(gt=0, le=1)] = Field(
+        K_WAY_B_S_PER_BYTE, description="k-way: seconds per byte alone."
+    )
+    eta_s_per_byte: Annotated[float, Field(ge=0, le=1)] = Field(
         K_WAY_ETA_S_PER_BYTE, description="k-way: what each further transfer adds to it."
     )
 
     @model_validator(mode="after")
     def _constants(self) -> Self:
-        if self.sharing == "scheduled":
-            raise problem(
-                'is "scheduled", which a pace that sets rates brings about; use max-min, k-way or ideal', "sharing"
-            )
         for name in ("a_s", "b_s_per_byte", "eta_s_per_byte"):
             if name in self.model_fields_set and self.sharing != "k-way":
                 raise problem(f'has no meaning with sharing "{self.sharing}"; remove it or use k-way', name)
@@ -167,7 +184,7 @@ class DimensionRow(Section):
     """Links of one tier of the hierarchy."""
 
     kind: Literal["ring", "switch", "fully-connected"] = Field("switch", description="How its units are joined.")
-    gbps: Positive = Field(description="Gbit/s of a link.")
+    gbps: Gbps = Field(description="Gbit/s of a link.")
     latency_us: NotNegative = Field(0.0, description="Of a message, in microseconds.")
     nic_latency_us: NotNegative = Field(0.0, description="What its network card adds.")
 
@@ -188,9 +205,9 @@ class ForeignRow(Section):
 
     src: str = Field(description="Server that sends, as `weft topology` names it.")
     dst: str = Field(description="Server that receives.")
-    start_s: NotNegative = Field(0.0, description="When it starts.")
-    end_s: Positive | None = Field(None, description="When it ends; by default never.")
-    gbps: Positive | None = Field(None, description="What it asks for; by default all that it can get.")
+    start_s: Seconds = Field(0.0, description="When it starts.")
+    end_s: SomeSeconds | None = Field(None, description="When it ends; by default never.")
+    gbps: Gbps | None = Field(None, description="What it asks for; by default all that it can get.")
 
     @model_validator(mode="after")
     def _lasts(self) -> Self:
@@ -204,11 +221,11 @@ class ForeignRow(Section):
 class CrossTrafficTable(Section):
     """Foreign flows drawn at random: at each turn every server sends to another one for a while."""
 
-    every_s: Positive = Field(2.0, description="Length of a turn.")
+    every_s: SomeSeconds = Field(2.0, description="Length of a turn.")
     seconds: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
         [0.2, 2.0], description="How long a flow lasts, drawn between these."
     )
-    gbps: Positive | None = Field(None, description="What each asks for; by default all that it can get.")
+    gbps: Gbps | None = Field(None, description="What each asks for; by default all that it can get.")
 
     @model_validator(mode="after")
     def _in_turn(self) -> Self:
@@ -293,11 +310,13 @@ class RunSection(Section):
 
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
     exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
-    restart_s: NotNegative = Field(0.0, description="What a stopped job pays when it starts again.")
+    restart_s: Seconds = Field(0.0, description="What a stopped job pays when it starts again.")
     jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
-    straggler_factor: Annotated[float, Field(ge=1)] = Field(2.0, description="How much longer those take.")
-    start_latency_s: NotNegative = Field(0.0, description="From the decision to the start of a job.")
+    straggler_factor: Annotated[float, Field(ge=1, le=1e6)] = Field(2.0, description="How much longer those take.")
+    start_latency_s: Seconds = Field(0.0, description="From the decision to the start of a job.")
     failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
-    until_s: Positive | None = Field(None, description="Stop the simulation there; by default when all jobs are done.")
+    until_s: SomeSeconds | None = Field(
+        None, description="Stop the simulation there; by default when all jobs are done."
+    )

@@ -99,7 +99,9 @@ class SimWorld:
             self._engine = self._slotted(pace, rule_of_rates)
             return
         if self.network.sharing == "scheduled":
-            raise StackError(f'network.sharing is "scheduled" and pace {pace.name} sets no rates; use flow, or max-min')
+            raise StackError(
+                f'network.sharing is "scheduled", and pace {pace.name} sets no rates; use pace flow, or max-min'
+            )
         self._refuse_rough_weather(pace)
         k_way = self.network.sharing == "k-way"
         b = self.network.b_s_per_byte

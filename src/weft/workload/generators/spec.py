@@ -15,8 +15,8 @@ Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf"
 FOUR = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
 DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 MOST_JOBS = 10_000_000  # each is an object in memory
 MOST_ITERATIONS = 10**12  # of a job; counts stay exact in the engine
 
