@@ -54,7 +54,7 @@ def test_writing_twice_replaces(stuck_run: RunResult, written: Path, tmp_path: P
 
 def test_a_folder_that_cannot_be_made(run: RunResult, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write the run"):
+    with pytest.raises(InputError, match="a file is in the way"):
         write_outputs(run, tmp_path / "file")
 
 
