@@ -13,7 +13,7 @@ from weft.network.cost import DALLY_TABLE_I
 from weft.papers import reproduce
 from weft.papers.claims import Request, Runs
 from weft.papers.dally import CLAIMS, TABLE_II, TABLE_III
-from weft.papers.dally_beyond import RULES, rows
+from weft.papers.dally_beyond import ORDERS, RULES, rows
 from weft.papers.dally_latency import SHAPES, factor, latencies, share
 from weft.papers.dally_runs import RACKS, scenario, timers_over_time
 from weft.papers.report import claims_table, render
@@ -121,7 +121,7 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in RULES:
+    for name in (*RULES, *ORDERS):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])

@@ -1,6 +1,7 @@
-"""Beyond the Dally paper: jobs that contend for links, and a timer rule that learns from what waiting brought.
+"""Beyond the Dally paper: jobs that contend for links, a timer rule that learns from what waiting brought, and what is
+due to Dally's order and what to its placement.
 
-`python -m tools.dally` runs both and prints the tables of docs/papers/dally.md.
+`python -m tools.dally` runs all and prints the tables of docs/papers/dally.md.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from weft.papers.dally_runs import GANDIVA, scenario
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CONTENDING", "METRICS", "RULES", "contention", "rows", "timer_rules"]
+__all__ = ["CONTENDING", "METRICS", "ORDERS", "RULES", "contention", "orders", "rows", "timer_rules"]
 
-METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "queueing_mean_s", "comm_mean_s")
+METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
 CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
+# Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.
+ORDERS = ("tiresias", "dally", "dally[order=nw-sens:one-gpu]", "dally[order=las]")
 # The rules alone, without preemption, and under Dally's own order.
 RULES = tuple(
     f"dally[{order}place=delay{rule}]"
@@ -44,6 +47,14 @@ def timer_rules(seeds: Sequence[int], racks: int = 8, workers: int | None = None
     runs: list[RunResult] = []
     for seed in seeds:
         runs += _compare(scenario(f"batch-{racks}", seed), RULES, seed, workers)
+    return Runs(runs)
+
+
+def orders(seeds: Sequence[int], experiment: str = "batch-8", workers: int | None = None) -> Runs:
+    """Dally's placement under several orders, on the same seeds, Table I costs."""
+    runs: list[RunResult] = []
+    for seed in seeds:
+        runs += _compare(scenario(experiment, seed), ORDERS, seed, workers)
     return Runs(runs)
 
 
