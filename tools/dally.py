@@ -1,4 +1,4 @@
-"""Prints the tables of docs/papers/dally.md that go beyond the paper: python -m tools.dally [contention|orders|timers]"""
+"""Prints the tables of docs/papers/dally.md beyond the paper: python -m tools.dally [contention|orders|timers]"""
 
 from __future__ import annotations
 
