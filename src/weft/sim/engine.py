@@ -51,7 +51,7 @@ class EngineSpec:
     skip: bool = True
     exact: bool = True
     window: float = 256.0  # iterations of the first measuring window when exact is False
-    budget: int = 1_000_000  # what windows may cost when exact is False: iterations x links
+    budget: int = 20_000_000  # what windows may cost when exact is False: iterations x links
     tolerance: float = 0.0005  # two looks at a window must agree so well
     segments: int = 0  # record this many first tasks
 

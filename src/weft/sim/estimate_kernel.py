@@ -34,13 +34,22 @@ from weft.sim.skip_kernel import tick_exact
 
 WARM_UP = 2  # iterations before a measuring window opens
 WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs
+LOOKS = 512.0  # iterations of all jobs together that a first window asks for ...
+LEAST = 8.0  # ... and of each of them at least
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
+
+
+@inner()
+def first_window(E, c):
+    """Iterations of a component's first window: the more jobs there are, the more of their meetings each one sees, and
+    the dearer it is to watch them."""
+    return max(LEAST, min(m.floats(E)[F_WINDOW], LOOKS / m.comps(E)[c].size))
 
 
 @inner()
 def _open_window(E, c, now):
     comp = m.comps(E)[c]
-    comp.window = m.floats(E)[F_WINDOW]
+    comp.window = first_window(E, c)
     comp.win_time = now
     j = comp.head
     while j >= 0:
@@ -133,7 +142,7 @@ def _try_estimate(E, c, now):
         work += rate
         j = job.next
     again = min(comp.gap, wake) * work > WORTH * 2.0 * comp.window * comp.size and pay(E, c, span)
-    if worst > m.floats(E)[F_EST_TOL] and comp.window < 4.0 * m.floats(E)[F_WINDOW] and again:
+    if worst > m.floats(E)[F_EST_TOL] and comp.window < 4.0 * first_window(E, c) and again:
         comp.window *= 2.0
         return
     if wake * work < 4.0 * comp.size:

@@ -12,7 +12,6 @@ from weft.network.state import (
     COMPUTE,
     DONE,
     F_NOW,
-    F_WINDOW,
     FINISHED,
     FREE,
     FROZEN,
@@ -32,7 +31,7 @@ from weft.network.state import (
     PARKED,
 )
 from weft.sim.components_kernel import dissolve, enter, form, leave
-from weft.sim.estimate_kernel import WARM_UP, measured, pay
+from weft.sim.estimate_kernel import WARM_UP, first_window, measured, pay
 from weft.sim.fluid_kernel import fluid_pace
 from weft.sim.heap_kernel import heap_drop, heap_set
 from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpark
@@ -130,7 +129,7 @@ def _decide(E, c, now):
         job.seen = 0.0
         slowest = max(slowest, 1.0 / job.per)
         j = job.next
-    comp.quiet = PEACE * (WARM_UP + m.floats(E)[F_WINDOW]) * slowest
+    comp.quiet = PEACE * (WARM_UP + first_window(E, c)) * slowest
     ends = _first_end(E, c)
     if pay(E, c, min(comp.gap, ends, comp.quiet / PEACE)):
         resume(E, c, now)
