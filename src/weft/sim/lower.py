@@ -46,14 +46,14 @@ class Lowering:
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
         self.cost = cost_model(network)
-        self._kept: dict[tuple[int, str, Shape], tuple[Profile, Program]] = {}
+        self._kept: dict[tuple[int, Shape | float], tuple[Profile, Program]] = {}
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
         """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
         if self.cost is not None:
             return self._fixed(self.cost, profile, gpus, model)
         alone = not self.shared_gpus and self._on_one_server(gpus)
-        key = (id(profile), "", _ONE_SERVER)
+        key = (id(profile), _ONE_SERVER)
         if alone and key in self._kept:
             return self._kept[key][1]
         nodes: list[NodeSpec] = []
@@ -68,14 +68,14 @@ class Lowering:
         return len(gpus) == 1 or len({int(server[g]) for g in gpus}) == 1
 
     def _fixed(self, cost: CostModel, profile: Profile, gpus: Placement, model: str) -> Program:
-        """All exposed communication as one delay after the last task, made once for each shape of a placement."""
-        shape = shape_of(self.cluster, gpus)
-        key = (id(profile), model, shape)
+        """All exposed communication as one delay after the last task, made once for each delay: shapes that cost the
+        same are the same."""
+        seconds = cost.exposed_s(profile, model, shape_of(self.cluster, gpus))
+        key = (id(profile), seconds)
         if key in self._kept and not self.shared_gpus:
             return self._kept[key][1]
         nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, 0, transfers=False)
-        seconds = cost.exposed_s(profile, model, shape)
         if seconds > 0:
             waited_for = {p for spec in nodes for p in spec.after}
             last = tuple(i for i in range(len(nodes)) if i not in waited_for)
