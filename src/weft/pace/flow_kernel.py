@@ -10,9 +10,8 @@ from numba import njit
 
 ENOUGH = 1.0 - 1e-12
 MOST_BITS = 62  # slots that a set of them can hold
-leaf = njit(
-    cache=True, nogil=True, _nrt=False
-)  # makes no arrays; counting those it is handed would take most of its time
+# A leaf makes no arrays; counting those that it is handed would take most of its time.
+leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)

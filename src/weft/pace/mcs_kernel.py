@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 FULL = 1e-6
-leaf = njit(cache=True, nogil=True, _nrt=False)  # makes no arrays, so it need not count those it is handed
+leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # it makes no arrays and counts none
 
 
 @leaf

@@ -12,7 +12,7 @@ from numba import njit
 TIGHT = 1.0 + 1e-9  # a link that is asked for more than this part of its capacity is full
 WHOLE = 1.0 - 1e-9  # of a flow: so much sent is all of it
 FREE, COMPUTING, SENDING, FINISHED = 0, 1, 2, 3
-leaf = njit(cache=True, nogil=True, _nrt=False)  # makes no arrays, so it need not count those it is handed
+leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # it makes no arrays and counts none
 
 
 @leaf
