@@ -106,9 +106,11 @@ def whole_units(rate: float, unit: float) -> int:
     return int(rate / unit) if rate < math.inf else UNLIMITED
 
 
-def alone_units(spec: NodeSpec, capacity: npt.NDArray[np.float64]) -> tuple[int, int]:
+def alone_units(
+    spec: NodeSpec, capacity: npt.NDArray[np.float64], unit: float | None = None
+) -> tuple[int, int]:  # fmt: skip
     """Max-min, in units of rate: (of each flow on an empty network, demand without caps that can never bind)."""
-    unit = rate_unit(capacity)
+    unit = unit or rate_unit(capacity)
     demand = whole_units(spec.demand, unit)
     links = min((whole_units(float(capacity[k]), unit) // n for k, n in spec.links), default=UNLIMITED)
     return min(demand, links), (demand if demand < links else UNLIMITED)
@@ -116,17 +118,20 @@ def alone_units(spec: NodeSpec, capacity: npt.NDArray[np.float64]) -> tuple[int,
 
 def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> float:
     """Rate of each flow on an empty network."""
+    return _rate(spec, kway_b, alone_units(spec, capacity)[0], rate_unit(capacity))
+
+
+def _rate(spec: NodeSpec, kway_b: float | None, units: int, unit: float) -> float:
     if kway_b is not None:
         return min(spec.demand, 1.0 / kway_b) if spec.links else spec.demand
-    units = alone_units(spec, capacity)[0]
-    return units * rate_unit(capacity) if units < UNLIMITED else math.inf
+    return units * unit if units < UNLIMITED else math.inf
 
 
 def make_program(
     specs: Sequence[NodeSpec], capacity: npt.NDArray[np.float64], *, kway_b: float | None = None
 ) -> Program:
     """Lay the specs out as arrays. `kway_b` is b of k-way sharing, None under the other models."""
-    n = len(specs)
+    n, unit = len(specs), rate_unit(capacity)
     nodes = np.zeros(n, NODE)
     after: list[list[int]] = [[] for _ in range(n)]
     follows: list[list[int]] = [[] for _ in range(n)]
@@ -139,13 +144,14 @@ def make_program(
         for p in spec.leads:
             follows[p].append(i)
         node = nodes[i]
-        alone = alone_rate(spec, capacity, kway_b) if spec.kind == TRANSFER else math.inf
+        units = alone_units(spec, capacity, unit) if spec.kind == TRANSFER else (UNLIMITED, UNLIMITED)
+        alone = _rate(spec, kway_b, units[0], unit) if spec.kind == TRANSFER else math.inf
         if alone <= 0.0:
             raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
         node["kind"], node["task"], node["amount"], node["preds"] = spec.kind, spec.task, spec.amount, len(spec.after)
         node["gpu"], node["weight"], node["latency"], node["chunk"] = spec.gpu, spec.weight, spec.latency, spec.chunk
         node["alone"], node["demand"], node["snap"] = alone, spec.demand, -1.0
-        node["demand_units"] = alone_units(spec, capacity)[1] if spec.kind == TRANSFER else UNLIMITED
+        node["demand_units"] = units[1]
         node["flow0"], node["rank0"], node["lead0"] = len(flows), len(ranks), len(leads)
         flows += [(i, link, count) for link, count in spec.links if count > 0]
         ranks += spec.ranks if spec.kind == COMPUTE else ()
