@@ -1,10 +1,12 @@
-"""Flow scheduling's claims: scenarios that load, stacks that can be made, rates that a pace sets."""
+"""Flow scheduling's claims: scenarios that load, stacks that can be made, and a laboratory to be checked by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from weft.papers.flows import CLAIMS
+from weft.papers import flows_lab
+from weft.papers.claims import Request
+from weft.papers.flows import CLAIMS, model_speed, reproduce
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.stacks import resolve
@@ -13,6 +15,51 @@ from weft.stacks import resolve
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_can_be_run(name: str) -> None:
     check = CLAIMS[name]
-    Scenario.load(scenario_path(check.scenario or "flows"))
-    assert all(resolve(stack).pace.rates() is not None for stack in check.stacks)
-    assert resolve(check.stacks[0]).pace.name.startswith("flow")
+    for setting in check.needs:
+        Scenario.load(scenario_path(setting.scenario))
+        assert resolve(setting.stack).pace.rates() is not None
+    if check.needs:
+        assert resolve(check.needs[0].stack).pace.name.startswith("flow")
+
+
+def test_every_figure_is_there() -> None:
+    figures = {name.partition(".")[0] for name in CLAIMS}
+    assert figures == {
+        "figure-1", "figure-7b", "figure-8", "figure-9", "figure-10", "figure-11a", "figure-11b", "figure-14",
+        "figure-14b", "figure-15", "table-1",
+    }  # fmt: skip
+
+
+def test_the_laboratory() -> None:
+    """Alone an iteration takes computing, up to a slot of waiting, and 2 (n-1)/n M over the line; nobody is faster."""
+    shared = flows_lab.two_on_a_nic("flow", 10)
+    assert shared.crowded == 0.0
+    assert flows_lab.two_on_a_nic("tcp:cubic", 10).crowded > 0.0
+    theirs, ours = flows_lab.beside_foreign("tcp:cubic", 10)
+    assert theirs == pytest.approx(0.5, rel=0.02)
+    assert ours <= 0.5 * (1 + 1e-9)
+    assert flows_lab.beside_foreign("flow", 10)[0] >= 0.5 * (1 - 1e-9)  # friendly
+    assert max(flows_lab.decision_ms(20)) > 0.0
+
+
+def test_one_claim_is_run_and_judged() -> None:
+    result = reproduce(Request(quick=True, claims=("figure-10.cubic", "figure-15.latency-p90")))
+    cubic = next(claim for claim in result.claims if claim.id == "figure-10.cubic")
+    assert cubic.measured is not None
+    assert 40.0 < cubic.measured < 90.0
+    assert cubic.seeds == ()
+    assert next(c for c in result.claims if c.id == "figure-15.latency-p90").measured is not None
+
+
+def test_speed_of_a_model() -> None:
+    import weft
+
+    run = weft.simulate(
+        {
+            "cluster": {"topology": "single-switch", "servers": 2},
+            "workload": {"source": "jobs", "job": [{"model": "resnet50", "gpus": 2, "iterations": 5}]},
+            "stack": {"order": "fifo", "place": "first-fit", "pace": "equal"},
+        }
+    )
+    assert model_speed(run, "resnet50") == pytest.approx(5 / run.jobs["run_s"][0])
+    assert model_speed(run, "vgg") is None

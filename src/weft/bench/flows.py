@@ -53,21 +53,10 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _decisions(n: int) -> dict[str, float]:
-    """Time of one host's decisions, in milliseconds: 16 flows on its NIC, paths of six links, everybody's load."""
+    """Time of one host's decisions, in milliseconds."""
     import numpy as np
 
-    from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
+    from weft.papers.flows_lab import decision_ms
 
-    rng = np.random.default_rng(1)
-    host = HostScheduler()
-    for i in range(16):
-        host.begin(OwnFlow(i, 5e8, 5e7, tuple(range(6)), 1.25e9, (i + 16,), (i + 32,)))
-    took = []
-    for k in range(n):
-        flow = k % 16
-        links = {link: Answer((rng.random(10) * 1e9).tolist(), 1.25e9) for link in range(6)}
-        peers = Peers({flow + 16: 1e8, flow + 32: 1e8}, {flow + 16: 1e9, flow + 32: 5e8})
-        began = time.perf_counter()
-        host.decide(flow, k, links, peers)
-        took.append(1e3 * (time.perf_counter() - began))
+    took = decision_ms(n)
     return {"decision_ms_median": float(np.median(took)), "decision_ms_p90": float(np.percentile(took, 90))}

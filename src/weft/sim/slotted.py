@@ -82,6 +82,7 @@ class SlottedEngine:
         self.jobs = np.zeros(64, JOB)
         n_foreign = len(foreign) if foreign is not None else 0
         self.flows = flow_set(256 + n_foreign, 1)
+        self._their_paths: dict[int, tuple[int, ...]] = {}
         self.foreign_bytes = np.zeros(n_foreign)  # of each, in slots in which a job of ours sends
         self.kernel = load("weft.network.slots.scheduled_kernel", ("network/slots",))
         n = len(capacity)
@@ -241,7 +242,8 @@ class SlottedEngine:
             f = self.flows
             if len(path) > f.path.shape[1]:
                 self.flows = f = f.grown(len(f), len(path))
-            if tuple(f.path[k, : len(path)]) != path or (f.path[k, len(path) :] >= 0).any():
+            if self._their_paths.get(k) is not path:
+                self._their_paths[k] = path
                 f.put(k, -1, FlowRows((0,), (0,), (path,), (math.inf,), (0.0,), ((0, 0),), ((0, 0),)), self.capacity)
             asked[k] = min(rate, f.line[k])
             there.append(k)
