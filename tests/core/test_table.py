@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 
 from weft.core.table import Table
 from weft.errors import WorldError
-from weft.model import Failed, Finished, Gate, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model import (
+    Barred,
+    Cleared,
+    Failed,
+    Finished,
+    Gate,
+    NodeDown,
+    NodeUp,
+    Started,
+    Stopped,
+    Submitted,
+    Withdrawn,
+)
 from weft.model.view import JobStatus
 from weft.testing import toy_cluster, toy_job
 
@@ -58,6 +70,27 @@ def test_failed_start_waits_again_and_is_counted() -> None:
     job = table.jobs["a"]
     assert (job.status, job.failures, job.waiting_since_s) == (JobStatus.WAITING, 1, 0.0)
     assert table.gpus.offer.n_free == 16
+
+
+def test_a_barred_job_is_shown_to_nobody_until_it_is_cleared() -> None:
+    """It keeps its place in line and the time since when it waits; it can be withdrawn meanwhile."""
+    table = table_with(toy_job("a", 2), toy_job("b", 2))
+    by_size = table.waiting_by(lambda job: job.job.gpus)
+    table.take(Barred(5.0, "a", "no licence"))
+    table.take(Barred(6.0, "a", "no licence yet"))
+    assert (list(table.waiting), [job.id for job in by_size.in_order()]) == (["b"], ["b"])
+    assert table.demand == {(2, 1e9): 1}
+    assert (table.jobs["a"].status, table.jobs["a"].barred) == (JobStatus.WAITING, "no licence yet")
+    table.take(Cleared(7.0, "a"))
+    table.take(Cleared(7.0, "a"))
+    assert list(table.waiting) == ["a", "b"]
+    assert (table.jobs["a"].waiting_since_s, table.jobs["a"].barred) == (0.0, "")
+    table.take(Barred(8.0, "b", "no licence"))
+    table.take(Withdrawn(9.0, "b"))
+    assert (list(table.jobs), table.demand) == (["a"], {(2, 1e9): 1})
+    table.starting("a", (0, 1), None)
+    with pytest.raises(WorldError, match="job a is starting"):
+        table.take(Barred(9.0, "a", "too late"))
 
 
 def test_stop_that_nobody_asked_for_is_a_failure() -> None:

@@ -23,6 +23,7 @@ from weft.live.control import call
 from weft.live.explain import explain_live
 from weft.live.ledger import Ledger
 from weft.live.listing import queue
+from weft.live.metrics import Metrics, MetricsServer
 from weft.live.server import Server
 from weft.model.plan import Decision
 from weft.model.view import Spread
@@ -238,6 +239,56 @@ def test_a_dry_run_carries_nothing_out(tmp_path: Path) -> None:
     assert not (folder / "jobs").exists()
     assert (folder / "ledger.sqlite").read_bytes() == before
     assert statuses(folder) == {"a": ""}
+
+
+def test_a_dry_run_goes_on_beside_a_server(tmp_path: Path) -> None:
+    """Neither keeps the other out, whichever came first, and requests go to the server."""
+    folder, words = tmp_path / "run", list[str]()
+    with server(folder, dry_run=True), server(folder) as real:
+        real.submit(said("a", ["sleep", "60"]))
+        real.run(real.world.now() + 0.3)
+        with server(folder, dry_run=True, say=words.append) as dry:
+            dry.submit(said("b", ["true"], gpus=1))
+            dry.run(dry.world.now() + 0.1)
+        assert words[0].startswith("would start b on GPUs 1: ")
+        assert (folder / "control.sock").exists()
+        assert statuses(folder) == {"a": ""}
+        real.cancel("a")
+        wait_served(real, "a")
+
+
+def wait_served(serving: Server, job: str) -> None:
+    """Until a job has ended."""
+    until = time.monotonic() + 20
+    while job in serving.core.table.jobs:
+        assert time.monotonic() < until, "it takes too long"
+        serving.run(serving.world.now() + 0.05)
+
+
+@pytest.mark.parametrize(("address", "there"), [("0", "127.0.0.1"), ("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")])
+def test_metrics_are_there_by_either_protocol(address: str, there: str) -> None:
+    if ":" in there:
+        try:
+            with socket.socket(socket.AF_INET6) as trial:
+                trial.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    served = MetricsServer(address, Metrics(4))
+    try:
+        with socket.create_connection((there, served.port), timeout=5):
+            pass
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("::1:9100", r"an IPv6 address has brackets; write --metrics \[::1\]:9400"), ("[::1]", "not a port"),
+     ("[::1]:x", "not a port")],
+)  # fmt: skip
+def test_metrics_addresses_that_are_none(address: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        MetricsServer(address, Metrics(4))
 
 
 def test_what_a_stack_must_know_is_asked_of_each_job(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ ScenarioOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 MetricsOption = Annotated[
-    str | None, typer.Option("--metrics", metavar="PORT", help="Prometheus metrics there (HOST:PORT to be seen).")
+    str | None,
+    typer.Option("--metrics", metavar="PORT", help="Prometheus metrics there ([HOST:]PORT, [IPV6]:PORT)."),
 ]
 RecordOption = Annotated[
     Path | None, typer.Option("--record", metavar="FILE.csv", help="Write the jobs as a trace to simulate.")

@@ -8,7 +8,19 @@ from weft.core.jobs import SortedJobs
 from weft.core.occupancy import Occupancy
 from weft.errors import WorldError
 from weft.model.cluster import Cluster
-from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.events import (
+    Barred,
+    Cleared,
+    Event,
+    Failed,
+    Finished,
+    NodeDown,
+    NodeUp,
+    Started,
+    Stopped,
+    Submitted,
+    Withdrawn,
+)
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 from weft.model.view import JobStatus, JobView
@@ -74,6 +86,10 @@ class Table:
                 self._failed(event, self.jobs[event.job])
             case Finished() | Withdrawn():
                 self._ended(event, self.jobs[event.job])
+            case Barred():
+                self._barred(event, self.jobs[event.job])
+            case Cleared():
+                self._cleared(self.jobs[event.job])
 
     def _submitted(self, event: Submitted) -> None:
         job = event.job
@@ -120,14 +136,26 @@ class Table:
         if job.status is JobStatus.WAITING:
             if isinstance(event, Finished):
                 raise WorldError(f"Finished at {event.time_s} s: job {job.id} was not running")
-            self._leave_waiting(job)
+            if not job.barred:
+                self._leave_waiting(job)
         else:
             self._leave_gpus(job, event.time_s)
         job.status = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
         self.ended[job.id] = job.status
         del self.jobs[job.id], self.number[job.id]
 
-    def _expect(self, event: Started | Stopped | Failed, job: JobView, *statuses: JobStatus) -> None:
+    def _barred(self, event: Barred, job: JobView) -> None:
+        self._expect(event, job, JobStatus.WAITING)
+        if not job.barred:
+            self._leave_waiting(job)
+        job.barred = event.reason or "barred"
+
+    def _cleared(self, job: JobView) -> None:
+        if job.barred:
+            job.barred = ""
+            self._enter_waiting(job)  # it has been waiting all along: waiting_since_s stays
+
+    def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:
             raise WorldError(f"{_name(event)} at {event.time_s} s: job {job.id} is {job.status.value}")
 
@@ -156,10 +184,10 @@ class Table:
         """A saved job comes back to where it was."""
         self.jobs[job.id] = job
         self.number[job.id] = number
-        if job.status is JobStatus.WAITING:
-            self._enter_waiting(job)
-        else:
+        if job.status is not JobStatus.WAITING:
             self._enter_gpus(job, job.gpus, job.status)
+        elif not job.barred:
+            self._enter_waiting(job)
 
     # What follows from it
 

@@ -42,6 +42,7 @@ class Control:
         self._token = _make_token(folder / TOKEN)
         self._path = folder / SOCKET
         self._listener = bound(self._path, socket.SOCK_STREAM)
+        self._own = self._path.stat().st_ino
         self._listener.listen(_MOST)
         self._callers: dict[socket.socket, bytes] = {}
         watcher.watch(self._listener, self._accept)
@@ -52,7 +53,8 @@ class Control:
         for caller in self._callers:
             caller.close()
         with suppress(FileNotFoundError):
-            self._path.unlink()
+            if self._path.stat().st_ino == self._own:  # not that of a server which came after a dry run
+                self._path.unlink()
 
     def _accept(self) -> None:
         with suppress(OSError):

@@ -229,6 +229,11 @@ class Ledger:
         question = "SELECT count(*) FROM decisions WHERE job = ? AND action = 'start' AND NOT void"
         return int(self._db.execute(question, (job_id,)).fetchone()[0])
 
+    def failures(self, job_id: str) -> int:
+        """How often a job was started again because it failed, as was written then."""
+        question = "SELECT count(*) FROM events WHERE job = ? AND words LIKE '%; started again (%'"
+        return int(self._db.execute(question, (job_id,)).fetchone()[0])
+
     def decisions(self, job_id: str | None = None) -> list[tuple[str, DecisionRow]]:
         """Decisions that were not void, of one job or of all, as they were taken; each with its job."""
         rows = self._db.execute(

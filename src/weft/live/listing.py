@@ -66,7 +66,8 @@ def _present(
     done = record["saved_iterations"]
     if record["status"] == "waiting":
         waited = now - record["waiting_since_s"]
-        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": waits_for(job_id, table)}
+        reason = record.get("barred") or waits_for(job_id, table)
+        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": reason}
     attempt = Attempt(folder / "jobs" / job_id / str(ledger.starts(job_id)))
     ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
     where = servers_of(record["gpus"], ledger.meta("cluster", []))

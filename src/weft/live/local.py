@@ -89,11 +89,11 @@ class LocalWorld(LiveWorld[Task]):
         return True
 
     def take_over(
-        self, view: JobView, description: Description, starts: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it."""
         task = Task(
-            view.job, description, saved=view.saved_iterations, failures=view.failures, starts=starts, gpus=view.gpus,
+            view.job, description, saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus,
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
         )  # fmt: skip

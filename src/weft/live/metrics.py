@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -91,10 +92,17 @@ class MetricsServer:
     """GET /metrics, on this machine only unless another address is given."""
 
     def __init__(self, address: str, metrics: Metrics) -> None:
-        """`address` is PORT or HOST:PORT."""
+        """`address` is PORT, HOST:PORT or [IPV6]:PORT."""
         host, _, port = address.rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
         if not port.isdecimal() or int(port) > 65535:
-            raise InputError(f"--metrics {address}: not a port; write --metrics 9400, or HOST:PORT")
+            raise InputError(f"--metrics {address}: not a port; write --metrics 9400, HOST:PORT or [IPV6]:PORT")
+        if ":" in host and not bracketed:
+            raise InputError(f"--metrics {address}: an IPv6 address has brackets; write --metrics [::1]:9400")
+        host = host[1:-1] if bracketed else host
+
+        class Listener(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if bracketed else socket.AF_INET
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -110,9 +118,9 @@ class MetricsServer:
                 pass
 
         try:
-            self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
+            self._server = Listener((host or "127.0.0.1", int(port)), Handler)
         except OSError as error:
-            raise InputError(f"--metrics {address}: {error.strerror}; choose another port") from None
+            raise InputError(f"--metrics {address}: {error.strerror}; choose another address or port") from None
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()

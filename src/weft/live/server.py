@@ -80,8 +80,9 @@ class Server:
         self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
         self.profile_of = profile_source(cluster)
         self._next_record_s = 0.0
+        self._closed = False
         with ExitStack() as open_now:
-            open_now.enter_context(_locked(folder))
+            alone = _enter(folder, dry_run, open_now)
             self.ledger = _ledger(folder, dry_run)
             open_now.callback(self.ledger.close)
             saved = self.ledger.core()
@@ -104,8 +105,9 @@ class Server:
             self.durable.on_decided = self._count
             self._take_over()
             self._remember_speeds()
-            control = Control(folder, self.world, self._handle)
-            open_now.callback(control.close)
+            if alone:
+                control = Control(folder, self.world, self._handle)
+                open_now.callback(control.close)
             self._resources = open_now.pop_all()
 
     def __enter__(self) -> Server:
@@ -116,8 +118,10 @@ class Server:
 
     def close(self) -> None:
         """Let go of everything but the jobs."""
-        with self._resources:
-            self._write_trace()
+        if not self._closed:
+            self._closed = True
+            with self._resources:
+                self._write_trace()
 
     def _write_trace(self) -> None:
         if self.record is not None and not self.dry_run:
@@ -180,6 +184,7 @@ class Server:
             self.cluster, folder, self.on_slurm.slurm, clock, poll_s=self.on_slurm.poll_s, open=True, say=self.say,
             tied=self.dry_run,
         )  # fmt: skip
+        world.why = self._why
         world.taker = Intake(
             world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, self.on_slurm.partitions, self.say
         )
@@ -201,7 +206,8 @@ class Server:
                     self.world.cancel(row.id)
                 continue
             gate = self.core.table.gates.get(row.id)
-            self.world.take_over(view, row.description, self.ledger.starts(row.id), row.cancelled, gate)
+            starts, failures = self.ledger.starts(row.id), self.ledger.failures(row.id)
+            self.world.take_over(view, row.description, starts, failures, row.cancelled, gate)
 
     def _remember_speeds(self) -> None:
         """What attempts that have ended measured, from the files they left: policies are told what they were told."""
@@ -231,6 +237,12 @@ class Server:
                 self._write_trace()
             except InputError as error:  # a full disk there is no reason to leave the cluster alone
                 self.say(str(error))
+
+    def _why(self, job_id: str) -> str:
+        """Why a job waits, in words that do not change with every job that comes and goes."""
+        table = self.core.table
+        barred = table.jobs[job_id].barred if job_id in table.jobs else ""
+        return barred or table.held.get(job_id, "stands behind jobs that go first")
 
     def _count(self, events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
         self.metrics.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
@@ -266,6 +278,22 @@ class Server:
         self.world.cancel(job_id)
 
 
+def _enter(folder: Path, dry_run: bool, open_now: ExitStack) -> bool:
+    """Lock the folder. A dry run only looks whether a server is there: then the server is who answers requests."""
+    if not dry_run:
+        open_now.enter_context(_locked(folder))
+        return True
+    try:
+        with _locked(folder):
+            return True
+    except Taken:
+        return False
+
+
+class Taken(InputError):  # noqa: N818 - for a dry run it is none
+    """Another server has the folder."""
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One server per folder; the lock goes with the process, however it ends."""
@@ -280,9 +308,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"{folder}: another weft serve runs there; stop it, or choose a folder with --dir"
-            ) from None
+            raise Taken(f"{folder}: another weft serve runs there; stop it, or choose a folder with --dir") from None
         yield
     finally:
         os.close(lock)

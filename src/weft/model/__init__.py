@@ -1,7 +1,19 @@
 """The nouns of weft: frozen values with units in their names. Imports nothing of weft but errors."""
 
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
-from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.events import (
+    Barred,
+    Cleared,
+    Event,
+    Failed,
+    Finished,
+    NodeDown,
+    NodeUp,
+    Started,
+    Stopped,
+    Submitted,
+    Withdrawn,
+)
 from weft.model.flows import FlowGroup
 from weft.model.job import Job
 from weft.model.plan import (
@@ -20,7 +32,8 @@ from weft.model.plan import (
 from weft.model.profile import Compute, Phase, Profile, Task, Transfer
 
 __all__ = [
-    "Candidate", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished", "FlowGroup", "Gate",
-    "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile", "Route", "Server", "SetGate",
-    "Start", "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology", "Transfer", "Withdrawn",
+    "Barred", "Candidate", "Cleared", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished",
+    "FlowGroup", "Gate", "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile",
+    "Route", "Server", "SetGate", "Start", "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology",
+    "Transfer", "Withdrawn",
 ]  # fmt: skip

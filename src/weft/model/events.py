@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from weft.model.job import Job
 
-__all__ = ["Event", "Failed", "Finished", "NodeDown", "NodeUp", "Started", "Stopped", "Submitted", "Withdrawn"]
+__all__ = [
+    "Barred", "Cleared", "Event", "Failed", "Finished", "NodeDown", "NodeUp", "Started", "Stopped", "Submitted",
+    "Withdrawn",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,23 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Barred:
+    """A waiting job cannot be started now for a reason that is no policy's business; none is shown it until Cleared."""
+
+    time_s: float
+    job: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A job that was Barred is worth another try."""
+
+    time_s: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDown:
     """A server's GPUs are gone; its jobs are reported as Stopped beside this."""
 
@@ -77,4 +97,4 @@ class NodeUp:
     server: int
 
 
-Event = Submitted | Started | Stopped | Failed | Finished | Withdrawn | NodeDown | NodeUp
+Event = Submitted | Started | Stopped | Failed | Finished | Withdrawn | Barred | Cleared | NodeDown | NodeUp

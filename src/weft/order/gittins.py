@@ -86,6 +86,7 @@ def _observed(view: ClusterView, state: State) -> State:
     now = {job.id: [job.service_gpu_s, job.started_s, len(job.gpus)] for job in view.running.values()}
     now |= {job.id: [job.service_gpu_s, None, job.job.gpus] for job in view.waiting.values()}
     services, recent = state["services"], state["recent"]
+    now |= {name: kept for name, kept in known.items() if name not in now and _barred(view, name)}
     gone = [name for name in known if name not in now]
     if gone:
         services, recent = list(services), list(recent)
@@ -98,3 +99,11 @@ def _observed(view: ClusterView, state: State) -> State:
             services.remove(service)
         recent = recent[-HISTORY:]
     return {"services": services, "recent": recent, "known": now, "looked_s": view.now}
+
+
+def _barred(view: ClusterView, name: str) -> bool:
+    """Whether a job that is not shown is there nevertheless."""
+    try:
+        return bool(view.job(name).barred)
+    except KeyError:
+        return False

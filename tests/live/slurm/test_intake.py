@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from weft.errors import InputError
-from weft.live.slurm.intake import refuse_uneven, refuse_wishes
+from weft.live.clock import Clock
+from weft.live.description import profile_source
+from weft.live.ledger import Ledger
+from weft.live.slurm.commands import Slurm
+from weft.live.slurm.intake import Intake, refuse_uneven, refuse_wishes
 from weft.live.slurm.records import Node, Record
+from weft.live.slurm.world import SlurmWorld
+from weft.testing import toy_cluster
 
 JOB = Record("17", "17", "PENDING", False, True, gpus_per_job=8, partition="train")
 NODES = [
@@ -47,3 +54,27 @@ def test_numbers_that_cannot_are_refused_at_once(gpus: int) -> None:
     """28 is 7 on each of four nodes, and the fourth has 4."""
     with pytest.raises(InputError, match=f"wants {gpus} GPUs, as many on each node"):
         refuse_uneven(gpus, [8, 8, 8, 4, 4])
+
+
+def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
+    """Seen while it had to wait for another (even by the server before this one), it is there when it is let go; a job
+    that never had to is there from its submission, and one with a time of its own from that."""
+    ledger, clock = Ledger(None), Clock.begin()
+    world = SlurmWorld(toy_cluster(), tmp_path, Slurm(), clock, tied=True)
+    try:
+        wall_s = clock.wall_s
+        plain, timed, after = (
+            replace(JOB, key=key, number=key, gpus_per_job=1, submit_s=wall_s + 10, eligible_s=eligible)
+            for key, eligible in (("17", 0.0), ("18", wall_s + 20), ("19", 0.0))
+        )
+
+        def intake() -> Intake:
+            return Intake(world, ledger, frozenset(), "fifo", profile_source(world.cluster), set(), print)
+
+        intake().accept([], {"19", "20_3"}, {}, 12.0)
+        intake().accept([plain, timed, after], {"20_3"}, {}, 30.0)
+        assert {row.id: round(row.submit_s) for row in ledger.jobs()} == {"17": 10, "18": 20, "19": 30}
+        assert ledger.meta("later") == ["20"]
+    finally:
+        world.close()
+        ledger.close()

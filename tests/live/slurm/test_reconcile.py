@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.live.description import Description
-from weft.live.slurm.reconcile import AGAIN_S, GONE, PATIENCE_S, TRIES, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.reasons import NAMED_S, PATIENCE_S, SCARCE_S
+from weft.live.slurm.reconcile import AGAIN_S, GONE, OUR_FAULT, TRIES, Do, Look, Phase, Pin, Task, What, look
 from weft.live.slurm.records import Record
 from weft.testing import toy_job
 
@@ -87,15 +88,41 @@ def test_a_start_that_slurm_does_not_take_fails_after_a_few_tries() -> None:
     made = task(Phase.STARTING, told="Invalid node name")
     for _ in range(TRIES):
         assert look(made, HELD, 1.0).do is Do.UPDATE
-    assert look(made, HELD, 1.0) == Look((What.FAILED,), "Slurm does not take the placement: Invalid node name")
+    assert look(made, HELD, 1.0) == Look((What.REFUSED,), "Slurm does not take the placement: Invalid node name")
 
 
 def test_a_start_that_takes_too_long_is_taken_back_first() -> None:
-    made = task(Phase.STARTING)
-    assert look(made, RELEASED, PATIENCE_S) == Look()
-    assert look(made, RELEASED, PATIENCE_S + 1).do is Do.HOLD
+    made, slow = task(Phase.STARTING), replace(RELEASED, reason="None")
+    assert look(made, slow, PATIENCE_S) == Look()
+    assert look(made, slow, PATIENCE_S + 1).do is Do.HOLD
     assert look(made, RUNNING, PATIENCE_S + 2) == Look((What.STARTED,)), "it came after all"
-    assert look(made, PINNED, PATIENCE_S + 2).what == (What.FAILED,)
+    assert look(made, PINNED, PATIENCE_S + 2).what == (What.BARRED,)
+
+
+@pytest.mark.parametrize(
+    ("reason", "after_s", "what", "words"),
+    [
+        ("Resources", SCARCE_S, What.BARRED, "n1,n2 lack what it asks for beside GPUs (cores, memory) (Resources)"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", SCARCE_S, What.BARRED, "n1,n2 lack what it asks for"),
+        ("Licenses", NAMED_S, What.BARRED, "the licences it asks for are all in use (Licenses)"),
+        ("QOSMaxGRESPerUser", NAMED_S, What.BARRED, "a limit of its user, account or QOS is reached"),
+        ("AssocGrpCpuLimit", NAMED_S, What.BARRED, "a limit of its user, account or QOS is reached"),
+        ("Reservation", NAMED_S, What.BARRED, "a reservation keeps it out"),
+        ("PartitionTimeLimit", NAMED_S, What.REFUSED, "Slurm does not start it (PartitionTimeLimit)"),
+        ("AssocMaxNodePerJobLimit", NAMED_S, What.REFUSED, "a limit of its user, account or QOS is reached"),
+        ("Priority", PATIENCE_S, What.BARRED, "Slurm does not start it (Priority)"),
+    ],
+)
+def test_a_limit_that_is_no_gpu_is_not_waited_for(reason: str, after_s: float, what: What, words: str) -> None:
+    """The start is taken back as soon as the reason has stood for its time; only what cannot pass counts as refused."""
+    made, limited = task(Phase.STARTING), replace(RELEASED, reason=reason)
+    assert look(made, replace(RELEASED, reason="None"), 0.0) == Look()
+    assert look(made, limited, 0.1) == Look()
+    assert look(made, limited, after_s) == Look()
+    assert look(made, limited, after_s + 0.2) == Look(do=Do.HOLD)
+    given_up = look(made, PINNED, after_s + 0.3)
+    assert given_up.what == (what,)
+    assert given_up.words.startswith(words)
 
 
 def test_a_job_does_not_start_in_the_second_in_which_it_ended() -> None:
@@ -114,11 +141,40 @@ def test_a_failure_is_counted_against_what_the_job_allows() -> None:
     assert over == Look((What.OVER,), "failed after 2 restarts: exited with code 1")
 
 
-@pytest.mark.parametrize(("phase", "what"), [(Phase.RUNNING, What.FINISHED), (Phase.WAITING, What.OVER)])
-def test_a_job_that_slurm_has_forgotten(phase: Phase, what: What) -> None:
-    made = task(phase)
+def test_ends_that_are_not_its_own_fault_leave_its_restarts_alone() -> None:
+    again = Description("17", ("sbatch", "x"), gpus=8, restarts=1)
+    lost, failed = replace(DONE, state="NODE_FAIL"), replace(DONE, state="FAILED", exit_code=1)
+    made = task(Phase.RUNNING, description=again, mishaps=OUR_FAULT - 1)
+    assert look(made, lost, 1.0).do is Do.REVIVE
+    assert (made.fault, made.ending) == ("node", "node fail; placed anew")
+    made = task(Phase.RUNNING, description=again, mishaps=OUR_FAULT)
+    assert look(made, lost, 1.0) == Look((What.OVER,), f"failed after {OUR_FAULT} restarts: node fail")
+    assert look(made, failed, 1.0).do is Do.REVIVE
+    assert made.fault == "own"
+    made = task(Phase.RUNNING, description=again)
+    assert look(made, PINNED, 1.0).what == (What.STOPPED,)
+    assert made.fault == "", "a requeue is nobody's fault"
+
+
+@pytest.mark.parametrize(
+    ("phase", "reported", "expected"),
+    [
+        (Phase.RUNNING, 10, Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")),
+        (
+            Phase.RUNNING, 4,
+            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported 4 of 10 iterations"),
+        ),
+        (
+            Phase.STOPPING, -1,
+            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported nothing"),
+        ),
+        (Phase.WAITING, -1, Look((What.OVER,), "cancelled: Slurm does not know it any more")),
+    ],
+)  # fmt: skip
+def test_a_job_that_slurm_has_forgotten(phase: Phase, reported: int, expected: Look) -> None:
+    made = task(phase, reported=reported, job=toy_job("17", 8, iterations=10))
     assert [look(made, None, 1.0) for _ in range(GONE - 1)] == [Look()] * (GONE - 1)
-    assert look(made, None, 1.0).what == (what,)
+    assert look(made, None, 1.0) == expected
     made.missing = GONE - 1
     look(made, HELD if phase is Phase.WAITING else RUNNING, 1.0)
     assert made.missing == 0, "it was there again"

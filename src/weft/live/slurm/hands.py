@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
+from weft.live.slurm.telling import Why
 from weft.model.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
@@ -69,6 +70,7 @@ class Hands:
         self._condition = threading.Condition()
         self._orders: list[Order] = []
         self._cancels: list[str] = []
+        self._whys: dict[str, Why] = {}
         self._number = 0  # orders ever given
         self._busy = False
         self._looked = False
@@ -89,11 +91,18 @@ class Hands:
         with self._condition:
             self._orders += orders
             self._cancels += cancels
+            for key in (*cancels, *(order.key for order in orders)):  # a job that is to start has a note of its own
+                self._whys.pop(key, None)
             self._number += len(orders) + len(cancels)
             self._busy = busy
             if orders or cancels:
                 self._condition.notify()
             return self._number
+
+    def tell(self, whys: list[Why]) -> None:
+        """Words for users, to be passed on before the next look; an order about the job takes their place."""
+        with self._condition:
+            self._whys |= {why.key: why for why in whys}
 
     def take(self) -> Snapshot | None:
         """The newest snapshot, once."""
@@ -123,9 +132,10 @@ class Hands:
                     return
                 orders, self._orders = self._orders, []
                 cancels, self._cancels = self._cancels, []
+                whys, self._whys = self._whys, {}
                 number = self._number
             began = time.monotonic()
-            snapshot = self._look(number, orders, cancels)
+            snapshot = self._look(number, orders, cancels, [why.line() for why in whys.values()])
             with self._condition:
                 self._latest = snapshot
             with suppress(BlockingIOError):
@@ -133,9 +143,10 @@ class Hands:
             if snapshot.trouble:
                 time.sleep(max(0.0, min(1.0, began + 1.0 - time.monotonic())))  # not faster than it can answer
 
-    def _look(self, number: int, orders: list[Order], cancels: list[str]) -> Snapshot:
+    def _look(self, number: int, orders: list[Order], cancels: list[str], whys: list[str]) -> Snapshot:
         try:
             if not self._tied:
+                self._slurm.scontrol(whys)
                 self._carry_out(orders, cancels)
             text = self._slurm.jobs()
             tells = '"COMPLETING"' in text or '"job_state": [' in text or '"job_state":[' in text

@@ -37,9 +37,20 @@ class Intake:
             self._lives[key] = max(self._lives.get(key, 0), int(life or 1))
         # Words, and the request they are about; "" is the one that it has when it is seen next.
         self._refused: dict[str, list[str]] = ledger.meta("refused", {})
+        self._later: list[str] = ledger.meta("later", [])  # jobs and arrays of which some may not run yet
 
-    def accept(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None:
-        """Jobs that wait in Slurm's queue and that weft does not know; kept together."""
+    def accept(self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float) -> None:
+        """Jobs that wait in Slurm's queue and that weft does not know; kept together.
+
+        Those that may not run yet (`later`: a dependency, a time, the limit of their array) come in when they may.
+        """
+        self._accept_all(records, nodes, now)
+        waits = sorted({_family(key) for key in later})
+        if waits != self._later:
+            self._later = waits
+            self._ledger.set_meta("later", waits)
+
+    def _accept_all(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None:
         if records:
             with self._ledger.together():
                 for record in records:
@@ -52,7 +63,7 @@ class Intake:
             return None
         request = (
             f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s} {record.partition} {record.gpu} "
-            f"{record.nodes_said}"
+            f"{record.nodes_said} {record.account} {record.qos}"
         )
         before = self._refused.get(record.key)
         if before is not None and before[1] in ("", request):
@@ -67,7 +78,7 @@ class Intake:
             description = describe(record, name, self._profile_of)
             description.refuse(self._world.cluster, self._needs, self._policy)
             refuse_uneven(description.gpus, [len(server.gpus) for server in self._world.cluster.servers])
-            submit_s = max(0.0, min(now, record.submit_s - self._world.clock.wall_s))
+            submit_s = self._eligible_s(record, now)
             job = description.job(submit_s, self._profile_of)
         except InputError as error:
             self._refuse(record.key, str(error).removeprefix("submit: "), request)
@@ -78,6 +89,17 @@ class Intake:
         self._ledger.submit(description, submit_s)
         self._world.submit(job, description)
         return job
+
+    def _eligible_s(self, record: Record, now: float) -> float:
+        """When it could have run first: its submission, or the end of what it had to wait for."""
+        if _family(record.key) in self._later:
+            return now
+        known = max(record.submit_s, record.eligible_s, record.begin_s) - self._world.clock.wall_s
+        return max(0.0, min(now, known))
+
+    def refused(self) -> Mapping[str, str]:
+        """Jobs that stay held, and why."""
+        return {key: said[0] for key, said in self._refused.items()}
 
     def set_aside(self, task: Task, words: str) -> None:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
@@ -94,6 +116,11 @@ class Intake:
         self._refused[key] = [words, request]
         self._ledger.set_meta("refused", self._refused)
         self._say(f"job {key} stays held: {words}")
+
+
+def _family(key: str) -> str:
+    """A job, or the array that it is a task of."""
+    return key.partition("_")[0]
 
 
 def refuse_uneven(gpus: int, sizes: Sequence[int]) -> None:

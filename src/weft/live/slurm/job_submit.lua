@@ -73,7 +73,7 @@ end
 function slurm_job_modify(job, record, part_list, modify_uid)
     if contains(owners, modify_uid) or not ours(record.partition) or record.priority ~= 0 then return slurm.SUCCESS end
     if job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0 then
-        slurm.log_user("weft starts this job; an administrator's `weft explain` tells why it waits")
+        slurm.log_user("weft starts this job; squeue -O jobid,admin_comment:100 tells why it waits")
         return slurm.ERROR
     end
     return slurm.SUCCESS

@@ -10,7 +10,8 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | running (nobody decided that) | requeue and hold |
 | start | pending, held, not yet pinned to its nodes | update; after a few vain tries the start has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
-| start | pending, released | wait; after a minute hold, then the start has failed |
+| start | pending, released | wait as long as Slurm's reason deserves (reasons.py); then hold, and the job is barred |
+| start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from weft.live.description import Description
+from weft.live.slurm.reasons import PATIENCE_S, SCARCE_S, never, patience_s, words
 from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
@@ -36,7 +38,6 @@ from weft.model.plan import Gate, Placement
 __all__ = ["Do", "Look", "Phase", "Pin", "Task", "What", "look"]
 
 TRIES = 4  # updates before a start is given up
-PATIENCE_S = 60.0  # for Slurm to start a job that was released
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
@@ -69,6 +70,8 @@ class What(Enum):
     NOTHING = ""
     STARTED = "started"
     FAILED = "failed to start"
+    BARRED = "cannot start now"
+    REFUSED = "refused by Slurm"
     STOPPED = "stopped"
     FINISHED = "finished"
     OVER = "over"
@@ -103,8 +106,11 @@ class Task:
     key: str  # Slurm's name for it
     phase: Phase = Phase.WAITING
     saved: int = 0  # iterations kept from earlier attempts
-    failures: int = 0  # starts that failed and ends that nobody asked for
-    vain: int = 0  # starts in a row that Slurm did not carry out
+    failures: int = 0  # times that it was started again because it failed by itself
+    mishaps: int = 0  # times in a row that it ended by no fault of its own, and had saved nothing
+    vain: int = 0  # starts in a row that Slurm refused
+    bars: int = 0  # times in a row that it was barred
+    barred_s: float | None = None  # since when it is
     starts: int = 0  # attempts so far; also the number of the present one
     gpus: Placement = ()
     pin: Pin | None = None
@@ -116,9 +122,15 @@ class Task:
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
     giving_up: str = ""  # why this start will have failed, as soon as the job is held again
+    given_up_as: What = What.FAILED
+    reason: str = ""  # why Slurm does not start it
+    reason_s: float = 0.0  # since when
+    evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
     missing: int = 0  # looks at which Slurm did not know it
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
+    fault: str = ""  # whose fault that is: "own", "node", or ""
+    reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +175,28 @@ def _starting(task: Task, record: Record, now: float) -> Look:
     if record.running:
         if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
             task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
+            task.given_up_as = What.REFUSED
             return Look(do=Do.REQUEUE)
         return Look((What.STARTED,))
     if record.held:
         if task.giving_up:
-            return Look((What.FAILED,), task.giving_up)
+            return Look((task.given_up_as,), task.giving_up)
         if task.pin is not None and task.pin.holds(record):
             return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
         task.tries += 1
         if task.tries > TRIES:
-            return Look((What.FAILED,), f"Slurm does not take the placement: {task.told or 'no reason given'}")
+            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told or 'no reason given'}")
         return Look(do=Do.UPDATE)
     if task.giving_up:
         return Look(do=Do.HOLD)
-    if now - task.since_s > PATIENCE_S:
-        task.giving_up = f"Slurm did not start it within {PATIENCE_S:g} s ({record.reason or 'no reason given'})"
+    if patience_s(record.reason) != patience_s(task.reason):
+        task.reason_s = now
+    task.reason = record.reason
+    task.evaluated_s = task.evaluated_s or record.evaluated_s
+    considered = task.reason in ("", "None") and record.evaluated_s - task.evaluated_s > SCARCE_S
+    if considered or now - task.reason_s > patience_s(task.reason) or now - task.since_s > PATIENCE_S:
+        task.given_up_as = What.REFUSED if never(task.reason) else What.BARRED
+        task.giving_up = words(task.reason, task.pin.nodes if task.pin else ())
         return Look(do=Do.HOLD)
     return Look()
 
@@ -189,18 +208,19 @@ def _ended(task: Task, record: Record) -> Look:
         if task.phase is Phase.WAITING:
             return Look((What.OVER,), "ran to its end, and not by weft's doing")
         return Look((*ran, What.FINISHED), "exited with code 0")
-    words = _words(record)
+    ending = _words(record)
     if record.state == "CANCELLED":
         return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
     if task.cancelled:
-        return Look((*ran, What.OVER), f"cancelled; {words}")
-    own_fault = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
-    allowed = task.description.restarts + (0 if own_fault else OUR_FAULT)
-    if task.failures < allowed:  # held by the requeue, it will be found stopped
-        task.ending = f"{words}; started again ({task.failures + 1} of {allowed})"
+        return Look((*ran, What.OVER), f"cancelled; {ending}")
+    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
+    before, allowed = (task.failures, task.description.restarts) if own else (task.mishaps, OUR_FAULT)
+    if before < allowed:  # held by the requeue, it will be found stopped
+        again = f"started again ({before + 1} of {allowed})" if own else "placed anew"
+        task.ending, task.fault = f"{ending}; {again}", "own" if own else "node"
         return Look(ran, do=Do.REVIVE)
-    after = f" after {task.failures} restart{'s' * (task.failures > 1)}" if task.failures else ""
-    return Look((*ran, What.OVER), f"failed{after}: {words}")
+    after = f" after {before} restart{'s' * (before > 1)}" if before else ""
+    return Look((*ran, What.OVER), f"failed{after}: {ending}")
 
 
 def _missing(task: Task) -> Look:
@@ -208,7 +228,10 @@ def _missing(task: Task) -> Look:
     if task.missing < GONE:
         return Look()
     if task.phase in (Phase.RUNNING, Phase.STOPPING):
-        return Look((What.FINISHED,), "ended while nobody looked; Slurm has forgotten how")
+        if task.reported >= task.job.iterations:
+            return Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")
+        told = f"{task.reported} of {task.job.iterations} iterations" if task.reported >= 0 else "nothing"
+        return Look((What.OVER,), f"lost: Slurm does not know any more how it ended; it had reported {told}")
     return Look((What.OVER,), "cancelled: Slurm does not know it any more")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
 from weft.model.hostlist import expand
 
-__all__ = ["Node", "Record", "gpu_count", "read_jobs", "read_nodes"]
+__all__ = ["Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
 
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
@@ -60,11 +61,16 @@ class Record:
     signal: int = 0
     submit_s: float = 0.0  # wall time
     begin_s: float = 0.0  # wall time before which it may not start
+    eligible_s: float = 0.0  # wall time from which it might have started, as far as Slurm tells
     dependency: str = ""  # what it waits for
     time_limit_s: float | None = None  # None: no limit
     gpu: str = ""  # the type it asks for
     nodes_said: str = ""  # the option by which its user chose among nodes, if so
     array_limit: int = 0  # tasks of its array that may run at a time; 0: all
+    evaluated_s: float = 0.0  # wall time at which Slurm last thought of starting it
+    account: str = ""
+    qos: str = ""
+    apart: bool = True  # a job of its own to Slurm, not a task that still is part of its array
 
     @property
     def pending(self) -> bool:
@@ -153,6 +159,9 @@ def _record(row: dict[str, Any]) -> Record:
         admin_comment=_text(row, "admin_comment"), restarts=_number(row.get("restart_cnt")) or 0, exit_code=code,
         signal=signal, submit_s=float(_number(row.get("submit_time")) or 0),
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
+        eligible_s=float(_number(row.get("eligible_time")) or 0),
+        evaluated_s=float(_number(row.get("last_sched_evaluation")) or 0),
+        account=_text(row, "account"), qos=_text(row, "qos"),
         time_limit_s=None if limit_min is None else 60.0 * limit_min, gpu=_gpu_type(row), nodes_said=_nodes_said(row),
         array_limit=_number(row.get("array_max_tasks")) or 0,
     )  # fmt: skip
@@ -164,9 +173,9 @@ def _gpu_type(row: dict[str, Any]) -> str:
 
 
 def _nodes_said(row: dict[str, Any]) -> str:
-    """How a user chose among nodes. The nodes that a job must have are weft's own word once it has written a note."""
+    """How a user chose among nodes. The nodes that a job must have are weft's own word while its note is there."""
     said = {"--exclude": "excluded_nodes", "--constraint": "features", "--reservation": "resv_name"}
-    if not _text(row, "admin_comment").startswith("weft:"):
+    if not _text(row, "admin_comment").startswith("weft:job="):
         said["--nodelist"] = "required_nodes"
     return next((option for option, name in said.items() if _text(row, name)), "")
 
@@ -177,7 +186,7 @@ def _tasks(row: dict[str, Any], record: Record) -> Iterator[Record]:
     task = _number(row.get("array_task_id"))
     waiting = _text(row, "array_task_string").partition("%")[0]
     if array and waiting:
-        yield from (replace(record, key=f"{array}_{number}") for number in _members(waiting))
+        yield from (replace(record, key=f"{array}_{number}", apart=False) for number in _members(waiting))
     elif array and task is not None:
         yield replace(record, key=f"{array}_{task}")
     else:
@@ -189,6 +198,18 @@ def _members(text: str) -> Iterator[int]:
     for match in re.finditer(r"(?:^|,)(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?(?=,|$)", text):
         first = int(match[1])
         yield from range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1)
+
+
+def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
+    """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
+    live = Counter(key.partition("_")[0] for key in known)
+    found = []
+    for record in records:
+        array = record.key.partition("_")[0]
+        if not record.array_limit or live[array] < record.array_limit:
+            live[array] += 1
+            found.append(record)
+    return found
 
 
 def read_nodes(text: str) -> list[Node]:

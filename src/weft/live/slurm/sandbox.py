@@ -60,6 +60,7 @@ MinJobAge=120
 JobRequeue=1
 AccountingStorageType=accounting_storage/none
 JobSubmitPlugins=lua
+Licenses=solver:1
 NodeName=DEFAULT CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{gpus}
 """
 

@@ -17,10 +17,13 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import make_folder, note, write_gate
 from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
-from weft.live.slurm.records import Node, Record
+from weft.live.slurm.records import Node, Record, within_limits
+from weft.live.slurm.telling import Telling, Why
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import (
+    Barred,
+    Cleared,
     Event,
     Failed,
     Finished,
@@ -42,14 +45,18 @@ _PHASES = {
     JobStatus.RUNNING: Phase.RUNNING,
     JobStatus.STOPPING: Phase.STOPPING,
 }
-_VAIN = 3  # starts in a row that Slurm did not carry out before a job is set aside
+_VAIN = 3  # starts in a row that Slurm refused before a job is set aside
+_PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
+_TOLD_S = 2.0  # after which users are told why a job waits
+_EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 
 
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None: ...
+    def accept(self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
+    def refused(self) -> Mapping[str, str]: ...
     def tidy(self, pending: Set[str]) -> None: ...
 
 
@@ -70,11 +77,14 @@ class SlurmWorld(LiveWorld[Task]):
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
+        self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
         self._servers = {server.name: server.id for server in cluster.servers}
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
+        self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
+        self._telling = Telling()
         self._snapshot: Snapshot | None = None
         self._hands = Hands(slurm, poll_s, tied=tied)
         self.watch(self._hands.ready, self._news)
@@ -102,7 +112,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def submit(self, job: Job, description: Description, key: str = "") -> None:
         """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
-        self._will_arrive(Task(job, description, key or job.id.partition("-")[0]))
+        self._will_arrive(Task(job, description, key or job.id.partition("-")[0], since_s=self.now()))
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
@@ -114,12 +124,13 @@ class SlurmWorld(LiveWorld[Task]):
         return True
 
     def take_over(
-        self, view: JobView, description: Description, starts: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it; what Slurm says of it is judged at the first look."""
         task = Task(
             view.job, description, view.id.partition("-")[0], _PHASES[view.status],
-            saved=view.saved_iterations, failures=view.failures, starts=starts, gpus=view.gpus, gate=gate,
+            saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus, gate=gate,
+            barred_s=self.now() if view.barred else None,
             cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
             left_s=self.now() if starts > 1 else -1e9,
         )  # fmt: skip
@@ -152,7 +163,9 @@ class SlurmWorld(LiveWorld[Task]):
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
         task.since_s, task.started_s = self.now(), None
-        task.tries, task.giving_up, task.told, task.ending = 0, "", "", ""
+        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
+        task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
+        task.reported = -1
         make_folder(self.attempt(task.job.id, task.starts).folder, task.description.user)
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
@@ -187,7 +200,10 @@ class SlurmWorld(LiveWorld[Task]):
             return events
         self._trouble("")
         self.looks += 1
-        return [*events, *self._nodes(snapshot, now), *self._looked_at(snapshot, now), *self._new(snapshot, now)]
+        events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
+        events += self._new(snapshot, now)
+        self._hands.tell(self._why(snapshot, now))
+        return events
 
     def busy(self) -> bool:
         """Whether something may still happen without a decision."""
@@ -214,13 +230,15 @@ class SlurmWorld(LiveWorld[Task]):
         known = {task.key for task in [*self.tasks.values(), *self._coming()]}
         self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
         soon = time.time() + 1
-        new = [
+        unknown = [
             record
             for key, record in snapshot.jobs.items()
             if record.pending and key not in known and not record.completing
-            if not record.dependency and record.begin_s <= soon
         ]
-        self.taker.accept(_within_limits(new, known), snapshot.nodes, now)
+        new = within_limits([r for r in unknown if not r.dependency and r.begin_s <= soon], known)
+        taken = {record.key for record in new}
+        later = {record.key for record in unknown if record.key not in taken}
+        self.taker.accept(new, later, snapshot.nodes, now)
         return self._arrived(now)
 
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
@@ -231,7 +249,11 @@ class SlurmWorld(LiveWorld[Task]):
                 continue  # taken before the last order about it
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
-            seen = self.judge(task, snapshot.jobs.get(task.key), now)
+            record = snapshot.jobs.get(task.key)
+            if record is None and task.gpus:
+                progress = self.attempt(job_id, task.starts).progress()
+                task.reported = progress.step if progress.reports else -1
+            seen = self.judge(task, record, now)
             events += self._happened(task, seen, now)
             if seen.do is not Do.NOTHING and job_id in self.tasks:
                 changed.append((task, seen.do))
@@ -256,12 +278,15 @@ class SlurmWorld(LiveWorld[Task]):
             match what:
                 case What.STARTED:
                     task.phase, task.started_s, task.since_s = Phase.RUNNING, now, now
+                    task.bars = 0
                     events.append(Started(now, job_id))
-                case What.FAILED:
-                    events.append(self._failed(task, seen.words, now))
+                case What.FAILED | What.BARRED | What.REFUSED:
+                    events += self._failed(task, what, seen.words, now)
                 case What.STOPPED:
                     self._left(task)
-                    task.failures += task.phase is not Phase.STOPPING
+                    if task.phase is not Phase.STOPPING:
+                        task.failures += task.fault == "own"
+                        task.mishaps += task.fault == "node"
                     task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
                     self.outcomes[job_id] = seen.words
                     events.append(Stopped(now, job_id, task.saved, seen.words))
@@ -272,19 +297,48 @@ class SlurmWorld(LiveWorld[Task]):
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
-    def _failed(self, task: Task, words: str, now: float) -> Event:
-        """A start that Slurm did not carry out; a job with too many of them is set aside, held."""
-        task.failures += 1
-        task.vain += 1
+    def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
+        """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
+        running = {key for key, record in snapshot.jobs.items() if record.running or record.completing}
+        part = _EARLIER if self._running - running else 1.0
+        self._running = running
+        first_s, most_s = _PAUSE_S
+        events: list[Event] = []
+        for job_id, task in self.tasks.items():
+            if task.barred_s is not None and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
+                task.barred_s = None
+                events.append(Cleared(now, job_id))
+        return events
+
+    def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
+        """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
+        one that Slurm refuses again and again is set aside, held."""
+        job_id = task.job.id
         task.phase, task.since_s = Phase.WAITING, now
-        self.outcomes[task.job.id] = words
+        self.outcomes[job_id] = words
+        if what is What.BARRED:
+            task.bars, task.barred_s = min(task.bars + 1, 30), now
+            return [Failed(now, job_id, words), Barred(now, job_id, words)]
+        task.vain += what is What.REFUSED
         if task.vain < _VAIN:
-            return Failed(now, task.job.id, words)
-        self.outcomes[task.job.id] = f"set aside after {task.vain} starts that Slurm did not carry out: {words}"
+            return [Failed(now, job_id, words)]
+        self.outcomes[job_id] = f"set aside after {task.vain} starts that Slurm refused: {words}"
         del self.tasks[task.job.id]
         if self.taker is not None:
             self.taker.set_aside(task, self.outcomes[task.job.id])
-        return Withdrawn(now, task.job.id)
+        return [Withdrawn(now, task.job.id)]
+
+    def _why(self, snapshot: Snapshot, now: float) -> list[Why]:
+        """What users of waiting jobs are to be told by now."""
+        if self.why is None or self.taker is None or not self._telling.ready(now):
+            return []
+        wanted = {
+            task.key: f"waits: {self.why(job_id)}"
+            for job_id, task in self.tasks.items()
+            if task.phase is Phase.WAITING and not task.cancelled and now - task.since_s > _TOLD_S
+        }
+        wanted |= {key: f"stays held: {words}" for key, words in self.taker.refused().items()}
+        return self._telling.due(wanted, snapshot.jobs, now)
 
     def _left(self, task: Task) -> None:
         """The attempt is over: what was saved, how fast it was."""
@@ -293,7 +347,10 @@ class SlurmWorld(LiveWorld[Task]):
         progress = self.attempt(task.job.id, task.starts).progress()
         self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
         kept = saved_in(progress, task.description.checkpoint_every)
-        task.saved = max(task.saved, min(kept, task.job.iterations))
+        kept = min(kept, task.job.iterations)
+        if kept > task.saved:
+            task.mishaps = 0
+        task.saved = max(task.saved, kept)
         task.seen, task.vain = task.saved, 0
 
     # Nodes, and jobs that are none of ours
@@ -340,15 +397,3 @@ class SlurmWorld(LiveWorld[Task]):
         self.forget(self._hands.ready)
         self._hands.close()
         super().close()
-
-
-def _within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
-    """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
-    live = Counter(key.partition("_")[0] for key in known)
-    found = []
-    for record in records:
-        array = record.key.partition("_")[0]
-        if not record.array_limit or live[array] < record.array_limit:
-            live[array] += 1
-            found.append(record)
-    return found
