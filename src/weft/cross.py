@@ -187,8 +187,8 @@ def _layers(stack: Stack) -> tuple[str, str, str]:
 
 def _without_name(reason: str, one: Combination) -> str:
     """The reason without what differs between combinations that it keeps out alike: the stack's name and its order."""
-    short = reason.removeprefix(f"stack {one.name}: ").replace(f"stack {one.name} ", "it ")
-    return re.sub(rf"\b{re.escape(one.order)}/(?={re.escape(one.place)})", "", short) if one.order else short
+    short = re.sub(r"^stack \S+: ", "", reason).replace(f"stack {one.name} ", "it ")
+    return re.sub(rf"[^\s/]+/(?={re.escape(one.place)}[\s:])", "", short) if one.place else short
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _attempt(task: _Task) -> Mapping[str, Any] | str:
     except EngineError:
         raise
     except WeftError as error:
-        return _without_name(str(error), task.combination)
+        return _without_name(str(error).removeprefix(f"{task.scenario.where}: "), task.combination)
     return summary(run)
 
 
