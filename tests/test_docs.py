@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 from tools.reference import DOCS, PAGES
+from weft.cli.main import app
 
 ROOT = DOCS.parent
 PAGES_WITH_LINKS = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
@@ -28,5 +30,22 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_command_is_documented() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
-    for command in ("simulate", "compare", "replay", "stacks", "topology", "bench", "init"):
-        assert f"## weft {command}\n" in page
+    commands = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert {"simulate", "compare", "replay", "stacks", "topology", "bench", "init"} <= set(commands)
+    for command in commands:
+        assert f"## weft {command}\n" in page or f"## weft {command} " in page
+
+
+def test_readme_is_in_the_order_its_readers_need() -> None:
+    """The two commands, the table and the picture that they give, the three things people come for."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = re.search(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    assert first.start() == len("# weft\n\n")
+    assert [" ".join(line.split()[:2]) for line in first[1].splitlines()] == ["make demo", "make test"]
+    marks = ["$ weft compare examples/demo.toml", "<img ", "## What people come for"]
+    assert sorted(marks, key=text.index) == marks
+    section = text[text.index(marks[-1]) :].removeprefix(marks[-1]).partition("\n## ")[0]
+    assert re.findall(r"^\*\*(.+?)\.\*\*", section, re.MULTILINE) == [
+        "Compare schedulers on my cluster and trace", "Write my own policy in 20 lines", "Run it on my Slurm cluster",
+    ]  # fmt: skip
