@@ -159,6 +159,7 @@ def test_a_dry_run_says_what_it_would_do(folder: Path, launch: Launch, tmp_path:
     [
         (["queue"], "{folder}: no run of weft serve; start one there, or name its folder with --dir"),
         (["explain", "a"], "{folder}: no run of weft serve; start one there, or name its folder with --dir"),
+        (["explain", "/no/run", "a"], "/no/run: there is no such folder; give one that weft simulate --out or"),
         (["explain", "a", "b", "c"], "Invalid value: give a job, or a folder and a job; see: weft"),
         (["submit", "--", "true"], "{folder}: no weft serve runs there; start it with: weft serve --dir {folder}"),
         (["cancel", "a"], "{folder}: no weft serve runs there; start it with: weft serve --dir {folder}"),

@@ -31,6 +31,8 @@ def explain(
     if len(job) > 2:
         raise typer.BadParameter("give a job, or a folder and a job")
     folder = run_folder(dir if len(job) == 1 else Path(job[0]))
+    if len(job) == 2 and not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give one that weft simulate --out or weft serve wrote")
     told = _explain(folder, job[-1])
     if json:
         lines = [{"time_s": line.time_s, "text": line.text} for line in told.lines]
@@ -48,8 +50,6 @@ def _explain(folder: Path, job: str) -> Explanation:
         from weft.results.files import load_run
 
         return explain_run(load_run(folder), job)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder; give one that weft simulate --out or weft serve wrote")
     from weft.live.ledger import Ledger
 
     ledger = Ledger(folder, read_only=True)
