@@ -70,9 +70,9 @@ class _Lab:
             self.runs[setting].append(done[i])
 
     def over_seeds(self, a: Setting, b: Setting, of: Callable[[RunResult, RunResult], float | None]) -> Measured:
-        """A function of two settings' runs at each seed."""
-        pairs = zip(self.runs[a], self.runs[b], strict=True)
-        return Measured.over_seeds([of(x, y) for x, y in pairs])
+        """A function of two settings' runs at each seed; where it is None (no job of a model) is left out."""
+        found = [of(x, y) for x, y in zip(self.runs[a], self.runs[b], strict=True)]
+        return Measured.over_seeds([value for value in found if value is not None])
 
 
 @dataclass(frozen=True)
