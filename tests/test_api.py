@@ -176,3 +176,27 @@ def test_iteration_times_add_up(file: str, skip: bool) -> None:
     for name, job in weft.replay(path, skip=skip)["jobs"].items():
         total_s = job["iteration_s"]["mean"] * jobs[name]["iterations"]
         assert total_s == pytest.approx(job["finish_s"] - job["start_s"], rel=1e-9)
+
+
+def test_links_that_carry_more_than_they_can_are_pointed_out(tmp_path: Path, capsys: Capture) -> None:
+    """k-way sharing goes by b alone (1 / 8e-10 s/B = 10 Gbit/s) and ideal by no one else: both can exceed a link."""
+    job = {"iterations": 10, "phases": [{"compute_s": 1.0}, {"bytes": 1.25e9, "flows": {"l": 1}}]}
+    path = tmp_path / "jobs.json"
+    for gbps, network, beyond in (
+        (10, {"sharing": "k-way", "b_s_per_byte": 8e-10}, False),
+        (1, {"sharing": "k-way", "b_s_per_byte": 8e-10}, True),
+        (10, "ideal", True),
+        (10, {"sharing": "max-min"}, False),
+    ):
+        data = {"links": {"l": {"gbps": gbps}}, "network": network, "jobs": [{"id": i, **job} for i in "abc"]}
+        path.write_text(json.dumps(data))
+        assert cli(["replay", str(path), "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert (json.loads(out)["links"]["l"]["utilisation"] > 1.0) is beyond
+        assert ("note: link l carried " in err) is beyond
+    for nic_gbps in (10, 1):
+        data = scenario()
+        data["cluster"]["nic_gbps"] = nic_gbps
+        data["network"] = {"sharing": "k-way"}
+        notes = " ".join(weft.simulate(data).notes)
+        assert ("k-way sharing moves 9.35 Gbit/s" in notes) is (nic_gbps == 1)

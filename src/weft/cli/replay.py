@@ -30,6 +30,7 @@ def replay(
 
     with progress("replaying"):
         result = api.replay(jobs, skip=not no_skip, on_compile=notice)
+    _point_out(result["links"])
     if json:
         print_json(result)
         return
@@ -44,6 +45,18 @@ def replay(
         f"\nmakespan {result['makespan_s']:.6g} s, {result['iterations']} iterations, {result['events']} events, {how},"
         f" {result['wall_s']:.3g} s of wall time"
     )
+
+
+def _point_out(links: dict[str, Any]) -> None:
+    """Say so where a sharing model that does not go by capacity put more on a link than it can carry."""
+    name, used = max(
+        ((n, link["utilisation"] or 0.0) for n, link in links.items()), key=lambda x: x[1], default=("", 0)
+    )
+    if used > 1.0 + 1e-9:
+        notice(
+            f"note: link {name} carried {used:.3g} times what it can: ideal and k-way sharing do not go by gbps; "
+            "use max-min, or a larger b_s_per_byte"
+        )
 
 
 def _jobs(table: Any, jobs: dict[str, Any]) -> Any:

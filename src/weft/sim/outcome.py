@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from weft.core.journal import MemoryJournal, rows
+from weft.model.units import bytes_per_s_to_gbps
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
 from weft.sim.records import JobRecord
 from weft.sim.world import SimWorld
@@ -26,6 +28,8 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
             f"exact = false: {paced:.0%} of the iterations go at a measured pace (two looks at it agreed within "
             f"{world.engine.estimate_error:.2%}), {fluid:.0%} at a computed one"
         )
+    if world.lowering.kway_b is not None:
+        notes += _beyond_links(world.lowering.kway_b, world.cluster.topology.capacity)
     return RunResult(
         scenario="",
         stack=stack,
@@ -45,6 +49,17 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
         server_of_gpu=tuple(int(s) for s in world.cluster.server_of_gpu),
         adjustments={r.job.id: r.adjusted for r in records if r.adjusted},
     )
+
+
+def _beyond_links(b_s_per_byte: float, capacity: npt.NDArray[np.float64]) -> list[str]:
+    """k-way sharing goes by its constants alone: whether they ask more of a link than it can carry."""
+    slowest = float(capacity.min(initial=math.inf))
+    if 1.0 / b_s_per_byte <= slowest * (1.0 + 1e-9):
+        return []
+    return [
+        f"k-way sharing moves {bytes_per_s_to_gbps(1.0 / b_s_per_byte):.3g} Gbit/s at a server (b_s_per_byte), more "
+        f"than the slowest link carries ({bytes_per_s_to_gbps(slowest):.3g}); give the b_s_per_byte of your network"
+    ]
 
 
 def _span_s(records: list[JobRecord]) -> float:
