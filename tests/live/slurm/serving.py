@@ -103,12 +103,13 @@ def environment(path: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def fork_server(serving: Serving, stack: str) -> int:
-    """A server in a process of its own, which starts in no time."""
+def fork_server(serving: Serving, stack: str, arrange: Callable[[Server], None] = lambda _: None) -> int:
+    """A server in a process of its own, which starts in no time; `arrange` may change it before it runs."""
     child = os.fork()
     if child == 0:
         try:
             with serving.start(stack) as server:
+                arrange(server)
                 server.run()
         finally:
             os._exit(1)

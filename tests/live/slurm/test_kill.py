@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
+from weft.live.ledger import End, EventRow
+from weft.live.server import OnSlurm, Server
 from weft.live.slurm.sandbox import Sandbox
+from weft.stacks import resolve
 
 pytestmark = pytest.mark.engine
-STACK = "srsf-preemptive[place=even:best-fit]"
+STACK = "tiresias:gittins[order=gittins:40,place=even:best-fit]"  # preempts, and remembers who finished with what
 
 
 def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
     """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s; in the end every
-    job has finished once, no two processes of a job ever ran at a time, and nothing is left in Slurm's queue."""
+    job has finished once, no two processes of a job ever ran at a time, and nothing is left in Slurm's queue.
+
+    Every server notes the policies' memory before it keeps it. The next one has that memory: of the last cycle that was
+    noted, or of the one before it, if the kill came in between."""
     log, lot = serving.tmp_path / "log", random.Random(7)
     jobs: list[str] = []
     to_come = [(lot.choice((8, 32, 64, 128)), lot.choice((10, 20, 60))) for _ in range(10)]
+    seen = 0
     for _ in range(20):
-        child = fork_server(serving, STACK)
+        child = fork_server(serving, STACK, note_memory(serving))
         try:
             until = time.monotonic() + lot.uniform(0.0, 1.2)
             if to_come:
@@ -35,9 +45,11 @@ def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+        seen += memory_survived(serving)
+    assert seen >= 10, "most servers lived long enough to remember something"
     with serving.start(STACK) as last:
+        assert last.core.planner_state["order"]["known"], "there was something to remember"
         serve_until(last, lambda: len(last.ledger.jobs()) == 10 and not last.core.table.jobs, within_s=120)
-        policy, saved = last.core.snapshot(), last.ledger.core()
     assert serving.statuses() == dict.fromkeys(jobs, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
@@ -45,5 +57,34 @@ def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None
     starts = Counter((job, attempt) for word, job, attempt in lines if word == "start")
     assert set(starts.values()) == {1}, "no attempt was started twice"
     assert box.run("squeue", "--noheader", "--states=PD,R,CG,S") == "", "nothing is left held"
-    assert saved is not None
-    assert (policy["planner_state"], policy["cycle"]) == (saved["planner_state"], saved["cycle"])
+
+
+def note_memory(serving: Serving) -> Callable[[Server], None]:
+    """Has a server write each state to a file before its ledger gets it."""
+
+    def arrange(server: Server) -> None:
+        keep = server.ledger.keep
+
+        def noted(state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
+            with open(serving.tmp_path / "memory", "a", encoding="ascii") as file:
+                file.write(json.dumps([state["cycle"], state["planner_state"]]) + "\n")
+            keep(state, events, ended)
+
+        server.ledger.keep = noted  # type: ignore[method-assign]
+
+    return arrange
+
+
+def memory_survived(serving: Serving) -> bool:
+    """Whether servers have noted anything; then a server of the folder has the memory that was noted last."""
+    file = serving.tmp_path / "memory"
+    lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+    if not lines:
+        return False
+    notes = [(cycle, memory) for cycle, memory in map(json.loads, lines)]
+    with Server(
+        serving.folder, serving.cluster, resolve(STACK), dry_run=True, on_slurm=OnSlurm(serving.box.slurm)
+    ) as next:
+        found = (next.core.cycle, json.loads(json.dumps(next.core.planner_state)))
+    assert found in notes[-2:] or (len(notes) == 1 and found[0] == 0)
+    return True
