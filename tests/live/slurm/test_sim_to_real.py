@@ -1,4 +1,9 @@
-"""Sixty jobs through weft serve on sixteen nodes of a real Slurm, and through weft simulate."""
+"""Sixty jobs through weft serve on sixteen nodes of a real Slurm, and through weft simulate; then twenty that preempt.
+
+What is asserted of the sixty: the same starts on the same GPUs in the same order, and completion times that differ by
+what Slurm takes. Of the twenty: the same stops and starts in the same order, starts on the same GPUs, up to the end of
+the last of five short jobs, and the completion times of these.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import csv
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +40,17 @@ time.sleep(max(0.0, os.stat(gate).st_mtime + float(sys.argv[2]) - time.time()))
 """
 
 
+# Goes on until it is stopped, and says how far it is by the clock that the simulator has: from the decision on.
+ENDLESS = """
+import os, sys, time, weft
+gate = f"{sys.argv[1]}/jobs/{os.environ['WEFT_JOB']}/{os.environ['WEFT_ATTEMPT']}/gate"
+begin, tenth_s, first = os.stat(gate).st_mtime + float(sys.argv[2]), float(sys.argv[3]), weft.resume_step()
+while True:
+    weft.progress(first + max(0, int((time.time() - begin) / tenth_s)))
+    time.sleep(3 * tenth_s)
+"""
+
+
 class Row(NamedTuple):
     """A job of the trace; times in units."""
 
@@ -54,18 +71,30 @@ def trace() -> list[Row]:
         return [Row(r["job"], float(r["submit"]), int(r["gpus"]), float(r["units"])) for r in csv.DictReader(file)]
 
 
-def simulated(folder: Path, topology: Path, unit_s: float) -> RunResult:
+PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
+
+
+def residents_and_visitors() -> list[Row]:
+    """Fifteen jobs of two nodes, of which eight fit, each longer than the one before by more than the visits take. Then
+    five short ones, each wanting two to eight nodes that are taken: the longest that run give way, and come back when
+    the visitor has left, before the next one comes."""
+    residents = [Row(f"r{i:02}", 0.0, 16, 40.0 + 6 * i) for i in range(15)]
+    visitors = [Row(f"v{i}", 2.0 + 4 * i, gpus, 1.0) for i, gpus in enumerate((64, 16, 32, 8, 64))]
+    return residents + visitors
+
+
+def simulated(folder: Path, topology: Path, unit_s: float, rows: Sequence[Row] = (), stack: str = STACK) -> RunResult:
     """`weft simulate` on Slurm's own topology.conf; an iteration is a tenth of a unit."""
     tenth = Measured("V100", "fp32", 1, 0.05 * unit_s, 0.05 * unit_s, 0.0, (), 0, 0.0)
     save_measured("tenth", [tenth], folder / "m.json")
     jobs = [
         {"id": r.id, "model": "m.json", "gpus": r.gpus, "iterations": r.iterations, "submit_s": r.submit * unit_s}
-        for r in trace()
+        for r in rows or trace()
     ]
     scenario: dict[str, Any] = {
         "cluster": {"topology": "file", "file": str(topology), "gpus_per_server": GPUS_PER_NODE},
         "workload": {"source": "jobs", "job": jobs},
-        "stack": {"name": STACK},
+        "stack": {"name": stack},
         "run": {"start_latency_s": LATENCY * unit_s},
     }
     text = _toml(scenario)
@@ -130,6 +159,80 @@ def test_decisions_match_one_for_one(
     record_property("summary", f"60 jobs on Slurm against the simulator: same decisions, JCT {told}")  # type: ignore[operator]
     assert abs(statistics.mean(off)) < 1.0
     assert max(map(abs, off)) < 3.0
+
+
+@pytest.mark.engine
+def test_preemptions_match_one_for_one(
+    serving: Serving, box: Sandbox, tmp_path: Path, record_property: pytest.FixtureRequest
+) -> None:
+    """Stops and starts, as the module says; a machine that was too busy is given one more chance at half the speed."""
+    for unit_s in (UNIT_S, 2 * UNIT_S):
+        run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s, residents_and_visitors(), PREEMPTIVE)
+        visits = run.jobs.filter(pl.col("job_id").str.starts_with("v"))
+        until_s = visits["finish_s"].max()
+        expected = [
+            (row["job_id"], row["action"], row["gpus"] if row["action"] == "start" else "")
+            for row in run.decisions.filter(pl.col("time_s") <= until_s).iter_rows(named=True)
+            if row["action"] in ("start", "stop")
+        ]
+        found, jct_s = visited(serving, unit_s, len(expected))
+        if found == expected:
+            break
+        serving.close()
+        box.clear()
+        serving.folder = tmp_path / f"again{unit_s}"
+    assert sum(action == "stop" for _, action, _ in expected) == 12
+    assert found == expected
+    off = [jct_s[job] - jct for job, jct in zip(visits["job_id"], visits["jct_s"], strict=True)]
+    told = f"mean {statistics.mean(off):+.2f} s, largest {max(off, key=abs):+.2f} s"
+    record_property("summary", f"12 preemptions on Slurm against the simulator: same decisions, JCT {told}")  # type: ignore[operator]
+    assert max(map(abs, off)) < 3.0
+
+
+def visited(serving: Serving, unit_s: float, n: int) -> tuple[list[tuple[str, str, str]], dict[str, float]]:
+    """The first n stops and starts, and the visitors' completion times."""
+    rows = residents_and_visitors()
+    names: dict[str, str] = {}
+    submitted_s: dict[str, float] = {}
+
+    def submit(row: Row) -> None:
+        says = f"model={serving.tmp_path}/m.json iterations={row.iterations}"
+        if row.submit:
+            script = python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
+        else:
+            script = python(serving.tmp_path, ENDLESS, serving.folder, LATENCY * unit_s, 0.1 * unit_s)
+        names[serving.sbatch(row.gpus, script, says=says)] = row.id
+        submitted_s[row.id] = time.time()
+
+    for row in rows:
+        if not row.submit:
+            submit(row)
+    server = serving.start(PREEMPTIVE)
+    serve_until(server, lambda: bool(server.core.table.running))
+    zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s
+
+    def later() -> None:
+        for row in rows:
+            if row.submit:
+                time.sleep(max(0.0, zero + row.submit * unit_s - SEEN_S - time.time()))
+                submit(row)
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    done: list[tuple[str, str, str]] = []
+
+    def over() -> bool:
+        done[:] = [(j, r.action, r.gpus) for j, r in server.ledger.decisions() if r.action in ("start", "stop")]
+        ended = sum(bool(row.status) for row in server.ledger.jobs())
+        return len(names) == 20 and ended == 5 and len(done) >= n
+
+    try:
+        serve_until(server, over, within_s=100 * unit_s)
+    finally:
+        thread.join()
+    ended_s = {names[row.id]: server.world.clock.wall_s + row.end_s for row in server.ledger.jobs() if row.end_s}
+    found = [(names[job], action, gpus) for job, action, gpus in done[:n]]
+    return found, {job: ended_s[job] - submitted_s[job] for job in ended_s}
 
 
 def real(serving: Serving, box: Sandbox, unit_s: float) -> tuple[list[tuple[str, str]], dict[str, float]]:
