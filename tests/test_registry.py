@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,9 +88,49 @@ def test_wrong_registrations_are_refused(layer: str, name: str, policy: type, te
         register(layer, name, policy)
 
 
-def test_installed_by_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real entry point, as a package's metadata would give it."""
-    point = EntryPoint("other", "weft.place.first_fit:FirstFit", "weft.place")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "weft.place" else [])
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package as pip would have installed it: a module, and metadata with entry points."""
+    facts = tmp_path / "other_policies-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: other-policies\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(
+        "[weft.place]\nother = other_policies:Other\nlost = other_policies:Lost\nno-policy = other_policies:VALUE\n"
+        "[weft.pace]\nabsent = no_such_module:Pace\n"
+    )
+    (tmp_path / "other_policies.py").write_text(
+        "from weft.place.first_fit import FirstFit\nVALUE = 3\nclass Other(FirstFit):\n    name = 'other'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("other_policies", None)
+
+
+def test_installed_by_another_package(other_package: Path) -> None:
     assert "other" in names("place")
-    assert isinstance(make("place", "other"), FirstFit)
+    policy = make("place", "other")
+    assert isinstance(policy, FirstFit)
+    assert type(policy).__module__ == "other_policies"
+    assert resolve("srsf", place="other").name == "srsf[place=other]"
+
+
+@pytest.mark.parametrize(
+    ("layer", "name", "text"),
+    [
+        (
+            "place",
+            "lost",
+            "place lost: its package names other_policies:Lost, which cannot be loaded (Attribute",
+        ),
+        (
+            "pace",
+            "absent",
+            "pace absent: its package names no_such_module:Pace, which cannot be loaded (ModuleNot",
+        ),
+        ("place", "no-policy", "place no-policy: its package names other_policies:VALUE, which is no policy class; "),
+    ],
+)
+def test_a_broken_package_is_named(other_package: Path, layer: str, name: str, text: str) -> None:
+    """It is not a bug of ours: the message says whose."""
+    with pytest.raises(StackError, match=f"^{re.escape(text)}"):
+        make(layer, name)

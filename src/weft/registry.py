@@ -9,11 +9,10 @@ package adds one by an entry point in the group of its layer:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from weft.errors import StackError
@@ -107,7 +106,7 @@ def _find(layer: str, name: str) -> Any:
         module, _, attribute = BUILT_IN[layer][name].partition(":")
         return getattr(import_module(module), attribute)
     if name in _installed(layer):
-        return _installed(layer)[name]()
+        return _load(layer, _installed(layer)[name])
     raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, names(layer))}")
 
 
@@ -119,6 +118,18 @@ def near(name: str, known: list[str]) -> str:
     return f"; known are {', '.join(known)}" if known else ""
 
 
+def _load(layer: str, point: EntryPoint) -> Any:
+    """The class that another package installed; where there is none, that package is to blame and is named."""
+    where = f"{layer.removesuffix('s')} {point.name}: its package names {point.value}, which"
+    try:
+        policy = point.load()
+    except Exception as error:  # importing somebody else's module may fail in any way
+        raise StackError(f"{where} cannot be loaded ({type(error).__name__}: {error}); mend or remove it") from error
+    if not callable(getattr(policy, "from_text", None)):
+        raise StackError(f"{where} is no policy class; derive it from the base class in weft.{layer}.base")
+    return policy
+
+
 @cache
-def _installed(layer: str) -> dict[str, Callable[[], Any]]:
-    return {point.name: point.load for point in entry_points(group=f"weft.{layer}")}
+def _installed(layer: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"weft.{layer}")}
