@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from weft.bench import load
-from weft.bench.cassini import big_decision, random_circles
+from weft.bench.cassini import _near, big_decision, random_circles
 
 
 def test_quick_figures_are_there_and_near_what_was_asked() -> None:
@@ -22,3 +23,11 @@ def test_a_smaller_decision_and_its_circles() -> None:
     circles = random_circles(np.random.default_rng(0), 3)
     assert len(circles) == 3
     assert all(circle.load > 0 for circle in circles)
+
+
+@pytest.mark.parametrize("servers", [40, 100])  # an even and an odd number of racks of 20
+def test_pairs_near_each_other_use_every_server_once(servers: int) -> None:
+    pairs = _near(np.random.default_rng(0), servers, 10).reshape(-1, 2)
+    assert sorted(pairs.reshape(-1).tolist()) == list(range(servers))
+    apart = int((pairs[:, 0] // 20 != pairs[:, 1] // 20).sum())
+    assert apart == 10 * (servers // 40)

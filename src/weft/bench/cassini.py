@@ -74,12 +74,16 @@ def random_circles(rng: np.random.Generator, jobs: int) -> list[Any]:
 
 
 def _near(rng: np.random.Generator, servers: int, across: int) -> Any:
-    """Pairs of servers in one rack of 20, but for so many between each two neighbouring racks; in any order."""
+    """Pairs of servers in one rack of 20, but for so many between each two neighbouring racks; in any order.
+
+    Racks are taken two by two; where their number is odd, the last one keeps to itself.
+    """
+    racks = [start + rng.permutation(20) for start in range(0, servers, 20)]
     pairs = []
-    for left in range(0, servers, 40):
-        a, b = left + rng.permutation(20), left + 20 + rng.permutation(20)
+    for a, b in zip(racks[0::2], racks[1::2], strict=False):
         pairs.append(np.stack([a[:across], b[:across]], axis=1))
         pairs += [rest[across:].reshape(-1, 2) for rest in (a, b)]
+    pairs += [rack.reshape(-1, 2) for rack in racks[len(racks) // 2 * 2 :]]
     return rng.permutation(np.concatenate(pairs)).reshape(-1)
 
 
