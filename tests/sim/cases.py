@@ -129,7 +129,6 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         skip=features["skip"] != "off",
         exact=features["skip"] != "estimate",
         window=2.0,  # few iterations are to be enough for an estimate
-        tolerance=0.5,
         budget=rng.choice([0, 1_000_000]),  # paces are computed, or measured
         segments=1 << 14,
     )

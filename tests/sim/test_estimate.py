@@ -46,7 +46,7 @@ def test_what_is_parked_has_no_events(seed: int) -> None:
 
 def finished(exact: bool) -> dict[int, float]:
     """Ends of two jobs whose periods have no common multiple, on one link."""
-    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=exact, window=8.0, tolerance=0.5))
+    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=exact, window=8.0))
     for i, seconds in enumerate((1.0, 2.0**0.5)):
         nodes = [compute_node(0, seconds), transfer_node(1, 0.3 + 0.1 * i, [(0, 1)], (0,))]
         engine.attach(i, make_program(nodes, engine.spec.capacity), 300)

@@ -213,7 +213,7 @@ def test_regate_of_a_parked_job() -> None:
         engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), skip=skip))
         slot = lone(engine, 0, 0, 1000)
         engine.run(50.05)
-        engine.set_gate(slot, Gate(0.0, 0.25))
+        engine.set_gate(slot, Gate(0.0, 0.15))
         engine.run()
         results.append(engine.detach(slot))
     skipped, whole = results
@@ -267,7 +267,7 @@ def test_what_repeats_is_not_estimated() -> None:
 
 def test_estimate_states_its_error() -> None:
     """The engine says by how much its measuring windows disagreed."""
-    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=False, window=8.0, jitter=0.05))
+    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=False, window=32.0, jitter=0.05))
     for i in range(3):
         nodes = [compute_node(0, 1.0 + 0.37 * i), transfer_node(1, 1.0, [(0, 1)], (0,))]
         engine.attach(i, make_program(nodes, engine.spec.capacity), 3000)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "MISSED",
     "UNLIMITED",
     "Arrays",
     "address_table",
@@ -36,6 +37,7 @@ ADMIT_ALL, ADMIT_AT_MOST, ADMIT_RATIO, ADMIT_ASK = 0, 1, 2, 3
 REACHED, JOB_FINISHED, RECORDS_FULL, ASK = 0, 1, 2, 3
 
 UNLIMITED = 1 << 62  # units of rate
+MISSED = 1.5  # periods from one opening of a gate to the next: a slot in between was missed
 
 JOB = np.dtype(
     [
@@ -44,6 +46,7 @@ JOB = np.dtype(
         ("iter_start", "f8"), ("finish", "f8"),
         ("gate_task", "i4"), ("n_comp", "i4"), ("n_net", "i4"), ("n_gate", "i4"),
         ("gate_epoch", "f8"), ("gate_period", "f8"), ("gate_tol", "f8"), ("gate_used", "i4"), ("serial", "i4"),
+        ("gate_last", "f8"), ("snap_gate_last", "f8"),  # when its gate opened last; how long ago at the snapshot
         ("p0", "f8"), ("p1", "f8"), ("mark", "f8"), ("comm_s", "f8"), ("gate_s", "f8"), ("gpu_s", "f8"),
         ("last_dur", "f8"), ("last_count", "f8"),
         ("comp", "i4"), ("next", "i4"),  # its component, and the next job in it
@@ -100,7 +103,8 @@ COMP = np.dtype(
         ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
-        ("quiet", "f8"), ("mark", "i8"),  # mark: its number among all that were ever formed, kept with its links
+        # lasting: to be measured in full; mark: its number among all that were ever formed, kept with its links
+        ("quiet", "f8"), ("lasting", "i8"), ("mark", "i8"),
     ]
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
@@ -113,9 +117,7 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED,
 ) = range(36)  # fmt: skip
 N_INTS = 40
-F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_TOL, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(
-    11
-)
+F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(10)
 F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
 N_FLOATS = 16
 

@@ -50,9 +50,8 @@ class EngineSpec:
     straggle_x: float = 1.0
     skip: bool = True
     exact: bool = True
-    window: float = 256.0  # iterations of the first measuring window when exact is False
+    window: float = 320.0  # iterations of the first measuring window when exact is False
     budget: int = 20_000_000  # what windows may cost when exact is False: iterations x links
-    tolerance: float = 0.0005  # two looks at a window must agree so well
     segments: int = 0  # record this many first tasks
 
 
@@ -65,7 +64,7 @@ class Usage:
     gate_s: float  # they waited for a gate
     gpu_s: float  # GPU seconds computed, unfinished tasks included
     finish_s: float  # when the last iteration ended, if it finished
-    adjusted: int = 0  # gate slots missed by more than the tolerance
+    adjusted: int = 0  # gate slots missed
 
 
 class Engine:
@@ -91,7 +90,7 @@ class Engine:
             spec.jitter,
         )
         floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[state.F_WINDOW], floats[state.F_EST_TOL] = spec.window, spec.tolerance
+        floats[state.F_WINDOW] = spec.window
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
             ints[state.I_SEGMENT_MAX] = spec.segments
@@ -314,6 +313,7 @@ class Engine:
     def _set_gate(self, slot: int, gate: Gate | None) -> None:
         job = self.arrays.jobs[slot]
         job["gate_used"] = 0
+        job["gate_last"] = math.inf
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:
             job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance

@@ -14,7 +14,6 @@ from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     COMPUTE,
     F_EST_ERR,
-    F_EST_TOL,
     F_EST_WEIGHT,
     F_JITTER,
     F_STRAGGLE_P,
@@ -33,17 +32,22 @@ from weft.sim.park_kernel import book, park
 from weft.sim.skip_kernel import tick_exact
 
 WARM_UP = 2  # iterations before a measuring window opens
-WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs
+WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs ...
+AGREE = 0.0005  # ... and two looks at it differ by more than this
 LOOKS = 512.0  # iterations of all jobs together that a first window asks for ...
 LEAST = 8.0  # ... and of each of them at least
+REST = 8.0  # a pace from a short window is trusted for so many times its length
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
 
 @inner()
 def first_window(E, c):
-    """Iterations of a component's first window: the more jobs there are, the more of their meetings each one sees, and
-    the dearer it is to watch them."""
-    return max(LEAST, min(m.floats(E)[F_WINDOW], LOOKS / m.comps(E)[c].size))
+    """Iterations of a component's first window; short where jobs come and go: the more jobs there are, the more of
+    their meetings each one sees, and the dearer it is to watch them. Who outlasts that measures again, in full."""
+    whole = m.floats(E)[F_WINDOW]
+    if m.comps(E)[c].gap == math.inf or m.comps(E)[c].lasting != 0:
+        return whole
+    return max(LEAST, min(whole, LOOKS / m.comps(E)[c].size))
 
 
 @inner()
@@ -120,11 +124,13 @@ def pay(E, c, seconds):
 
 @inner()
 def _try_estimate(E, c, now):
-    """Park at the measured pace once two looks at it agree, or the window is as long as it may get."""
+    """Park at the measured pace once two looks at it agree (the first at half the window), or it is long enough."""
     comp = m.comps(E)[c]
+    half = m.jobs(E)[comp.head].win_rate == 0.0
+    wanted = 0.5 * comp.window if half else comp.window
     j = comp.head
     while j >= 0:
-        if m.jobs(E)[j].done - m.jobs(E)[j].win_done < comp.window:
+        if m.jobs(E)[j].done - m.jobs(E)[j].win_done < wanted:
             return
         j = m.jobs(E)[j].next
     span = now - comp.win_time
@@ -141,17 +147,27 @@ def _try_estimate(E, c, now):
         wake = min(wake, (job.total - job.done - 2.0 - job.carry) / rate)
         work += rate
         j = job.next
+    if half:
+        return
+    whole = m.floats(E)[F_WINDOW]
+    outlasts = comp.window < whole and pay(E, c, span * whole / comp.window)
+    if outlasts:
+        comp.lasting = 1
+        if now - comp.born > comp.gap:
+            comp.window = whole
+            return
     again = min(comp.gap, wake) * work > WORTH * 2.0 * comp.window * comp.size and pay(E, c, span)
-    if worst > m.floats(E)[F_EST_TOL] and comp.window < 4.0 * first_window(E, c) and again:
+    if worst > AGREE and comp.window < whole and again:
         comp.window *= 2.0
         return
     if wake * work < 4.0 * comp.size:
         return
     _take_measures(E, c, now)
     m.ints(E)[I_ESTIMATES] += 1
-    if worst < 1.0:  # else it was the first look, with nothing to compare
-        m.floats(E)[F_EST_ERR] += worst * wake * work
-        m.floats(E)[F_EST_WEIGHT] += wake * work
+    m.floats(E)[F_EST_ERR] += worst * wake * work
+    m.floats(E)[F_EST_WEIGHT] += wake * work
+    if outlasts:
+        wake = min(wake, max(comp.gap, REST * span))
     park(E, c, now, PARK_PACED, now + wake)
 
 

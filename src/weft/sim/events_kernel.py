@@ -35,6 +35,7 @@ from weft.network.state import (
     I_SKIP,
     I_TICKED,
     LATENCY,
+    MISSED,
     PENDING,
     QUEUED,
     RUNNING,
@@ -112,13 +113,13 @@ def gate_opens(E, j, now):
             return max(now, job.gate_epoch)
         return now
     slot = math.floor((now - job.gate_epoch) / job.gate_period)
-    phase = now - (job.gate_epoch + slot * job.gate_period)
-    if phase <= job.gate_tol * job.gate_period:
-        return now
-    opens = job.gate_epoch + (slot + 1.0) * job.gate_period
-    if min(phase, opens - now) > job.gate_tol * job.gate_period:
+    opens = now
+    if now - (job.gate_epoch + slot * job.gate_period) > job.gate_tol * job.gate_period:
+        opens = max(now, job.gate_epoch + (slot + 1.0) * job.gate_period)
+    if opens - job.gate_last > MISSED * job.gate_period:
         job.adjusted += 1
-    return max(now, opens)
+    job.gate_last = opens
+    return opens
 
 
 @inner((TABLE, int64, float64))

@@ -38,7 +38,7 @@ from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpar
 from weft.sim.tasks_kernel import flush_record, unlink
 
 PEACE = 1.5  # a component is tried again when it has been left alone for so many windows
-ALLOWANCE = 20  # what the budget of windows grows by with every job that leaves
+ALLOWANCE = 300  # what the budget of windows grows by with every job that leaves
 
 
 @inner()

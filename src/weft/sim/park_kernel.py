@@ -91,6 +91,7 @@ def _shift_job(E, j, shift):
     """Move a job's clocks on by a skipped stretch."""
     job = m.jobs(E)[j]
     job.iter_start += shift
+    job.gate_last += shift
     job.mark += shift
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
@@ -187,6 +188,7 @@ def settle_paced(E, c, now):
         m.ints(E)[I_ITERATIONS] += int(steps)
         m.floats(E)[F_PACED if comp.fluid == 0 else F_FLUID] += steps
         _shift_job(E, j, passed)
+        job.gate_last = math.inf  # which slot it would have had is not known
         _carry_bytes(E, j, steps, True)
         if measured and job.seen > 0.0:
             job.snap_comm = steps / job.seen

@@ -10,7 +10,7 @@ import math
 from weft.model.plan import Gate
 from weft.model.transfer import TransferView
 from weft.network.reference import Sharer, k_way, max_min
-from weft.network.state import TRANSFER, rate_unit
+from weft.network.state import MISSED, TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.program import Program, alone_rate, whole_units
 from weft.sim.reference_job import RefJob, RefNode, slow_factor
@@ -78,7 +78,7 @@ class ReferenceEngine:
 
     def set_gate(self, slot: int, gate: Gate | None) -> None:
         """Change the gate of an attached job."""
-        self.jobs[slot].gate, self.jobs[slot].gate_used = gate, False
+        self.jobs[slot].gate, self.jobs[slot].gate_used, self.jobs[slot].gate_last = gate, False, math.inf
 
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now."""
@@ -157,13 +157,13 @@ class ReferenceEngine:
             first, job.gate_used = not job.gate_used, True
             return max(self.now, gate.epoch_s) if first else self.now
         slot = float(math.floor((self.now - gate.epoch_s) / gate.period_s))
-        phase = self.now - (gate.epoch_s + slot * gate.period_s)
-        if phase <= gate.tolerance * gate.period_s:
-            return self.now
-        opens = gate.epoch_s + (slot + 1.0) * gate.period_s
-        if min(phase, opens - self.now) > gate.tolerance * gate.period_s:
+        opens = self.now
+        if self.now - (gate.epoch_s + slot * gate.period_s) > gate.tolerance * gate.period_s:
+            opens = max(self.now, gate.epoch_s + (slot + 1.0) * gate.period_s)
+        if opens - job.gate_last > MISSED * gate.period_s:
             job.adjusted += 1
-        return max(self.now, opens)
+        job.gate_last = opens
+        return opens
 
     def _begin(self, node: RefNode) -> None:
         node.state = "queued"

@@ -57,6 +57,8 @@ def _matches(E, c, now):
                 off = abs(_gate_phase(E, j, now) - _gate_phase(E, j, comp.snap_time))
                 if min(off, 1.0 - off) * job.gate_period > tolerance:
                     return False
+                if abs(now - job.gate_last - job.snap_gate_last) > tolerance:
+                    return False
         j = job.next
     return True
 
@@ -78,6 +80,7 @@ def _snapshot(E, c, now):
         book(E, j, now)
         job.snap_done = job.done
         job.snap_age = now - job.iter_start
+        job.snap_gate_last = now - job.gate_last
         job.snap_adjusted = job.adjusted
         job.snap_comm = job.comm_s
         job.snap_gate = job.gate_s

@@ -30,7 +30,7 @@ JOB = np.dtype(
         ("state", "i4"), ("uid", "i8"), ("low", "i8"), ("high", "i8"), ("done", "i8"), ("total", "i8"),
         ("compute_s", "f8"), ("gpu_s", "f8"), ("began", "f8"), ("ready", "f8"), ("finish", "f8"), ("comm_s", "f8"),
         ("gate_s", "f8"), ("gated", "i4"), ("gate_used", "i4"), ("gate_epoch", "f8"), ("gate_period", "f8"),
-        ("gate_tol", "f8"), ("adjusted", "i8"),
+        ("gate_tol", "f8"), ("gate_last", "f8"), ("adjusted", "i8"),
     ]
 )  # fmt: skip
 _FREE, _COMPUTING, _SENDING, _FINISHED = 0, 1, 2, 3
@@ -289,7 +289,7 @@ class SlottedEngine:
 
     def _set_gate(self, at: int, gate: Gate | None) -> None:
         job = self.jobs[at]
-        job["gated"], job["gate_used"] = gate is not None, 0
+        job["gated"], job["gate_used"], job["gate_last"] = gate is not None, 0, math.inf
         if gate is not None:
             job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance
 

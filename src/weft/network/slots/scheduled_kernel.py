@@ -9,6 +9,8 @@ import math
 import numpy as np
 from numba import njit
 
+from weft.network.state import MISSED
+
 TIGHT = 1.0 + 1e-9  # a link that is asked for more than this part of its capacity is full
 WHOLE = 1.0 - 1e-9  # of a flow: so much sent is all of it
 FREE, COMPUTING, SENDING, FINISHED = 0, 1, 2, 3
@@ -144,8 +146,9 @@ def _next_transfer(job):
         job.ready = opens(computed, job.gate_epoch, job.gate_period, job.gate_tol, job.gate_used)
         job.gate_used = 1
         job.gate_s += job.ready - computed
-        if job.ready - computed > job.gate_tol * job.gate_period:
-            job.adjusted += job.gate_period > 0.0
+        if job.gate_period > 0.0:
+            job.adjusted += job.ready - job.gate_last > MISSED * job.gate_period
+            job.gate_last = job.ready
     job.state = COMPUTING
 
 
