@@ -78,8 +78,8 @@ MUTANTS: list[Mutant] = [
         ("one iteration too many", "if job.done >= job.total:", "if job.done > job.total:"),
         (
             "a gate opens a slot early",
-            "opens = job.gate_epoch + (slot + 1.0) * job.gate_period",
-            "opens = job.gate_epoch + slot * job.gate_period",
+            "opens = max(now, job.gate_epoch + (slot + 1.0) * job.gate_period)",
+            "opens = max(now, job.gate_epoch + slot * job.gate_period)",
         ),
         ("missed slots are not counted", "        job.adjusted += 1\n", "        job.adjusted += 0\n"),
         ("GPUs go to the last turn", "better = key < other or", "better = key > other or"),
