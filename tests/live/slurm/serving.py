@@ -92,6 +92,11 @@ def running(server: Server, *jobs: str) -> Callable[[], bool]:
     )
 
 
+def state(box: Sandbox, job: str) -> str:
+    """State, reason and nodes of a job, as Slurm says."""
+    return box.run("squeue", "--states=all", "--noheader", f"--jobs={job}", "--format=%T %r %N").strip()
+
+
 def actions(server: Server) -> list[tuple[str, str]]:
     """Starts and stops in order."""
     return [(job, row.action) for job, row in server.ledger.decisions() if row.action in ("start", "stop")]

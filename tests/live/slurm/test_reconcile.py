@@ -110,6 +110,7 @@ def test_a_start_that_takes_too_long_is_taken_back_first() -> None:
         ("Reservation", NAMED_S, What.BARRED, "a reservation keeps it out"),
         ("PartitionTimeLimit", NAMED_S, What.REFUSED, "Slurm does not start it (PartitionTimeLimit)"),
         ("AssocMaxNodePerJobLimit", NAMED_S, What.REFUSED, "a limit of its user, account or QOS is reached"),
+        ("BeginTime", SCARCE_S, What.BARRED, "a node did not take it, and Slurm has put it off (BeginTime)"),
         ("Priority", PATIENCE_S, What.BARRED, "Slurm does not start it (Priority)"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from tests.engines import required
 from tests.live.jobs import LOOP
-from tests.live.slurm.serving import Serving, actions, ended, environment, python, running, serve_until
+from tests.live.slurm.serving import Serving, actions, ended, environment, python, running, serve_until, state
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.explain import explain_live
@@ -27,11 +27,6 @@ from weft.testing.probes import Waking
 
 pytestmark = pytest.mark.engine
 EVEN = "[place=best-fit:even]"
-
-
-def state(box: Sandbox, job: str) -> str:
-    """State, reason and nodes of a job, as Slurm says."""
-    return box.run("squeue", "--states=all", "--noheader", f"--jobs={job}", "--format=%T %r %N").strip()
 
 
 def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
@@ -181,7 +176,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     long, brief = serving.sbatch(8, f"sleep {absent_s + 60}"), serving.sbatch(8, "sleep 6")
     unwanted = serving.sbatch(8, f"sleep {absent_s + 60}", says="restarts=3")
     serve_until(server, running(server, long, brief, unwanted))
-    began = time.time()
+    began, starts = time.time(), server.world.tasks[long].starts
     box.wait(lambda: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # Slurm has saved that they run
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
@@ -196,7 +191,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     late = serving.sbatch(120, "sleep 0.2")
     serve_until(server, ended(server, late))
     assert running(server, long)()
-    assert server.world.tasks[long].starts == 1
+    assert server.world.tasks[long].starts == starts
     assert [text.partition(":")[0] for text in serving.said] == [
         "Slurm does not answer, it is asked again", "Slurm answers again"
     ]  # fmt: skip
@@ -304,104 +299,14 @@ def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, 
     assert max(live) == 2
 
 
-def told(box: Sandbox, job: str) -> str:
-    """What any user may read about a job."""
-    return box.run("squeue", "--noheader", f"--jobs={job}", "--Format=admin_comment:250").strip().strip('"')
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five seconds of patience are one."""
-    for module in ("reasons", "reconcile"):
-        monkeypatch.setattr(f"weft.live.slurm.{module}.SCARCE_S", 1.0)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_job_without_cores_gives_its_gpus_back_and_is_tried_again(serving: Serving, box: Sandbox) -> None:
-    """A job without GPUs has all cores of all nodes, so that Slurm does not start what weft places: the start is taken
-    back within seconds, the job says why, and runs when the cores are free again; nothing is set aside."""
-    cores = box.sbatch("--nodes=16", "--ntasks-per-node=64", wrap="sleep 60")
-    box.wait(lambda: state(box, cores).startswith("RUNNING"))
-    server = serving.start()
-    job = serving.sbatch(16, "sleep 0.2")
-    serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred))
-    assert server.world.now() - server.ledger.decisions(job)[0][1].time_s < 12.0
-    assert server.core.table.gpus.offer.n_free == 128, "its GPUs are free for others"
-    assert state(box, job) == "PENDING JobHeldAdmin"
-    words = "n1,n2 lack what it asks for beside GPUs (cores, memory) (Resources)"
-    assert queue(serving.folder, server.ledger)[0]["reason"] == words
-    assert words in explain_live(serving.folder, server.ledger, job).headline
-    serve_until(server, lambda: told(box, job) == f"weft: waits: {words}")
-    assert "ReqNodeList=(null)" in box.run("scontrol", "show", "job", job)
-    box.run("scancel", cores)
-    serve_until(server, ended(server, job))
-    assert serving.statuses() == {job: "finished"}
-
-
-def test_jobs_wait_for_licences_in_turn(serving: Serving, box: Sandbox) -> None:
-    """One licence, two jobs; a server that comes back meanwhile tries the one that waits again."""
-    server = serving.start()
-    first, second = (serving.sbatch(8, f"sleep {n}", "--licenses=solver") for n in (60, 0.2))
-    serve_until(server, lambda: bool(second in server.core.table.jobs and server.core.table.jobs[second].barred))
-    assert "the licences it asks for are all in use (Licenses)" in explain_live(
-        serving.folder, server.ledger, second
-    ).headline  # fmt: skip
-    server.close()
-    server = serving.start()
-    assert server.core.table.jobs[second].barred
-    box.run("scancel", first)
-    serve_until(server, ended(server, first, second))
-    assert serving.statuses() == {first: "cancelled", second: "finished"}
-
-
-def test_a_job_that_slurm_refuses_is_set_aside_for_good(serving: Serving, box: Sandbox) -> None:
-    """Its partition gives one node to a job, and it needs two. What weft itself changed of the request is no reason to
-    take it again; its user is told."""
-    server = serving.start()
-    job = serving.sbatch(16, "sleep 0.2")
-    box.run("scontrol", "update", "PartitionName=train", "MaxNodes=1")
-    try:
-        serve_until(server, ended(server, job))
-        server.close()
-        server = serving.start()
-        serve_until(server, lambda: told(box, job).startswith("weft: stays held: set aside after 3 starts"))
-    finally:
-        box.run("scontrol", "update", "PartitionName=train", "MaxNodes=UNLIMITED")
-    assert serving.statuses() == {job: "failed"}
-    reason = queue(serving.folder, server.ledger)[0]["reason"]
-    assert "set aside after 3 starts that Slurm refused" in reason
-    assert "PartitionNodeLimit" in reason
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(serving: Serving, box: Sandbox) -> None:
-    """Its four tasks want twice the cores that a node has, and its GPUs are on one: Slurm gives no reason at all."""
-    server = serving.start()
-    job = serving.sbatch(8, "sleep 0.2", "--ntasks=4", "--cpus-per-task=32")
-    serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred), 20.0)
-    assert "Slurm does not start it" in server.core.table.jobs[job].barred
-
-
-def test_users_are_told_why_their_jobs_wait(serving: Serving, box: Sandbox) -> None:
-    server = serving.start()
-    big, waits, behind = serving.sbatch(128, "sleep 60"), serving.sbatch(128), serving.sbatch(128)
-    odd = serving.sbatch(2, says="model=resnet51")
-    serve_until(server, lambda: all(told(box, job).startswith("weft: ") for job in (waits, behind, odd)))
-    assert told(box, waits) == "weft: waits: wants 128 GPUs; fewer are free"
-    assert told(box, behind) == "weft: waits: stands behind jobs that go first"
-    assert told(box, odd).startswith("weft: stays held: ")
-    assert "'resnet51' is not in the zoo" in told(box, odd)
-    assert told(box, big).startswith(f"weft:job={big},attempt=1,")
-
-
 def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A time, the limit of an array: in a replay no job is there before it could run here, though weft itself came back
     in between."""
     server = serving.start(record=tmp_path / "trace.csv")
     first = serving.sbatch(1, "sleep 0.1")
+    begin_s = server.world.now() + 4.0
     later = serving.sbatch(1, "sleep 0.1", "--begin=now+4")
     array = serving.sbatch(1, "sleep 1.5", "--array=1-2%1")
-    begin_s = server.world.now() + 4.0
     serve_until(server, ended(server, first))
     server.close()
     server = serving.start(record=tmp_path / "trace.csv")
@@ -412,7 +317,7 @@ def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox
         submits = {row["job_id"]: float(row["submit_s"]) for row in csv.DictReader(file)}
     assert submits.keys() == ends.keys()
     assert submits[first] < 2.0
-    assert submits[later] >= begin_s - 1.5, "Slurm counts in seconds"
+    assert submits[later] >= begin_s - 1.0, "Slurm counts in seconds"
     assert submits[f"{array}_2"] >= ends[f"{array}_1"] - 0.5
 
 

@@ -91,11 +91,11 @@ class Intake:
         return job
 
     def _eligible_s(self, record: Record, now: float) -> float:
-        """When it could have run first: its submission, or the end of what it had to wait for."""
+        """When it could run first: its submission, or the end of what it had to wait for, which may be just ahead."""
+        begin_s = min(max(record.eligible_s, record.begin_s) - self._world.clock.wall_s, now + 1.0)
         if _family(record.key) in self._later:
-            return now
-        known = max(record.submit_s, record.eligible_s, record.begin_s) - self._world.clock.wall_s
-        return max(0.0, min(now, known))
+            return max(now, begin_s)
+        return max(0.0, begin_s, min(now, record.submit_s - self._world.clock.wall_s))
 
     def refused(self) -> Mapping[str, str]:
         """Jobs that stay held, and why."""

@@ -20,6 +20,7 @@ _NEVER = re.compile(
     r"DependencyNeverSatisfied|ReservationDeleted|(QOS|Assoc)\w*Per(Job|Node)(Limit)?|QOSMin\w+"
 )
 _SCARCE = re.compile(r"Resources|ReqNodeNotAvail.*|Nodes? .*")
+_PUT_OFF = "BeginTime"  # weft has said "now": a node has refused the launch, and Slurm would wait for two minutes
 _NAMED = re.compile(
     r"Licenses|(QOS|Assoc|Association|Account)\w*|Reservation|Partition(Down|Inactive)|JobArrayTaskLimit|Dependency|"
     r"BurstBuffer\w*|MaxRequeueExceeded|JobHoldMaxRequeue|Federation\w*|Cleaning|MaxPoweredUpNodes"
@@ -29,6 +30,7 @@ _WORDS = (
     (r"(QOS|Assoc|Association|Account)\w*", "a limit of its user, account or QOS is reached"),
     (r"Reservation", "a reservation keeps it out"),
     (r"Partition(Down|Inactive)", "its partition is closed"),
+    (_PUT_OFF, "a node did not take it, and Slurm has put it off"),
 )
 
 
@@ -41,7 +43,7 @@ def patience_s(reason: str) -> float:
     """How long the reason may stand before the start is given up."""
     if _NEVER.fullmatch(reason) or _NAMED.fullmatch(reason):
         return NAMED_S
-    return SCARCE_S if _SCARCE.fullmatch(reason) else PATIENCE_S
+    return SCARCE_S if reason == _PUT_OFF or _SCARCE.fullmatch(reason) else PATIENCE_S
 
 
 def words(reason: str, nodes: Iterable[str]) -> str:

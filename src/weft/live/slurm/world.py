@@ -207,7 +207,8 @@ class SlurmWorld(LiveWorld[Task]):
 
     def busy(self) -> bool:
         """Whether something may still happen without a decision."""
-        return bool(self._arrivals) or any(task.phase is not Phase.WAITING for task in self.tasks.values())
+        tasks = self.tasks.values()
+        return bool(self._arrivals) or any(t.phase is not Phase.WAITING or t.barred_s is not None for t in tasks)
 
     def next_time(self) -> float | None:
         """The next arrival; looks come by themselves."""
