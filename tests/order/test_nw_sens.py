@@ -78,6 +78,15 @@ def test_nobody_is_displaced_in_between() -> None:
     assert moves(core) == [(0.0, Start, "a"), (30.0, Start, "b")]
 
 
+@pytest.mark.parametrize(("stack", "order"), [("dally", "nw-sens:10"), ("tiresias:10", None), ("gandiva:10", None)])
+def test_who_comes_in_the_middle_of_a_lease_waits_for_its_end(stack: str, order: str | None) -> None:
+    """Nobody waits from 0 to 24 s, so the leases that end at 10 and 20 s are renewed; the next ends at 30 s."""
+    world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("a", 4, 100), toy_job("b", 4, 8, submit_s=24.0)])
+    core = Core(resolve(stack, order=order) if order else resolve(stack), world)
+    run(core, world)
+    assert moves(core) == [(0.0, Start, "a"), (30.0, Stop, "a"), (30.0, Start, "b"), (38.0, Start, "a")]
+
+
 def test_state_survives_saving() -> None:
     """The same decisions follow whether or not the core is written down and read again in the middle."""
 

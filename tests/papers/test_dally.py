@@ -167,6 +167,22 @@ def test_every_claim_can_be_measured(everything: Runs, monkeypatch: pytest.Monke
     assert CLAIMS["figure-4.timers"].measure(everything).value == 3.0
 
 
+def test_jobs_that_are_done_sooner(everything: Runs) -> None:
+    """Figures 9 and 10: against itself nobody is sooner; what one side wins the other does not."""
+    from weft.papers.dally import _sooner
+
+    dally, tiresias = everything.by_stack["dally@batch-8"][0], everything.by_stack["tiresias@batch-8"][0]
+    assert _sooner(dally, dally) == 0.0
+    mine, theirs = _sooner(dally, tiresias), _sooner(tiresias, dally)
+    assert mine is not None
+    assert theirs is not None
+    assert 0.0 < mine < 100.0
+    assert mine + theirs <= 100.0
+    found = dict(zip(dally.jobs["job_id"], dally.jobs["jct_s"], strict=True))
+    other = dict(zip(tiresias.jobs["job_id"], tiresias.jobs["jct_s"], strict=True))
+    assert mine == pytest.approx(100.0 * sum(found[job] < other[job] for job in found) / len(found))
+
+
 def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.papers import dally_figures
     from weft.papers.dally import NAMES

@@ -70,9 +70,11 @@ def test_algorithm_1(free: list[int], waited: float, spread: Spread | None, agai
 
 def test_reasons_name_both_tiers() -> None:
     _, reason, _, _ = Case([2, 2, 0, 0]).ask(MANUAL, 4)
-    assert reason == "declines 4 GPUs in one rack: waits for 1e+02 s for 4 on one machine"
+    assert reason == "declines 4 GPUs in one rack: waits for 100 s for 4 on one machine"
     _, reason, _, _ = Case([2, 2, 0, 0], now=7200.0).ask(MANUAL, 4)
     assert reason == "takes in one rack after 2 h"
+    _, reason, _, _ = Case([2, 2, 0, 0], now=2.5362e7).ask(MANUAL, 4)
+    assert reason == "takes in one rack after 7,000 h"
 
 
 def test_too_big_for_a_machine_or_a_rack() -> None:

@@ -21,7 +21,8 @@ class LeaseOrder(Order):
     """Leases all end together, every `lease_s` seconds: then running jobs give their GPUs back and are claimed among
     the waiting ones, smallest key first; at a tie the running job stays. In between only free GPUs are given away.
 
-    Its memory is the number of leases that have ended, so that each ends once.
+    Its memory is the number of leases that have ended, so that each ends once, and whether the end of the next one is
+    awaited: one that ends while nobody waits is renewed, and who comes in the middle of a lease does not end it.
     """
 
     lease_s: float
@@ -29,7 +30,7 @@ class LeaseOrder(Order):
 
     def initial_state(self) -> State:
         """No lease has ended."""
-        return {"leases": 0}
+        return {"leases": 0, "awaited": False}
 
     def restless(self, view: ClusterView) -> list[JobView]:
         """Running jobs that ask for a better place when leases end."""
@@ -51,7 +52,7 @@ class LeaseOrder(Order):
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs; when a lease ends, running ones among them."""
         leases = math.floor(view.now / self.lease_s + 1e-9)
-        over = leases > state["leases"]
+        over = leases > state["leases"] and bool(state.get("awaited", True))
         waiting: Iterator[Entry] = ((self.key_of_waiting(job), 1, job) for job in view.waiting_by(self.key_of_waiting))
         released: frozenset[str] = frozenset()
         entries: Iterable[Entry] = waiting
@@ -63,7 +64,8 @@ class LeaseOrder(Order):
             entries = merge(running, waiting, key=_key)
         wake = (leases + 1) * self.lease_s if view.waiting or apart else None
         claims = self._claims(entries, apart)
-        return Ranking(claims, {"leases": leases}, wake_s=wake, pooled=True, released=released)
+        after = {"leases": leases, "awaited": wake is not None}
+        return Ranking(claims, after, wake_s=wake, pooled=True, released=released)
 
     def _claims(self, entries: Iterable[Entry], apart: set[str]) -> Iterator[Claim]:
         for key, waits, view in entries:

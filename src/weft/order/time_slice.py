@@ -40,7 +40,8 @@ class TimeSlice(LeaseOrder):
             return ranking
         moves = () if ranking.released or not view.offer.n_free else self.restless(view)
         claims = (*ranking.claims, *(Claim(job.id, len(job.gpus), "", anew=True) for job in moves))
-        return replace(ranking, claims=claims, wake_s=ranking.wake_s if _packed(view) else None)
+        wake = ranking.wake_s if _packed(view) else None
+        return replace(ranking, claims=claims, wake_s=wake, state={**ranking.state, "awaited": wake is not None})
 
     def restless(self, view: ClusterView) -> list[JobView]:
         """Jobs on more servers than they need, and jobs that share their GPUs."""

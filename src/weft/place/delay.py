@@ -153,4 +153,8 @@ def _seconds(text: str, what: str) -> float:
 
 def _time(seconds: float) -> str:
     """Two digits are enough: a tuned timer changes all the time, and a reason is written down whenever it changes."""
-    return "0 s" if seconds <= 0 else f"{seconds / 3600:.2g} h" if seconds >= 360 else f"{seconds:.2g} s"
+    if seconds <= 0:
+        return "0 s"
+    number, unit = (seconds / 3600, "h") if seconds >= 360 else (seconds, "s")
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:,.0f} {unit}" if rounded >= 10 else f"{rounded:g} {unit}"
