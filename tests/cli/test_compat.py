@@ -33,6 +33,20 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("score 1.000000 (exact)")
 
 
+def test_the_grid_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """40 and 60 ms on a circle of 120: steps of 5 degrees are 5/3 ms, and a fit is found among them."""
+    assert run(["compat", str(EXAMPLE), "--grid", "5"]) == 0
+    assert "grid: score 1.000000 (its samples show 1.000000), shifts j1 0 s, j2 0.00833333 s" in capsys.readouterr().out
+
+
+def test_files_that_are_none_are_told_about_compat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compat", str(tmp_path / "none.json")]) == 2
+    assert "no such file; give the path of a file of a link and its jobs (see: weft compat --help)" in capsys.readouterr().err  # fmt: skip # noqa: E501
+    (tmp_path / "list.json").write_text("[]")
+    assert run(["compat", str(tmp_path / "list.json")]) == 2
+    assert 'write {"capacity_gbps": ..., "jobs": [...]}' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -120,6 +120,23 @@ def test_many_jobs_report_a_bound(jobs: list[Circle]) -> None:
         assert exact.score >= uniform_score(jobs, C) - 1e-9
 
 
+def test_jobs_that_send_nothing_change_nothing() -> None:
+    """They have no edges, so no tree of meetings reaches the others through them: the search goes without them."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        jobs = [
+            Circle(1.0, tuple((float(rng.uniform(0, 1)), float(rng.uniform(0.05, 0.3)), float(rng.choice([15, 30, 45])))
+                              for _ in range(int(rng.integers(1, 4))))) for _ in range(3)
+        ]  # fmt: skip
+        alone = rotate(jobs, C, restarts=2)
+        found = rotate([Circle(0.5, ()), *jobs, Circle(1.0, ())], C, restarts=2)
+        assert found.exact == alone.exact
+        assert found.score == pytest.approx(alone.score, abs=1e-9)
+        assert found.shifts_s[1:4] == pytest.approx(alone.shifts_s, abs=1e-9)
+    nobody = rotate([Circle(1.0, ())] * 3, C)
+    assert (nobody.score, nobody.exact, nobody.shifts_s) == (1.0, True, (0.0, 0.0, 0.0))
+
+
 def test_a_grid_that_samples_can_invent_compatibility() -> None:
     """Two arcs of 506/1000 at 45 of 50 Gbit/s overlap by 0.012 at least: 1 - 0.012 x 40 / 50 = 0.9904."""
     pair = [Circle(1.0, ((0.005, 0.506, 45.0),))] * 2

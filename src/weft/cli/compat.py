@@ -80,3 +80,8 @@ def _print(answer: dict[str, object]) -> None:
         table.add_row(name, *(f"{column[name]:.6g}" for column in columns))  # type: ignore[index]
     console.print(table)
     console.print(f"perimeter {answer['perimeter_s']:.6g} s, slack {answer['slack_s']:.6g} s")
+    if isinstance(grid := answer.get("grid"), dict):
+        shifts = ", ".join(f"{name} {shift_s:.6g} s" for name, shift_s in grid["shifts_s"].items())
+        console.print(
+            f"grid: score {grid['score']:.6f} (its samples show {grid['sampled_score']:.6f}), shifts {shifts}"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,13 @@ def rotate(
     if not periods.fit:
         score = uniform_score(circles, capacity)
         return Rotation(score, (0.0,) * len(circles), periods.perimeter_s, 0.0, True, score)
+    sends = [j for j, circle in enumerate(circles) if circle.pieces]
+    if 2 < len(circles) > len(sends) > 0:  # who sends nothing has no edge that others could be placed at
+        kept = replace(periods, periods_s=tuple(periods.periods_s[j] for j in sends),
+                       turns=tuple(periods.turns[j] for j in sends))  # fmt: skip
+        some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
+        placed = dict(zip(sends, some.shifts_s, strict=True))
+        return replace(some, shifts_s=tuple(placed.get(j, 0.0) for j in range(len(circles))))
     shifts, cost, slack, exact, bound = _kernel().solve(*_packed(circles, capacity, periods), restarts, work)
     whole = capacity * periods.perimeter_s
     slack = min(slack, *(0.5 * p for p in periods.periods_s))

@@ -54,4 +54,7 @@ def load_compat_file(source: str | Path | dict[str, Any]) -> CompatFile:
     """A file for `weft compat`, or the same as a dict, checked."""
     if isinstance(source, dict):
         return checked(CompatFile, source, "compat file")
-    return checked(CompatFile, read_json(Path(source)), str(source))
+    found = read_json(
+        Path(source), "file of a link and its jobs", "weft compat", '{"capacity_gbps": ..., "jobs": [...]}'
+    )
+    return checked(CompatFile, found, str(source))

@@ -22,9 +22,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ScenarioError(f"{path}: not valid TOML: nested too deeply; flatten it") from None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file whose top level is an object; a key written twice is an error, not a silent choice."""
-    text = _read_text(path, "give the path of a job file (see: weft replay --help)")
+def read_json(path: Path, kind: str, command: str, shape: str) -> dict[str, Any]:
+    """A JSON file whose top level is an object; a key written twice is an error, not a silent choice.
+
+    What kind of file it is, which command reads it and the shape of its top level go into what a user is told.
+    """
+    text = _read_text(path, f"give the path of a {kind} (see: {command} --help)")
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _object(path, pairs))
     except json.JSONDecodeError as error:
@@ -37,7 +40,7 @@ def read_json(path: Path) -> dict[str, Any]:
             f"{path}: not valid JSON: {_lower(str(error)).split(';')[0]}; shorten that number"
         ) from None
     if not isinstance(value, dict):
-        raise ScenarioError(f'{path}: the top level is not an object; write {{"links": ..., "jobs": [...]}}')
+        raise ScenarioError(f"{path}: the top level is not an object; write {shape}")
     return value
 
 

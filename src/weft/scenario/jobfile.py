@@ -138,4 +138,5 @@ def load_job_file(source: str | Path | dict[str, Any]) -> JobFile:
     """A job file, or the same as a dict, checked."""
     if isinstance(source, dict):
         return checked(JobFile, source, "job file")
-    return checked(JobFile, read_json(Path(source)), str(source))
+    found = read_json(Path(source), "job file", "weft replay", '{"links": ..., "jobs": [...]}')
+    return checked(JobFile, found, str(source))
