@@ -125,7 +125,7 @@ def _peak_gb() -> float:
     return peak / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-def _error(trace: str) -> dict[str, Any]:
+def _error(trace: str, seed: int = 0) -> dict[str, Any]:
     """Random jobs of the trace at a load that makes them share links, all times divided by SHORTER.
 
     Jobs come, go and meet as they would; they only do fewer iterations meanwhile, which leaves estimates less to go by.
@@ -139,12 +139,12 @@ def _error(trace: str) -> dict[str, Any]:
 
     changes = {"jobs": SLICE, "load": 0.9, "pick": "random"}
     scenario = Scenario.load(_scenario(trace, SLICE, workload=changes, run={"exact": True}))
-    cluster = build_cluster(scenario, 0)
+    cluster = build_cluster(scenario, seed)
     jobs = [
         replace(job, submit_s=job.submit_s / SHORTER, iterations=max(1, job.iterations // SHORTER))
-        for job in build_workload(scenario, cluster, 0).jobs
+        for job in build_workload(scenario, cluster, seed).jobs
     ]
-    network, spec = physics(scenario, 0)
+    network, spec = physics(scenario, seed)
     exact = simulate(cluster, jobs, resolve("titan"), network, spec)
     finish_s = _estimated(cluster, jobs, exact, network)
     rows = exact.jobs.filter(exact.jobs["servers"] > 1)
