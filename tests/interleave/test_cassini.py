@@ -192,7 +192,7 @@ def test_padding_is_bounded_and_only_where_it_pays() -> None:
 
 
 def test_the_most_compatible_candidate_is_taken() -> None:
-    """Of plans that pair the jobs differently the one with the fully compatible pairs wins; loops are passed over."""
+    """Of plans that pair the jobs differently the one with the fully compatible pairs wins."""
 
     capacity = _capacity(3)
 
@@ -220,6 +220,40 @@ def test_the_most_compatible_candidate_is_taken() -> None:
         assert set(pick.candidate.plan.gates) == {"big", "small", "large", "tiny"}
         again = Cassini(Settings(metric=metric)).pick(World(), [bad, good], pick.state)  # type: ignore[arg-type]
         assert again.candidate.plan.gates == pick.candidate.plan.gates
+
+
+def test_loops_are_passed_over_and_if_all_loop_the_best_is_left_unshifted_and_says_so() -> None:
+    """Jobs in a ring of three links make a loop, on one link none. GPU 0: a light ring, 1: a heavy one, 2: one link."""
+
+    class World:
+        """Traffic by job and the first GPU of its placement."""
+
+        def __init__(self) -> None:
+            self.now, self.waiting = 0.0, {"a": None, "b": None, "c": None}
+            self.cluster = SimpleNamespace(topology=SimpleNamespace(capacity=_capacity(3)))
+
+        def job(self, name: str) -> Any:
+            return SimpleNamespace(job=name)
+
+        def traffic(self, job: str, gpus: tuple[int, ...]) -> Traffic:
+            i = "abc".index(job)
+            links = (0,) if gpus[0] == 2 else (i, (i + 1) % 3)
+            return traffic(0.3, *links, length=(0.16, 0.2, 0.2)[gpus[0]])
+
+    def plan(how: int) -> Candidate:
+        return Candidate(Plan(dict.fromkeys("abc", (how, 9))), {}, dict.fromkeys("abc", "why"))
+
+    def picked(*plans: int) -> Candidate:
+        return Cassini().pick(World(), [plan(how) for how in plans], {"gates": {}}).candidate  # type: ignore[arg-type]
+
+    light, heavy, flat = (Cassini().layouts(World(), [plan(how).plan.placements])[0] for how in range(3))  # type: ignore[arg-type]
+    assert (light.loops, heavy.loops, flat.loops) == (1, 1, 0)
+    assert light.score() > heavy.score() > flat.score()
+    assert picked(0, 1, 2).plan.placements["a"][0] == 2  # the only one without a loop, though its score is the lowest
+    best = picked(1, 0)
+    assert best.plan.placements["a"][0] == 0
+    assert best.plan.gates == {}
+    assert best.reasons == dict.fromkeys("abc", "why; not shifted: the links of its group make a loop")
 
 
 @pytest.mark.parametrize(
