@@ -28,6 +28,7 @@ from weft.interleave.rotate import Problem, Rotation, rotate, uniform_score
 __all__ = ["COMPATIBLE", "Alignment", "align"]
 
 COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, only in periods with room for the rest
+MARGIN = 1.1  # room beyond what is held up: iterations vary, and who misses a slot loses a whole period
 _SCALES = 6
 _STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part of a period that is short
 
@@ -130,7 +131,7 @@ def _growth(meeting: Meeting) -> float:
         peak = max(rate for mine in arcs for _, _, rate in mine)
         left = max(1.0 - peak / capacity, 1e-9)
         worst = max(worst, 0.5 * (len(meeting.jobs) - 1) / left)
-    return 1.1 * worst
+    return MARGIN * worst
 
 
 def _unshifted(layout: Layout, meetings: Sequence[Meeting], jobs: Sequence[str]) -> float:
