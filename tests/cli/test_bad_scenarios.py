@@ -127,8 +127,8 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "a layer without a name": ('name = "srsf"', 'order = ""', 'stack.order is ""; give a name'),
     "nobody may be scattered": (
-        'name = "srsf"', 'name = "srsf"\nplace = "lwf:0"',
-        "stack: lwf:0: write lwf:K with a whole number K of at least 1, the largest job that may be scattered",
+        'name = "srsf"', 'name = "srsf"\nplace = "lwf:-1"',
+        "stack: lwf:-1: write lwf:K with a whole number K, the largest job that may be scattered (0: none)",
     ),
     "restarts without end": ("seed = 1", "restart_s = 1e300", "run.restart_s is 1e+300; give at most 1e+09"),
     "bandwidth for a bit a year": ("nic_gbps = 10", "nic_gbps = 1e-30", "cluster.nic_gbps is 1e-30; give at least 1e-06"),

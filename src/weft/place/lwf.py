@@ -35,9 +35,9 @@ class LeastWorkloadFirst(Place):
         """`lwf` or `lwf:K`."""
         if arg is None:
             return cls()
-        if not (arg.isascii() and arg.isdecimal() and int(arg) >= 1):
+        if not (arg.isascii() and arg.isdecimal()):
             raise StackError(
-                f"lwf:{arg}: write lwf:K with a whole number K of at least 1, the largest job that may be scattered"
+                f"lwf:{arg}: write lwf:K with a whole number K, the largest job that may be scattered (0: none)"
             )
         return cls(int(arg))
 

@@ -48,7 +48,6 @@ def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None
         seen += memory_survived(serving)
     assert seen >= 10, "most servers lived long enough to remember something"
     with serving.start(STACK) as last:
-        assert last.core.planner_state["order"]["known"], "there was something to remember"
         serve_until(last, lambda: len(last.ledger.jobs()) == 10 and not last.core.table.jobs, within_s=120)
     assert serving.statuses() == dict.fromkeys(jobs, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]
