@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.sim.test_slotted import CAPACITY, JOBS, servers
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows
-from weft.pace.flow import Flow, FlowRule, FlowSpec
+from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.rates import Demand
 from weft.pace.switch_table import SwitchTable
@@ -38,6 +38,7 @@ class Hosts(FlowRule):
         self.last = slot
         planned = np.zeros(len(flows))
         paths = {int(i): tuple(int(k) for k in flows.path[i] if k >= 0) for i in live}
+        new = {i for i in map(int, live) if flows.sent[i] == 0.0 and self._silent(i)}
         for i in map(int, live):
             if i not in self.begun:
                 self.begun[i] = self.hosts.setdefault(int(flows.src[i]), HostScheduler())
@@ -47,19 +48,29 @@ class Hosts(FlowRule):
                     OwnFlow(i, flows.size[i], flows.chunk[i], paths[i], flows.line[i], feeders, followers)
                 )
             planned[i] = self.begun[i].planned(i)
-        told = Peers(dict(enumerate(flows.sent.tolist())), planned)  # type: ignore[arg-type]
-        order = [int(live[(slot % len(live) + t) % len(live)]) for t in range(len(live))]
+        known = {i: p for i, p in enumerate(planned.tolist()) if i not in paths or i not in new}
+        told = Peers(dict(enumerate(flows.sent.tolist())), known)
+        start = first_of_its_job(flows, live, slot)
+        order = [int(live[(start + t) % len(live)]) for t in range(len(live))]
         for i in order:
-            answers = {k: Answer(self.switches[k].load(k), float(self.available[k])) for k in paths[i]}
+            answers = {k: self._answer(k, i, [j for j in order if k in paths[j] and flows.job[j] == flows.job[i]])
+                       for k in paths[i]}  # fmt: skip
             message = self.begun[i].decide(i, slot, answers, told)
-            self._post(i, paths[i], slot, message.rates, planned)
+            self._post(i, paths[i], slot, message.rates, planned, known)
             for j in range(flows.next0[i], flows.next1[i]):
                 if j in self.begun and planned[j] > 0 and (cut := self.begun[j].cut(j, slot, told)):
-                    self._post(j, paths[j], slot, cut.rates, planned)
+                    self._post(j, paths[j], slot, cut.rates, planned, known)
         return planned.copy()
 
-    def _post(self, i, path, slot, rates, planned):  # type: ignore[no-untyped-def]
-        planned[i] = rates[0]
+    def _silent(self, i: int) -> bool:
+        return all(not any(table.load(link, (i,))) for link, table in self.switches.items())
+
+    def _answer(self, link: int, i: int, job: list[int]) -> Answer:
+        table, mates = self.switches[link], [j for j in job if j != i]
+        return Answer(table.load(link), float(self.available[link]), len(mates), table.load(link, mates))
+
+    def _post(self, i, path, slot, rates, planned, known):  # type: ignore[no-untyped-def]
+        planned[i] = known[i] = rates[0]
         for link in path:
             self.switches[link].post(i, link, slot, rates)
 

@@ -137,3 +137,35 @@ def test_two_jobs_are_staggered() -> None:
     while engine.run(10.0):
         pass
     assert sorted(engine.finish_s(j) for j in range(2)) == pytest.approx([0.6, 1.2], abs=0.06)
+
+
+def _alone(rows: FlowRows, spec: FlowSpec | None = None) -> tuple[int, SlottedEngine]:
+    """Slots that one job needs for one iteration without computing."""
+    slots: list[int] = []
+    engine = SlottedEngine(CAPACITY, FlowRule(spec), watch=lambda view: slots.append(view.slot))
+    engine.attach(0, Iteration(0.0, 1.0, rows), 1)
+    engine.run(20.0)
+    return len(slots), engine
+
+
+def test_a_ring_that_fits_into_a_slot_takes_one() -> None:
+    """Three servers, 0.3 bytes: each flow carries 4/3 of that, 0.4 of the 0.6 bytes of a slot at 10 bytes/s. Whoever
+    decides first must not take its predecessor, which has not decided yet, for one that sends nothing."""
+    slots, engine = _alone(ring((0, 2, 1), 0.3))
+    assert slots == 1
+    assert engine.finish_s(0) == pytest.approx(0.06)
+
+
+def test_a_job_does_not_give_way_to_itself() -> None:
+    """Two workers push 1.8 bytes each to a server behind 10 bytes/s and get as much back: 3.6 bytes in and out, at the
+    same time, are 6 slots. One push after the other would hold the broadcasts back for 3 slots: 9."""
+    slots, engine = _alone(servers(0, (1, 2), 1.8))
+    path = engine.flows.path[:4].tolist()
+    through = [sum(link in row for row in path) for link in range(len(CAPACITY))]
+    assert max(n * 1.8 / CAPACITY[link] for link, n in enumerate(through)) == pytest.approx(0.36)
+    assert slots == 6
+
+
+def test_a_host_knows_how_long_its_answers_take() -> None:
+    """0.5 bytes, answers 6 ms late: 54 ms at 10 bytes/s carry 0.54, so one slot is enough."""
+    assert _alone(servers(1, (0,), 0.5), FlowSpec(delay_s=0.006))[0] == 1

@@ -34,6 +34,18 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
     return most
 
 
+def first_of_its_job(flows: FlowSet, live: npt.NDArray[np.int64], slot: int) -> int:
+    """Where in `live` a slot's decisions begin: another flow each slot, but the first of its job, so that a job's
+    pushes have decided before its broadcasts ask how far they are."""
+    if not len(live):
+        return 0
+    job = flows.job[live]
+    at = slot % len(live)
+    while at > 0 and job[at - 1] == job[at]:
+        at -= 1
+    return at
+
+
 @dataclass(frozen=True)
 class FlowSpec:
     """How hosts and switches are set up. Some messages are lost; all arrive `delay_s` late.
@@ -128,16 +140,15 @@ class FlowRule(RateRule):
                 np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(len(flows)),
             )  # fmt: skip
         line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
-        part = self.spec.waiting
-        before = self.plans[:, slot % self.spec.slots].copy() if part else None
         self.kernel.decide(
-            live, slot % max(len(live), 1), slot, self._good_s, late, self.spec.host_only, self.spec.message_loss,
+            live, first_of_its_job(flows, live, slot), slot, self._good_s, late, self.spec.host_only,
+            self.spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
             flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
-            seen, seen_posted, self.told,
+            seen, seen_posted, self.told, self.spec.waiting, flows.job,
         )  # fmt: skip
         rates: Floats = self.plans[:, slot % self.spec.slots].copy()
-        return rates if before is None else part * before + (1.0 - part) * rates
+        return rates  # means over the slot, what went before the answers included
 
     def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
         """Hosts note the rates they reached, and what their links carried."""

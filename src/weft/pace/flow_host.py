@@ -33,22 +33,31 @@ class OwnFlow:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a link: everybody's planned load by slot, and the bandwidth that is ours to plan with."""
+    """What is known of a link: everybody's planned load by slot, and the bandwidth that is ours to plan with.
+
+    `mates` is how many other flows of the asking flow's job have bytes left for it, `mates_load` what of the load is
+    theirs: the hosts of a job know its placement and tell each other their schedules.
+    """
 
     load: Sequence[float]
     available: float
+    mates: int = 0
+    mates_load: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
 class Peers:
-    """What peers told, by flow: bytes sent in this iteration, and the rate planned for this slot."""
+    """What peers told, by flow: bytes sent in this iteration, and the rate planned for this slot.
+
+    A flow that begins in this slot and has told nothing yet is in neither; it holds nobody back.
+    """
 
     sent: Mapping[int, float]
     planned: Mapping[int, float]
 
-    def reach(self, flow: int, slot_s: float) -> float:
-        """F: what it will have sent by the end of this slot, over the length of a slot."""
-        return self.sent[flow] / slot_s + self.planned[flow]
+    def reach(self, flows: Sequence[int], slot_s: float) -> list[float]:
+        """F of those that told: what each will have sent by the end of this slot, over the length of a slot."""
+        return [self.sent[j] / slot_s + self.planned[j] for j in flows if j in self.planned]
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class HostScheduler:
         known = self._flows[flow]
         own, s = known.flow, self.slot_s
         done = known.sent_bytes / s
-        feeders = [peers.reach(j, s) for j in own.feeders]
+        feeders = peers.reach(own.feeders, s)
         left = max((own.size_bytes - known.sent_bytes) / s, 0.0)
         allowed = allowance(done, own.chunk_bytes / s, feeders)
         if links is None:
@@ -110,10 +119,11 @@ class HostScheduler:
             return Schedule(flow, slot, tuple(known.rates))
         asked = [links[link] for link in own.path if link in links]
         others = [[b - r for b, r in zip(answer.load, known.rates, strict=True)] for answer in asked]
-        free, load, prices = path_state(others, [answer.available for answer in asked], self.slots, known.rates)
+        mates = [(answer.mates, answer.mates_load) for answer in asked]
+        free, load, prices = path_state(others, [answer.available for answer in asked], self.slots, known.rates, mates)
         free = [min(room, own.line_bytes_per_s) for room in free]
         rates = plan(left, free, load, prices)
-        followers = [peers.reach(j, s) for j in own.followers]
+        followers = peers.reach(own.followers, s)
         rate = adjusted(rates[0], done, feeders, followers, self.best(flow), free[0])
         rate = min(rate, allowed, left)
         if rate != rates[0]:
@@ -124,7 +134,7 @@ class HostScheduler:
     def cut(self, flow: int, slot: int, peers: Peers) -> Schedule | None:
         """A feeder told that it is slower than this flow planned for: less in this slot (None: nothing changes)."""
         known = self._flows[flow]
-        feeders = [peers.reach(j, self.slot_s) for j in known.flow.feeders]
+        feeders = peers.reach(known.flow.feeders, self.slot_s)
         most = allowance(known.sent_bytes / self.slot_s, known.flow.chunk_bytes / self.slot_s, feeders)
         if known.rates[0] <= most:
             return None

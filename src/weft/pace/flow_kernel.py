@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 ENOUGH = 1.0 - 1e-12
+ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 MOST_BITS = 62  # slots that a set of them can hold
 # A leaf makes no arrays; counting those that it is handed would take most of its time.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
@@ -46,7 +47,7 @@ def plan(left, free, load, prices, first, order, kept, rates):
         if d + 1.0 >= best:
             break
         at = d
-        while at > 0 and load[order[at - 1]] > load[first + d]:
+        while at > 0 and load[order[at - 1]] * (1.0 - ROUNDING) > load[first + d]:
             order[at] = order[at - 1]
             at -= 1
         order[at] = first + d
@@ -106,7 +107,7 @@ def nothing(rows, i):
 
 
 @leaf
-def post(table, posted, path, i, column, rate, known):
+def post(table, mine, posted, path, i, column, rate, known):
     """Replace what the switches of a flow's path (its own NIC's table included) hold for it in one slot."""
     change = rate - posted[i, column]
     if change != 0.0:
@@ -115,12 +116,13 @@ def post(table, posted, path, i, column, rate, known):
             if link < 0:
                 break
             table[link, column] += change
+            mine[link, column] += change
             known[link] = -1
         posted[i, column] = rate
 
 
 @leaf
-def commit(table, posted, path, i, now, rates, plans, arrives, work, known):
+def commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known):
     """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear it."""
     k = table.shape[1]
     c, same = now, True
@@ -141,6 +143,7 @@ def commit(table, posted, path, i, now, rates, plans, arrives, work, known):
         known[link] = -1
         for c in range(k):
             table[link, c] += work[0, c]
+            mine[link, c] += work[0, c]
 
 
 @leaf
@@ -153,8 +156,31 @@ def best_rate(reached, i, line):
 
 
 @leaf
-def look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, line, work, free, load, prices):
-    """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order."""
+def gather(live, start, turn, job, path, posted, mine, count):
+    """What the flows of the job that is next have posted together on each of their links, and how many they are."""
+    n, k = len(live), mine.shape[1]
+    first = job[live[(start + turn) % n]]
+    for what in range(2):
+        for t in range(turn, n):
+            i = live[(start + t) % n]
+            if job[i] != first:
+                break
+            for h in range(path.shape[1]):
+                link = path[i, h]
+                if link < 0:
+                    break
+                count[link] = count[link] + 1.0 if what else 0.0
+                for c in range(k):
+                    mine[link, c] = mine[link, c] + posted[i, c] if what else 0.0
+
+
+@leaf
+def look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count, line,
+         work, free, load, prices):  # fmt: skip
+    """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order.
+
+    Of what other jobs leave of a link its own job's flows have equal parts: constraint (7) is that of a job.
+    """
     k = table.shape[1]
     for c in range(k):
         work[0, c], work[1, c], work[2, c] = np.inf, 0.0, 0.0
@@ -171,11 +197,15 @@ def look(i, slot, late, host_only, path, available, table, posted, seen, seen_po
             if not live and (c - slot) % k >= k - late:  # beyond what was known then
                 b = 0.0
             b = b if b > 0.0 else 0.0
-            work[1, c] += b
-            work[2, c] += b * inverse
+            others = (table[link, c] - mine[link, c]) if live else (seen[link, c] - seen_mine[link, c])
+            others = min(others, b) if others > ROUNDING * room else 0.0
+            work[1, c] += others
+            work[2, c] += others * inverse
             rest = room - b
             if rest < own:  # more is posted than there is: everybody keeps their part
                 rest = room * own / (own + b)
+            part = (room - others) / count[link]
+            rest = part if part < rest else rest
             work[0, c] = rest if rest < work[0, c] else work[0, c]
     c = slot % k
     for t in range(k):
@@ -186,27 +216,30 @@ def look(i, slot, late, host_only, path, available, table, posted, seen, seen_po
 
 
 @leaf
-def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s):
-    """F of the least advanced feeder, as the host of flow i knows it."""
+def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, decided):
+    """F of the least advanced feeder, as the host of flow i knows it. One that begins in this slot and has not decided
+    yet holds nobody back: it will be raised, or cuts its followers, when it does."""
     least = np.inf
     for j in range(feed0[i], feed1[i]):
+        if late == 0 and not decided[j] and sent[j] == 0.0 and nothing(plans, j):
+            continue
         f = told[j] if late > 0 else sent[j] / slot_s + plans[j, now]
         least = min(least, f)
     return least
 
 
 @leaf
-def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path, slot_s, p,
-                  seed, slot, known):  # fmt: skip
+def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
+                  slot_s, p, seed, slot, known, decided):  # fmt: skip
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
     for j in range(next0[i], next1[i]):
         if plans[j, now] <= 0.0:
             continue
-        least = least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s)
+        least = least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
         most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0)
         if plans[j, now] > most:
             if not lost(seed, slot, j, 2, p):
-                post(table, posted, path, j, now, most, known)
+                post(table, mine, posted, path, j, now, most, known)
             plans[j, now] = most
 
 
@@ -221,7 +254,7 @@ def waits(i, slot, late, seed, plans):
 
 @njit(cache=True, nogil=True)
 def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, feed1, next0, next1, size, chunk, sent,
-           reached, line, available, table, posted, plans, seen, seen_posted, told):  # fmt: skip
+           reached, line, available, table, posted, plans, seen, seen_posted, told, waiting, job):  # fmt: skip
     """Algorithm 2 for every live flow, from the start-th on and round; plans of this slot are the rates.
 
     A flow without a plan whose path has no room in any slot plans nothing; in a full data centre most do.
@@ -231,25 +264,36 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
     free, load, prices, rates = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     order, kept, work = np.empty(k, np.int64), np.empty(k, np.int64), np.empty((3, k))
     known = np.full(len(table), -1, np.int64)
+    decided = np.zeros(len(plans), np.bool_)
+    mine, count, whose = np.empty_like(table), np.empty(len(table)), -1
+    seen_mine = np.empty_like(table) if late > 0 else mine
     hops = 1 if host_only or late > 0 else path.shape[1]
     for turn in range(len(live)):
         i = live[(start + turn) % len(live)]
+        decided[i] = True
+        if job[i] != whose:
+            whose = job[i]
+            gather(live, start, turn, job, path, posted, mine, count)
+            if late > 0:
+                gather(live, start, turn, job, path, seen_posted, seen_mine, count)
         deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
         if not deaf and shut(i, hops, path, available, table, known) and nothing(plans, i) and nothing(posted, i):
-            cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path,
-                          slot_s, loss, seed, slot, known)  # fmt: skip
+            cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
+                          slot_s, loss, seed, slot, known, decided)  # fmt: skip
             continue
-        least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s)
+        least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
         done = sent[i] / slot_s
         allowed = max(least + chunk[i] / slot_s - done, 0.0) if least < np.inf else np.inf
         left = max((size[i] - sent[i]) / slot_s, 0.0)
         if deaf:  # what was planned before goes on
             rate = min(plans[i, now], min(allowed, left))
-            post(table, posted, path, i, now, rate, known)
+            post(table, mine, posted, path, i, now, rate, known)
             plans[i, now] = rate
             continue
-        look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, line[i], work, free, load,
-             prices)  # fmt: skip
+        look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count,
+             line[i], work, free, load, prices)  # fmt: skip
+        before = waiting * plans[i, now]  # has gone, or will go, before the answers of this slot are there
+        free[0] = before + (1.0 - waiting) * free[0]
         plan(left, free, load, prices, 0, order, kept, rates)
         rate = rates[0]
         if least < np.inf:
@@ -262,23 +306,23 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         increase = max(target - (done + rate), 0.0)
         if increase > 0.0:
             rate = max(rate, min(rate + increase, min(best_rate(reached, i, line[i]), free[0])))
-        rate = min(rate, min(allowed, left))
+        rate = min(max(rate, before), min(allowed, left))
         if rate != rates[0]:
             plan(left - rate, free, load, prices, 1, order, kept, rates)
             rates[0] = rate
         arrives = not lost(seed, slot, i, 1, loss)
-        commit(table, posted, path, i, now, rates, plans, arrives, work, known)
-        cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, path, slot_s,
-                      loss, seed, slot, known)  # fmt: skip
+        commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known)
+        cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
+                      slot_s, loss, seed, slot, known, decided)  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def forget(low, high, table, posted, plans, path):
     """Take flows out of the tables: they are done, or gone."""
-    known = np.full(len(table), -1, np.int64)
+    known, table_of_nobody = np.full(len(table), -1, np.int64), np.zeros_like(table)
     for i in range(low, high):
         for c in range(table.shape[1]):
-            post(table, posted, path, i, c, 0.0, known)
+            post(table, table_of_nobody, posted, path, i, c, 0.0, known)
             plans[i, c] = 0.0
 
 

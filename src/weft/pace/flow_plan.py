@@ -11,6 +11,7 @@ from collections.abc import Sequence
 __all__ = ["adjusted", "allowance", "path_state", "plan", "price"]
 
 ENOUGH = 1.0 - 1e-12  # a schedule that carries this part of what is left carries all of it
+ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 
 
 def price(load: float, available: float) -> float:
@@ -23,24 +24,34 @@ def price(load: float, available: float) -> float:
 
 
 def path_state(
-    loads: Sequence[Sequence[float]], available: Sequence[float], slots: int, own: Sequence[float] | None = None
+    loads: Sequence[Sequence[float]],
+    available: Sequence[float],
+    slots: int,
+    own: Sequence[float] | None = None,
+    mates: Sequence[tuple[int, Sequence[float]]] | None = None,
 ) -> tuple[list[float], list[float], list[float]]:
-    """From the others' load on each link of a path, by slot: what is free, the path load, and the price, by slot.
+    """From the load of all other flows on each link of a path, by slot: what is free, path load and price, by slot.
 
+    `mates` are, by link, how many other flows of the same job send over it, and what of the load is theirs. Constraint
+    (7) is that of a whole job: b is the load of other jobs, and of what they leave the job's flows have equal parts.
+    A job whose flows gave way to each other would hold itself up: no broadcast begins before the last push does.
     `own` is what the flow itself has posted. Where late or lost messages let more be posted than a link has, everybody
     keeps their part of it: without that, hosts that see each other late give way to each other for ever.
     """
     free, path_load, prices = [], [], []
     for t in range(slots):
         least, total, cost = float("inf"), 0.0, 0.0
-        for load, room in zip(loads, available, strict=True):
+        for n, (load, room) in enumerate(zip(loads, available, strict=True)):
             b = max(load[t], 0.0)
-            total += b
-            cost += price(b, room)
+            count, theirs = mates[n] if mates is not None else (0, ())
+            others = b - theirs[t] if count else b
+            others = others if others > ROUNDING * room else 0.0
+            total += others
+            cost += price(others, room)
             rest, mine = room - b, own[t] if own is not None else 0.0
             if rest < mine:
                 rest = room * mine / (mine + b)
-            least = min(least, rest)
+            least = min(least, rest, (room - others) / (count + 1.0))
         free.append(max(least, 0.0))
         path_load.append(total)
         prices.append(cost)
@@ -61,7 +72,7 @@ def plan(left: float, free: Sequence[float], load: Sequence[float], prices: Sequ
         if d + 1.0 >= best:
             break
         at = d
-        while at > 0 and load[order[at - 1]] > load[d]:
+        while at > 0 and load[order[at - 1]] * (1.0 - ROUNDING) > load[d]:
             at -= 1
         order.insert(at, d)
         room += free[d]

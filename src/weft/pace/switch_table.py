@@ -24,9 +24,14 @@ class SwitchTable:
         self._load = np.zeros((len(self._row), slots))
         self._posted: dict[tuple[int, int], npt.NDArray[np.float64]] = {}  # (flow, link): what it holds of it
 
-    def load(self, link: int) -> list[float]:
-        """The answer to a host that asks: planned load of the link in this slot and the next K - 1."""
-        return [float(self._load[self._row[link], (self.now + t) % self.slots]) for t in range(self.slots)]
+    def load(self, link: int, of: Iterable[int] | None = None) -> list[float]:
+        """The answer to a host that asks: planned load of the link in this slot and the next K - 1, or that of some
+        flows alone."""
+        row = self._load[self._row[link]]
+        if of is not None:
+            nothing = np.zeros(self.slots)
+            row = sum((self._posted.get((flow, link), nothing) for flow in of), nothing)
+        return [float(row[(self.now + t) % self.slots]) for t in range(self.slots)]
 
     def post(self, flow: int, link: int, slot: int, rates: Sequence[float]) -> None:
         """Add a flow's schedule from `slot` on, or replace the one that is there; what is past or beyond is dropped."""
