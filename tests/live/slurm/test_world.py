@@ -173,11 +173,14 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     """
     absent_s = 60.0 if required() else 3.0
     server = serving.start()
-    long, brief = serving.sbatch(8, f"sleep {absent_s + 60}"), serving.sbatch(8, "sleep 6")
+    long, brief = serving.sbatch(8, f"sleep {absent_s + 60}"), serving.sbatch(8, "sleep 14")
     unwanted = serving.sbatch(8, f"sleep {absent_s + 60}", says="restarts=3")
     serve_until(server, running(server, long, brief, unwanted))
-    began, starts = time.time(), server.world.tasks[long].starts
-    box.wait(lambda: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # Slurm has saved that they run
+    starts = server.world.tasks[long].starts
+    for n in range(2):  # Slurm has saved that they run: what it writes next it may have collected before
+        began = time.time()
+        box.run("scontrol", "update", f"JobId={long}", f"Comment=save{n}")
+        box.wait(lambda began=began: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # type: ignore[misc]
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
     server.cancel(unwanted)
