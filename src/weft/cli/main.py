@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -33,6 +34,8 @@ from weft.cli import (
 from weft.cli.common import exit_code, fail
 
 __all__ = ["app", "main", "run"]
+
+INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 
 app = typer.Typer(
     name="weft",
@@ -87,7 +90,7 @@ def run(args: Sequence[str]) -> int:
         code = app(args=list(args), prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        code = 130
+        code = INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed()
     except SystemExit as end:
@@ -100,8 +103,8 @@ def run(args: Sequence[str]) -> int:
         if os.environ.get("WEFT_DEBUG"):
             raise
         return exit_code(error)
-    if code == 130:
-        return fail("interrupted", 130)
+    if code == INTERRUPTED:
+        return fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -109,6 +112,10 @@ def main() -> None:
     """Entry point of the `weft` script."""
     gc.set_threshold(100_000, 20, 20)  # loading makes many objects and no garbage: looking for it took a tenth of a run
     code = run(sys.argv[1:])
+    if code == INTERRUPTED:  # threads of a pool whose workers are gone wait for them for ever, once in a while
+        last = threading.Timer(5.0, os._exit, (code,))
+        last.daemon = True
+        last.start()
     gc.freeze()  # nor is there any need to take all of it apart at the end
     sys.exit(code)
 
