@@ -19,8 +19,9 @@ import time
 
 __all__ = ["progress", "resume_step"]
 
+_FIRST_S = 1.0  # for the first answer: who gives it may just have been started, on a busy machine
 _PATIENCE_S = 0.2  # an answer takes microseconds; after this long nobody is going to answer
-_PAUSE_S = 1.0  # before somebody who did not answer is asked again
+_PAUSE_S = (1.0, 60.0)  # before somebody who did not answer is asked again: at first, doubling, and at most
 
 
 class _Line:
@@ -31,18 +32,23 @@ class _Line:
         self.socket: socket.socket | None = None
         self.path = ""
         self.pid = 0
-        self.not_before = 0.0
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody has been asked yet."""
+        self.not_before, self.pause_s, self.patience_s = 0.0, _PAUSE_S[0], _FIRST_S
 
     def ask(self, path: str, message: bytes) -> bytes:
         """Send a line and return the answer; b"" when nobody is there."""
         if (path, os.getpid()) != (self.path, self.pid):
             self.hang_up()
-            self.path, self.pid, self.not_before = path, os.getpid(), 0.0
+            self.path, self.pid = path, os.getpid()
+            self.forget()
         if self.socket is None and time.monotonic() < self.not_before:
             return b""
         try:
             if self.socket is None:
-                self.socket = _connect(path)
+                self.socket = _connect(path, self.patience_s)
             self.socket.sendall(message)
             answer = b""
             while not answer.endswith(b"\n"):
@@ -50,10 +56,13 @@ class _Line:
                 if not part:
                     raise ConnectionError
                 answer += part
+            self.socket.settimeout(_PATIENCE_S)
+            self.pause_s, self.patience_s = _PAUSE_S[0], _PATIENCE_S
             return answer
         except OSError:
             self.hang_up()
-            self.not_before = time.monotonic() + _PAUSE_S
+            self.not_before = time.monotonic() + self.pause_s
+            self.pause_s, self.patience_s = min(2 * self.pause_s, _PAUSE_S[1]), _PATIENCE_S
             return b""
 
     def hang_up(self) -> None:
@@ -99,10 +108,10 @@ def resume_step() -> int:
         return 0
 
 
-def _connect(path: str) -> socket.socket:
+def _connect(path: str, patience_s: float) -> socket.socket:
     """A path longer than a socket's address may be is reached through its folder."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connected.settimeout(_PATIENCE_S)
+    connected.settimeout(patience_s)
     try:
         if len(os.fsencode(path)) < 100:
             connected.connect(path)

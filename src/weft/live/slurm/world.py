@@ -336,7 +336,9 @@ class SlurmWorld(LiveWorld[Task]):
         wanted = {
             task.key: f"waits: {self.why(job_id)}"
             for job_id, task in self.tasks.items()
-            if task.phase is Phase.WAITING and not task.cancelled and now - task.since_s > _TOLD_S
+            if task.phase is Phase.WAITING
+            and not task.cancelled
+            and (task.barred_s is not None or now - task.since_s > _TOLD_S)
         }
         wanted |= {key: f"stays held: {words}" for key, words in self.taker.refused().items()}
         return self._telling.due(wanted, snapshot.jobs, now)
