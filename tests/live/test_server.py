@@ -1,68 +1,27 @@
-"""A server that is killed at any moment: nothing is lost, nothing is started twice, nothing hangs."""
+"""A server of the local world: what it does, refuses, explains and survives; test_server_kill.py kills it."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import signal
 import socket
-import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live.jobs import ENVIRONMENT, LOOP, python, witness
+from tests.live.jobs import LOOP, python
+from tests.live.serving import all_ended, fork_server, said, serve_until, server, statuses, wait_for
 from weft.errors import InputError, StackError
 from weft.live.control import call
 from weft.live.explain import explain_live
 from weft.live.ledger import Ledger
 from weft.live.listing import queue
-from weft.live.metrics import Metrics, MetricsServer
 from weft.live.server import Server
-from weft.model.plan import Decision
 from weft.model.view import Spread
-from weft.stacks import resolve
-from weft.testing import toy_cluster
-
-WITNESS = witness(0.01)
-
-
-def server(folder: Path, stack: str = "fifo-backfill", gpus: int = 4, **more: Any) -> Server:
-    """A server of one machine."""
-    return Server(folder, toy_cluster(1, 1, gpus), resolve(stack), **more)
-
-
-def said(name: str, argv: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A job as `weft submit` sends it."""
-    return {"name": name, "argv": list(argv), "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0, **more}
-
-
-def serve_until(serving: Server, ready: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Serve until something is so."""
-    until = time.monotonic() + within_s
-    while not ready():
-        assert time.monotonic() < until, "it takes too long"
-        serving.run(serving.world.now() + 0.02)
-
-
-def all_ended(serving: Server) -> Callable[[], bool]:
-    """True when every job that was submitted has ended."""
-    return lambda: all(row.status for row in serving.ledger.jobs())
-
-
-def statuses(folder: Path) -> dict[str, str]:
-    """What became of each job, as the file tells."""
-    ledger = Ledger(folder, read_only=True)
-    try:
-        return {row.id: row.status for row in ledger.jobs()}
-    finally:
-        ledger.close()
 
 
 def test_a_short_job_preempts_a_long_one_which_goes_on_later(tmp_path: Path) -> None:
@@ -81,146 +40,6 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_later(tmp_path: Path) -> 
     assert statuses(folder) == {"long": "finished", "short": "finished"}
     spec = json.loads((folder / "jobs/long/2/spec.json").read_text())
     assert int(spec["env"]["WEFT_RESUME_STEP"]) > 5, "it went on from its checkpoint"
-
-
-class _KilledError(Exception):
-    """Stands for kill -9."""
-
-
-def _killed(*_: object) -> None:
-    raise _KilledError
-
-
-@pytest.mark.parametrize("moment", ["before the state is kept", "before it is carried out", "after it is carried out"])
-def test_a_start_survives_a_kill(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same job is started once, whether the server died before or after it did so."""
-    folder, log = tmp_path / "run", tmp_path / "log"
-    first = server(folder)
-    first.submit(said("a", python(WITNESS, log, 5)))
-    real_apply = first.world.apply
-    if moment == "before the state is kept":
-        monkeypatch.setattr(first.ledger, "keep", _killed)
-    elif moment == "before it is carried out":
-        monkeypatch.setattr(first.world, "apply", _killed)
-    else:
-
-        def apply(decisions: Sequence[Decision]) -> None:
-            real_apply(decisions)
-            raise _KilledError
-
-        monkeypatch.setattr(first.world, "apply", apply)
-    with pytest.raises(_KilledError):
-        first.run()
-    first._resources.close()  # the lock and the sockets go with the process
-    with server(folder) as second:
-        serve_until(second, all_ended(second))
-        assert second.ledger.starts("a") == 1
-        assert [row.action for _, row in second.ledger.decisions("a")] == ["start"]
-    assert log.read_text().splitlines() == ["start a 1", "end a 1"]
-    with sqlite3.connect(folder / "ledger.sqlite") as db:
-        void = db.execute("SELECT count(*) FROM decisions WHERE void").fetchone()[0]
-    db.close()
-    assert void == (moment == "before the state is kept")
-
-
-def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path) -> None:
-    """One job ends, one goes on, one waits; the next server takes all three over."""
-    folder, log = tmp_path / "run", tmp_path / "log"
-    with server(folder, gpus=2) as first:
-        first.submit(said("ends", python(WITNESS, log, 20)))
-        first.submit(said("goes-on", python(WITNESS, log, 150)))
-        first.submit(said("waits", python(WITNESS, log, 5), gpus=2))
-        serve_until(first, lambda: len([j for j in first.core.table.running.values() if j.started_s]) == 2)
-    wait_for(lambda: log.exists() and "end ends 1" in log.read_text())
-    with server(folder, gpus=2) as second:
-        assert {j.id: j.status.value for j in second.core.table.jobs.values()} == {
-            "ends": "running", "goes-on": "running", "waits": "waiting"
-        }  # fmt: skip
-        serve_until(second, all_ended(second))
-    lines = log.read_text().splitlines()
-    assert Counter(lines) == Counter(f"{word} {job} 1" for word in ("start", "end") for job in statuses(folder))
-    assert set(statuses(folder).values()) == {"finished"}
-
-
-def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    first = server(folder, "srsf-preemptive", gpus=2)
-    first.submit(said("long", python(LOOP, 0.01, 100), gpus=2, iterations=100, iteration_s=0.01))
-    serve_until(first, lambda: bool(first.core.table.running) and first.world.iterations_done("long") > 5)
-    first.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
-    first.world.apply = _killed  # type: ignore[method-assign, assignment]
-    with pytest.raises(_KilledError):
-        first.run()
-    first._resources.close()
-    with server(folder, "srsf-preemptive", gpus=2) as second:
-        assert second.core.table.jobs["long"].status.value == "stopping"
-        serve_until(second, all_ended(second))
-        actions = [(job, row.action) for job, row in second.ledger.decisions() if row.action != "hold"]
-    assert actions == [("long", "start"), ("long", "stop"), ("short", "start"), ("long", "start")]
-
-
-def test_kill_9_at_twenty_random_moments(tmp_path: Path) -> None:
-    """Jobs of different lengths under a preemptive stack, servers that live for 0 to 0.25 s; in the end every job has
-    finished once, and no two processes of a job ever ran at a time."""
-    folder, log = tmp_path / "run", tmp_path / "log"
-    lot = random.Random(7)
-    names = [f"job{i}" for i in range(10)]
-    to_submit = [
-        said(name, python(WITNESS, log, steps), gpus=1 + i % 3, iterations=steps, iteration_s=0.01)
-        for i, name in enumerate(names)
-        for steps in [lot.choice((10, 30, 60))]
-    ]
-    for _ in range(20):
-        child = fork_server(folder, "srsf-preemptive")
-        try:
-            until = time.monotonic() + lot.uniform(0.0, 0.25)
-            while time.monotonic() < until:
-                if to_submit and accepted(folder, to_submit[0]):
-                    to_submit.pop(0)
-                time.sleep(0.005)
-        finally:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-    with server(folder, "srsf-preemptive") as last:
-        for job in to_submit:
-            if job["name"] not in statuses(folder):
-                last.submit(job)
-        serve_until(last, all_ended(last), within_s=60)
-    assert statuses(folder) == dict.fromkeys(names, "finished")
-    lines = [line.split() for line in log.read_text().splitlines()]
-    assert not [line for line in lines if line[0] == "doubled"]
-    assert Counter(job for word, job, _ in lines if word == "end") == Counter(names)
-    starts = Counter((job, attempt) for word, job, attempt in lines if word == "start")
-    assert set(starts.values()) == {1}, "no attempt was started twice"
-
-
-def fork_server(folder: Path, stack: str) -> int:
-    """A server in a process of its own, which starts in no time."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with server(folder, stack) as serving:
-                serving.run()
-        finally:
-            os._exit(1)
-    return child
-
-
-def accepted(folder: Path, job: dict[str, Any]) -> bool:
-    """Try to submit a job to a server that may be dead, or die."""
-    try:
-        call(folder, {"do": "submit", "job": job})
-    except InputError as error:
-        return "already" in str(error)  # it was taken before the answer could come
-    return True
-
-
-def wait_for(ready: Callable[[], bool], within_s: float = 20.0) -> None:
-    """Until something is so."""
-    until = time.monotonic() + within_s
-    while not ready():
-        assert time.monotonic() < until, "it takes too long"
-        time.sleep(0.02)
 
 
 def test_a_dry_run_carries_nothing_out(tmp_path: Path) -> None:
@@ -263,32 +82,6 @@ def wait_served(serving: Server, job: str) -> None:
     while job in serving.core.table.jobs:
         assert time.monotonic() < until, "it takes too long"
         serving.run(serving.world.now() + 0.05)
-
-
-@pytest.mark.parametrize(("address", "there"), [("0", "127.0.0.1"), ("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")])
-def test_metrics_are_there_by_either_protocol(address: str, there: str) -> None:
-    if ":" in there:
-        try:
-            with socket.socket(socket.AF_INET6) as trial:
-                trial.bind(("::1", 0))
-        except OSError:
-            pytest.skip("this machine has no IPv6")
-    served = MetricsServer(address, Metrics(4))
-    try:
-        with socket.create_connection((there, served.port), timeout=5):
-            pass
-    finally:
-        served.close()
-
-
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [("::1:9100", r"an IPv6 address has brackets; write --metrics \[::1\]:9400"), ("[::1]", "not a port"),
-     ("[::1]:x", "not a port")],
-)  # fmt: skip
-def test_metrics_addresses_that_are_none(address: str, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        MetricsServer(address, Metrics(4))
 
 
 def test_what_a_stack_must_know_is_asked_of_each_job(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.live.serving import ended_for_good
 from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
-from weft.live.ledger import End, EventRow, Ledger
+from weft.live.ledger import End, EventRow
 from weft.live.server import OnSlurm, Server
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve
@@ -52,26 +53,10 @@ def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None
     assert serving.statuses() == dict.fromkeys(jobs, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
-    ends = Counter((job, int(attempt)) for word, job, attempt in lines if word == "end")
-    assert {job for job, _ in ends} == set(jobs)
-    assert set(ends.values()) == {1}
-    for job, attempt in ends:  # a stop may come while the process that has said so is still going away
-        after = after_start(serving, job, attempt)
-        assert after in ([], ["stop"]), f"{job} was started again though it had ended, and nobody stopped it"
+    assert ended_for_good(serving.folder, lines) == set(jobs)
     starts = Counter((job, attempt) for word, job, attempt in lines if word == "start")
     assert set(starts.values()) == {1}, "no attempt was started twice"
     assert box.run("squeue", "--noheader", "--states=PD,R,CG,S") == "", "nothing is left held"
-
-
-def after_start(serving: Serving, job: str, attempt: int) -> list[str]:
-    """What was decided next about a job after that start of it; nothing if that was its last one."""
-    ledger = Ledger(serving.folder, read_only=True)
-    try:
-        done = [row.action for _, row in ledger.decisions(job) if row.action in ("start", "stop")]
-    finally:
-        ledger.close()
-    starts = [i for i, action in enumerate(done) if action == "start"]
-    return done[starts[attempt - 1] + 1 :][:1]
 
 
 def note_memory(serving: Serving) -> Callable[[Server], None]:

@@ -7,9 +7,9 @@ import pytest
 from tests.live.slurm.serving import Serving
 from weft.errors import InputError
 from weft.live.slurm.commands import Slurm
-from weft.live.slurm.records import Node
+from weft.live.slurm.records import Node, Record
 from weft.live.slurm.sandbox import Sandbox
-from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf
+from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf, unusable
 from weft.model.topologies import Machine, leaf_spine
 from weft.model.topology_files import parse_slurm_topology
 
@@ -60,6 +60,27 @@ def test_a_scenario_must_be_made_of_slurms_nodes() -> None:
         refuse_cluster(cluster, [Node(names[0], True, 4)])
     with pytest.raises(InputError, match=f"{names[1]} has 2 GPUs in Slurm, not 4"):
         refuse_cluster(cluster, [Node(names[0], True, 4), Node(names[1], True, 2)])
+
+
+def test_servers_that_nothing_can_be_placed_on() -> None:
+    """One is drained, one has lost GPUs, one is unknown, and of one somebody else has GPUs; our own job keeps nobody
+    out, nor does a job without GPUs."""
+    cluster = leaf_spine(1, 6, Machine(gpus_per_server=4))
+    names = [server.name for server in cluster.servers]
+    nodes = {name: Node(name, True, 4) for name in names}
+    nodes[names[0]] = Node(names[0], False, 4, words="idle drain")
+    nodes[names[1]] = Node(names[1], True, 2)
+    del nodes[names[2]]
+    jobs = {
+        "7": Record("7", "7", "RUNNING", False, False, nodes=(names[3], names[4]), gpus_held=(2, 0)),
+        "8": Record("8", "8", "RUNNING", False, False, nodes=(names[5],), gpus_held=(4,)),
+    }
+    assert unusable(cluster, nodes, jobs, {"8"}) == {
+        0: "idle drain",
+        1: "has 2 GPUs now",
+        2: "not known to Slurm any more",
+        3: "job 7, which weft did not start, has GPUs of it",
+    }
 
 
 def test_commands_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
-from weft.live.slurm.records import Node, read_nodes
+from weft.live.slurm.records import Node, Record, read_nodes
 from weft.model.cluster import Cluster
 from weft.model.hostlist import compress, expand
 from weft.model.topologies import Machine
@@ -16,7 +16,7 @@ from weft.model.topologies.clos import racks_of_nodes
 from weft.model.topology_files import parse_slurm_topology
 from weft.workload.zoo.gpus import find_gpu
 
-__all__ = ["gpu_nodes", "read_cluster", "refuse_cluster", "topology_conf"]
+__all__ = ["gpu_nodes", "read_cluster", "refuse_cluster", "topology_conf", "unusable"]
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
 
@@ -53,6 +53,25 @@ def read_cluster(slurm: Slurm, partitions: Set[str], machine: Machine | None = N
         rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
         return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)
     return parse_slurm_topology(text, "scontrol show topology", machine, gpus=gpus, seed=seed)
+
+
+def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Record], ours: Set[str]) -> dict[int, str]:
+    """Servers that nothing can be placed on now, each with the reason: Slurm does not offer them, or somebody else
+    has GPUs there."""
+    bad: dict[int, str] = {}
+    servers = {server.name: server for server in cluster.servers}
+    for name, server in servers.items():
+        node = nodes.get(name)
+        if node is None or not node.usable:
+            bad[server.id] = node.words if node else "not known to Slurm any more"
+        elif node.gpus < len(server.gpus):
+            bad[server.id] = f"has {node.gpus} GPUs now"
+    for key, record in jobs.items():
+        if record.running and key not in ours:
+            for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
+                if gpus and name in servers:
+                    bad.setdefault(servers[name].id, f"job {key}, which weft did not start, has GPUs of it")
+    return bad
 
 
 def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:

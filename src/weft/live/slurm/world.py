@@ -19,6 +19,7 @@ from weft.live.slurm.notes import make_folder, note, write_gate
 from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
 from weft.live.slurm.records import Node, Record, within_limits
 from weft.live.slurm.telling import Telling, Why
+from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import (
@@ -80,7 +81,6 @@ class SlurmWorld(LiveWorld[Task]):
         self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
-        self._servers = {server.name: server.id for server in cluster.servers}
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
@@ -356,22 +356,11 @@ class SlurmWorld(LiveWorld[Task]):
         task.saved = max(task.saved, kept)
         task.seen, task.vain = task.saved, 0
 
-    # Nodes, and jobs that are none of ours
+    # Nodes
 
     def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
-        bad: dict[int, str] = {}
-        for name, server in self._servers.items():
-            node = snapshot.nodes.get(name)
-            if node is None or not node.usable:
-                bad[server] = node.words if node else "not known to Slurm any more"
-            elif node.gpus < len(self.cluster.servers[server].gpus):
-                bad[server] = f"has {node.gpus} GPUs now"
         ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
-        for key, record in snapshot.jobs.items():
-            if record.running and key not in ours:
-                for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
-                    if gpus and name in self._servers:
-                        bad.setdefault(self._servers[name], f"job {key}, which weft did not start, has GPUs of it")
+        bad = unusable(self.cluster, snapshot.nodes, snapshot.jobs, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
         self.down = bad

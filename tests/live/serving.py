@@ -1,0 +1,87 @@
+"""Servers of the local world, and jobs for them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.live.jobs import ENVIRONMENT, witness
+from weft.live.ledger import Ledger
+from weft.live.server import Server
+from weft.stacks import resolve
+from weft.testing import toy_cluster
+
+WITNESS = witness(0.01)
+
+
+def server(folder: Path, stack: str = "fifo-backfill", gpus: int = 4, **more: Any) -> Server:
+    """A server of one machine."""
+    return Server(folder, toy_cluster(1, 1, gpus), resolve(stack), **more)
+
+
+def said(name: str, argv: Sequence[str], **more: Any) -> dict[str, Any]:
+    """A job as `weft submit` sends it."""
+    return {"name": name, "argv": list(argv), "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0, **more}
+
+
+def serve_until(serving: Server, ready: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Serve until something is so."""
+    until = time.monotonic() + within_s
+    while not ready():
+        assert time.monotonic() < until, "it takes too long"
+        serving.run(serving.world.now() + 0.02)
+
+
+def all_ended(serving: Server) -> Callable[[], bool]:
+    """True when every job that was submitted has ended."""
+    return lambda: all(row.status for row in serving.ledger.jobs())
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    """What became of each job, as the file tells."""
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return {row.id: row.status for row in ledger.jobs()}
+    finally:
+        ledger.close()
+
+
+def ended_for_good(folder: Path, lines: Sequence[Sequence[str]]) -> set[str]:
+    """Jobs whose witness (`lines`: word, job, attempt) said that it ends. Asserts that each attempt said so once, and
+    that nobody was started again afterwards unless it had been told to stop: a stop may come while the process that
+    has said its word is still going away."""
+    ends = [(job, int(attempt)) for word, job, attempt in lines if word == "end"]
+    assert len(set(ends)) == len(ends)
+    ledger = Ledger(folder, read_only=True)
+    try:
+        for job, attempt in ends:
+            done = [row.action for _, row in ledger.decisions(job) if row.action in ("start", "stop")]
+            starts = [i for i, action in enumerate(done) if action == "start"]
+            after = done[starts[attempt - 1] + 1 :][:1]
+            assert after in ([], ["stop"]), f"{job} was started again though it had ended, and nobody stopped it"
+    finally:
+        ledger.close()
+    return {job for job, _ in ends}
+
+
+def fork_server(folder: Path, stack: str) -> int:
+    """A server in a process of its own, which starts in no time."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with server(folder, stack) as serving:
+                serving.run()
+        finally:
+            os._exit(1)
+    return child
+
+
+def wait_for(ready: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Until something is so."""
+    until = time.monotonic() + within_s
+    while not ready():
+        assert time.monotonic() < until, "it takes too long"
+        time.sleep(0.02)
