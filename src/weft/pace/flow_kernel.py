@@ -10,6 +10,7 @@ from numba import njit
 
 ENOUGH = 1.0 - 1e-12
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
+TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING
 MOST_BITS = 62  # slots that a set of them can hold
 # A leaf makes no arrays; counting those that it is handed would take most of its time.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
@@ -47,7 +48,7 @@ def plan(left, free, load, prices, first, order, kept, rates):
         if d + 1.0 >= best:
             break
         at = d
-        while at > 0 and load[order[at - 1]] * (1.0 - ROUNDING) > load[first + d]:
+        while at > 0 and load[order[at - 1]] * TIGHT > load[first + d]:
             order[at] = order[at - 1]
             at -= 1
         order[at] = first + d
@@ -165,13 +166,49 @@ def gather(live, start, turn, job, path, posted, mine, count):
             i = live[(start + t) % n]
             if job[i] != first:
                 break
+            empty = what == 1 and nothing(posted, i)
             for h in range(path.shape[1]):
                 link = path[i, h]
                 if link < 0:
                     break
                 count[link] = count[link] + 1.0 if what else 0.0
-                for c in range(k):
-                    mine[link, c] = mine[link, c] + posted[i, c] if what else 0.0
+                if what == 0:
+                    for c in range(k):
+                        mine[link, c] = 0.0
+                elif not empty:
+                    for c in range(k):
+                        mine[link, c] += posted[i, c]
+
+
+@leaf
+def keep_parts(i, link, room, among, posted, table, mine, work):
+    """Where more is posted on a link than there is, everybody keeps their part of it."""
+    for c in range(table.shape[1]):
+        own = posted[i, c]
+        b = max(table[link, c] - own, 0.0)
+        others = table[link, c] - mine[link, c]
+        others = min(others, b) if others > ROUNDING * room else 0.0
+        if own > 0.0 and own + b > room * LOOSE:
+            work[3, c] = min(room * own / (own + b), (room - others) * among)
+
+
+@leaf
+def look_back(i, link, slot, late, room, among, inverse, seen, seen_posted, seen_mine, work):
+    """A link of which a host knows what was posted `late` slots ago; beyond what was known then it is empty."""
+    k = seen.shape[1]
+    for c in range(k):
+        own = seen_posted[i, c]
+        b = max(seen[link, c] - own, 0.0)
+        if (c - slot) % k >= k - late:
+            b = 0.0
+        others = seen[link, c] - seen_mine[link, c]
+        others = min(others, b) if others > ROUNDING * room else 0.0
+        work[1, c] += others
+        work[2, c] += others * inverse
+        rest = room - b
+        if own > 0.0 and own + b > room * LOOSE:
+            rest = room * own / (own + b)
+        work[3, c] = min(rest, (room - others) * among)
 
 
 @leaf
@@ -190,23 +227,24 @@ def look(i, slot, late, host_only, path, available, table, posted, seen, seen_po
             break
         room = available[link]
         inverse = 1.0 / (room * room) if room > 0.0 else 0.0
-        live = h == 0 or late == 0
+        among = 1.0 / count[link]
+        if h == 0 or late == 0:
+            crowded = False
+            for c in range(k):
+                own = posted[i, c]
+                b = max(table[link, c] - own, 0.0)
+                others = table[link, c] - mine[link, c]
+                others = min(others, b) if others > ROUNDING * room else 0.0
+                work[1, c] += others
+                work[2, c] += others * inverse
+                work[3, c] = min(room - b, (room - others) * among)
+                crowded |= own + b > room * LOOSE
+            if crowded:
+                keep_parts(i, link, room, among, posted, table, mine, work)
+        else:
+            look_back(i, link, slot, late, room, among, inverse, seen, seen_posted, seen_mine, work)
         for c in range(k):
-            own = posted[i, c] if live else seen_posted[i, c]
-            b = (table[link, c] if live else seen[link, c]) - own
-            if not live and (c - slot) % k >= k - late:  # beyond what was known then
-                b = 0.0
-            b = b if b > 0.0 else 0.0
-            others = (table[link, c] - mine[link, c]) if live else (seen[link, c] - seen_mine[link, c])
-            others = min(others, b) if others > ROUNDING * room else 0.0
-            work[1, c] += others
-            work[2, c] += others * inverse
-            rest = room - b
-            if rest < own:  # more is posted than there is: everybody keeps their part
-                rest = room * own / (own + b)
-            part = (room - others) / count[link]
-            rest = part if part < rest else rest
-            work[0, c] = rest if rest < work[0, c] else work[0, c]
+            work[0, c] = min(work[0, c], work[3, c])
     c = slot % k
     for t in range(k):
         least = work[0, c] if work[0, c] > 0.0 else 0.0
@@ -232,10 +270,12 @@ def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, decided):
 def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
                   slot_s, p, seed, slot, known, decided):  # fmt: skip
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
+    fed, least = -1, 0.0
     for j in range(next0[i], next1[i]):
         if plans[j, now] <= 0.0:
             continue
-        least = least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
+        if feed0[j] != fed:  # the broadcasts of a server have the same feeders
+            fed, least = feed0[j], least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
         most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0)
         if plans[j, now] > most:
             if not lost(seed, slot, j, 2, p):
@@ -262,20 +302,18 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
     k = table.shape[1]
     now = slot % k
     free, load, prices, rates = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
-    order, kept, work = np.empty(k, np.int64), np.empty(k, np.int64), np.empty((3, k))
+    order, kept, work = np.empty(k, np.int64), np.empty(k, np.int64), np.empty((4, k))
     known = np.full(len(table), -1, np.int64)
     decided = np.zeros(len(plans), np.bool_)
     mine, count, whose = np.empty_like(table), np.empty(len(table)), -1
+    began, gathered = 0, False
     seen_mine = np.empty_like(table) if late > 0 else mine
     hops = 1 if host_only or late > 0 else path.shape[1]
     for turn in range(len(live)):
         i = live[(start + turn) % len(live)]
         decided[i] = True
         if job[i] != whose:
-            whose = job[i]
-            gather(live, start, turn, job, path, posted, mine, count)
-            if late > 0:
-                gather(live, start, turn, job, path, seen_posted, seen_mine, count)
+            whose, began, gathered = job[i], turn, False
         deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
         if not deaf and shut(i, hops, path, available, table, known) and nothing(plans, i) and nothing(posted, i):
             cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
@@ -290,6 +328,11 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
             post(table, mine, posted, path, i, now, rate, known)
             plans[i, now] = rate
             continue
+        if not gathered:  # not before somebody looks: of most jobs in a full data centre nobody does
+            gather(live, start, began, job, path, posted, mine, count)
+            if late > 0:
+                gather(live, start, began, job, path, seen_posted, seen_mine, count)
+            gathered = True
         look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count,
              line[i], work, free, load, prices)  # fmt: skip
         before = waiting * plans[i, now]  # has gone, or will go, before the answers of this slot are there

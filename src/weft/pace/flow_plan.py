@@ -12,6 +12,7 @@ __all__ = ["adjusted", "allowance", "path_state", "plan", "price"]
 
 ENOUGH = 1.0 - 1e-12  # a schedule that carries this part of what is left carries all of it
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
+TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING
 
 
 def price(load: float, available: float) -> float:
@@ -49,9 +50,9 @@ def path_state(
             total += others
             cost += price(others, room)
             rest, mine = room - b, own[t] if own is not None else 0.0
-            if rest < mine:
+            if mine > 0.0 and mine + b > room * LOOSE:
                 rest = room * mine / (mine + b)
-            least = min(least, rest, (room - others) / (count + 1.0))
+            least = min(least, rest, (room - others) * (1.0 / (count + 1.0)))
         free.append(max(least, 0.0))
         path_load.append(total)
         prices.append(cost)
@@ -72,7 +73,7 @@ def plan(left: float, free: Sequence[float], load: Sequence[float], prices: Sequ
         if d + 1.0 >= best:
             break
         at = d
-        while at > 0 and load[order[at - 1]] * (1.0 - ROUNDING) > load[d]:
+        while at > 0 and load[order[at - 1]] * TIGHT > load[d]:
             at -= 1
         order.insert(at, d)
         room += free[d]
