@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.live.jobs import LOOP, python
-from tests.live.serving import all_ended, fork_server, said, serve_until, server, statuses, wait_for
+from tests.live.serving import WITNESS, all_ended, fork_server, said, serve_until, server, statuses, wait_for
 from weft.errors import InputError, StackError
 from weft.live.control import call
 from weft.live.explain import explain_live
