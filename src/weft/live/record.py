@@ -13,22 +13,24 @@ __all__ = ["write_trace"]
 
 _COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "status")
 
+_MOMENT_S = 0.001
+
 
 def write_trace(ledger: Ledger, path: Path) -> int:
     """Write the jobs that have ended and ran; returns how many. The file is whole or the old one, never half.
 
-    `duration_s` is the time on GPUs, all attempts together.
+    `duration_s` is the time on GPUs, all attempts together; of a job that came and went between two looks, a moment.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    rows = [row for row in ledger.jobs() if row.status and row.run_s > 0]
+    rows = [row for row in ledger.jobs() if row.status == "finished" or (row.status and row.run_s > 0)]
     for row in rows:
         said = row.description
         iterations = said.iterations if row.status == "finished" else row.iterations
+        run_s = max(row.run_s, _MOMENT_S)
         writer.writerow(
-            (row.id, f"{row.submit_s:.6f}", said.gpus, f"{row.run_s:.6f}", iterations or "", said.model, said.user,
-             row.status)
+            (row.id, f"{row.submit_s:.6f}", said.gpus, f"{run_s:.6f}", iterations or "", said.model, said.user, row.status)
         )  # fmt: skip
     new = path.with_name(f".{path.name}.new")
     try:
