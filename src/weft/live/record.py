@@ -28,10 +28,8 @@ def write_trace(ledger: Ledger, path: Path) -> int:
     for row in rows:
         said = row.description
         iterations = said.iterations if row.status == "finished" else row.iterations
-        run_s = max(row.run_s, _MOMENT_S)
-        writer.writerow(
-            (row.id, f"{row.submit_s:.6f}", said.gpus, f"{run_s:.6f}", iterations or "", said.model, said.user, row.status)
-        )  # fmt: skip
+        times = (f"{row.submit_s:.6f}", said.gpus, f"{max(row.run_s, _MOMENT_S):.6f}")
+        writer.writerow((row.id, *times, iterations or "", said.model, said.user, row.status))
     new = path.with_name(f".{path.name}.new")
     try:
         new.write_text(text.getvalue(), encoding="utf-8")
