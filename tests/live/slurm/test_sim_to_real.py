@@ -143,8 +143,8 @@ def test_decisions_match_one_for_one(
     serving: Serving, box: Sandbox, tmp_path: Path, record_property: pytest.FixtureRequest
 ) -> None:
     """The same starts on the same GPUs in the same order, and completion times that differ by what Slurm takes; a
-    machine that was too busy for that is given one more chance at half the speed."""
-    for unit_s in (UNIT_S, 2 * UNIT_S):
+    machine that was too busy for that is given one more chance at a third of the speed."""
+    for unit_s in (UNIT_S, 3 * UNIT_S):
         run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s)
         found, jct_s = real(serving, box, unit_s)
         if found == starts(run):
@@ -165,8 +165,8 @@ def test_decisions_match_one_for_one(
 def test_preemptions_match_one_for_one(
     serving: Serving, box: Sandbox, tmp_path: Path, record_property: pytest.FixtureRequest
 ) -> None:
-    """Stops and starts, as the module says; a machine that was too busy is given one more chance at half the speed."""
-    for unit_s in (UNIT_S, 2 * UNIT_S):
+    """Stops and starts, as the module says; a machine that was too busy is given one more chance at a third of the speed."""
+    for unit_s in (UNIT_S, 3 * UNIT_S):
         run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s, residents_and_visitors(), PREEMPTIVE)
         visits = run.jobs.filter(pl.col("job_id").str.starts_with("v"))
         until_s = visits["finish_s"].max()
