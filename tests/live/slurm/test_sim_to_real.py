@@ -165,7 +165,8 @@ def test_decisions_match_one_for_one(
 def test_preemptions_match_one_for_one(
     serving: Serving, box: Sandbox, tmp_path: Path, record_property: pytest.FixtureRequest
 ) -> None:
-    """Stops and starts, as the module says; a machine that was too busy is given one more chance at a third of the speed."""
+    """Stops and starts, as the module says; a machine that was too busy is given one more chance, at a third of the
+    speed."""
     for unit_s in (UNIT_S, 3 * UNIT_S):
         run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s, residents_and_visitors(), PREEMPTIVE)
         visits = run.jobs.filter(pl.col("job_id").str.starts_with("v"))
