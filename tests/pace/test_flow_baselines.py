@@ -8,13 +8,13 @@ from hypothesis import given, settings
 
 from tests.sim.test_slotted import CAPACITY, JOBS, play, ring, servers
 from weft.errors import StackError
-from weft.model.flow_set import FlowRows
+from weft.model.flow_set import FlowRows, flow_set
 from weft.pace.ccml import Ccml, CcmlRule
 from weft.pace.equal import Equal, EqualRule
 from weft.pace.flow import FlowRule
 from weft.pace.mcs import Mcs, McsRule
 from weft.pace.pcc import Pcc, PccRule, utility
-from weft.pace.rates import RateRule
+from weft.pace.rates import Carried, Demand, RateRule
 from weft.pace.tcp import VARIANTS, Tcp, TcpRule, loss_limit
 from weft.sim.slotted import Iteration, SlottedEngine
 from weft.testing import check_pace
@@ -65,6 +65,7 @@ def test_loss() -> None:
     assert loss_limit("cubic", 0.002) == loss_limit("dctcp", 0.002) == loss_limit("reno", 0.002)
     assert loss_limit("cubic", 1e-13) > loss_limit("reno", 1e-13)  # beyond its Reno-friendly region
     assert loss_limit("bbr", 0.01) == loss_limit("reno", 0.0) == float("inf")
+    assert loss_limit("dctcp-ecn", 0.002) == float("inf")  # no mark, no reaction
     big, fast = [servers(1, (0,), 6e8)], 3.125e8  # 25 Gbit/s
     clean, lossy = ends(TcpRule("cubic"), big, line=fast), ends(TcpRule("cubic"), big, 0.002, fast)
     assert lossy[0] > 5 * clean[0]
@@ -77,6 +78,58 @@ def test_pcc_prefers_what_is_carried() -> None:
     some = utility(np.array([1.0, 2.0, 2.0]), np.array([0.0, 0.0, 0.1]))
     assert some[2] < some[0] < some[1]
     assert ends(PccRule(), [servers(1, (0,), 6.0)])[0] > 0.6 + 0.01  # it has to find the rate first
+
+
+def test_pcc_by_hand() -> None:
+    """docs/baselines/pcc.md: a line of 10 of which half is free. Doubling from 0.5; 3 of 8 lost, so back to 4; then
+    trials of 5 % up and down, the first of which still sees the fall."""
+    rule, flows, live = PccRule(), flow_set(1, 2), np.array([0])
+    capacity = np.array([10.0, 10.0])
+    flows.put(0, 0, FlowRows((0,), (1,), ((0, 1),), (1e9,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
+    rule.begin(Demand(capacity))
+    asked = []
+    for slot in range(14):
+        rate = rule.decide(slot, flows, live)[0]
+        asked.append(float(rate))
+        flows.rate[0] = min(rate, 5.0)
+        full = np.array([rate > 5.0, False])
+        rule.carried(slot, flows, live, Carried(np.full(2, flows.rate[0]), full))
+    up, down = 1.05, 0.95
+    after = [4.0 * down]
+    for rate in (3.8, 3.8 * up, 3.8 * up**2, 3.8 * up**3):
+        after += [rate * up, rate * down]
+    assert asked == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0, *after])
+
+
+def test_ccml_by_hand() -> None:
+    """docs/baselines/ccml.md: on a NIC of 21 three jobs have 16, 4 and 1; two flows of a job share its part; a job
+    alone on another NIC has all of it."""
+    capacity = np.array([21.0, 10.0, 99.0])
+    flows = flow_set(5, 2)
+    for row, (job, nic) in enumerate(((0, 0), (1, 0), (1, 0), (2, 0), (2, 1))):
+        one = FlowRows((0,), (1,), ((nic, 2),), (1.0,), (0.0,), ((0, 0),), ((0, 0),))
+        flows.put(row, job, one, capacity)
+    rule = CcmlRule()
+    rule.begin(Demand(capacity))
+    assert rule.decide(0, flows, np.arange(5)).tolist() == pytest.approx([16.0, 2.0, 2.0, 1.0, 10.0])
+    assert rule.decide(1, flows, np.array([1, 2, 3])).tolist()[1:4] == pytest.approx([8.4, 8.4, 4.2])
+
+
+def test_unfairness_moves_jobs_apart() -> None:
+    """The property that CCML was published for: two jobs alike, half of an iteration computing and half sending. Shared
+    fairly they meet for ever, 3 s each; shared unfairly they come apart and both have the NIC to themselves, 2 s."""
+
+    def last_iterations(rule: RateRule) -> list[float]:
+        engine = SlottedEngine(CAPACITY, rule)
+        for uid in range(2):
+            engine.attach(uid, Iteration(1.02, 1.0, servers(1, (0,), 10.2)), 40)
+        while engine.run(1000.0):
+            pass
+        records = engine.records()
+        return [float(records["duration"][records["uid"] == uid][20:35].mean()) for uid in range(2)]
+
+    assert last_iterations(EqualRule()) == pytest.approx([3.06, 3.06], abs=0.02)
+    assert last_iterations(CcmlRule()) == pytest.approx([2.04, 2.04], abs=0.05)
 
 
 @pytest.mark.parametrize("make", [Equal, Mcs, Ccml, Pcc, *(lambda v=v: Tcp(v) for v in VARIANTS)])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sim.test_slotted import CAPACITY, servers
+from weft.model.flow_set import flow_set
 from weft.pace.flow import FlowRule, available_bandwidth
+from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow_plan import ENOUGH, adjusted, allowance, path_state, plan
+from weft.pace.rates import Carried, Demand
 
 RATES = st.floats(0, 10, allow_nan=False).map(lambda x: round(x, 2))
 
@@ -66,3 +72,53 @@ def test_what_is_available() -> None:
     best = FlowRule().kernel.best_rate
     assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 0, 9.0) == 4.0
     assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 1, 9.0) == 9.0
+
+
+# A push of 12 (in units of rate) over links of 10; another job has posted 4 for this slot. Algorithm 1: D = 2 fills the
+# empty slot 1 with 10 and this one with 2, at 2 + 2 x 0.04. Then by how far the furthest broadcast will be after this
+# slot, and by the best rate of the last slots (0: unknown, so line rate), what Algorithm 2 makes of it:
+RAISES = [
+    (1.0, 0.0, [2.0, 10.0]),  # F_b - F_i = 1 - 2 < 0: the plan
+    (5.0, 0.0, [5.0, 7.0]),  # raised by 5 - 2; the rest is planned anew
+    (5.0, 4.0, [4.0, 8.0]),  # no more than B_i
+    (5.0, 1.0, [2.0, 10.0]),  # B_i does not lower the plan
+    (9.0, 0.0, [6.0, 6.0]),  # no more than the others leave of the link
+]
+
+
+@pytest.mark.parametrize(("furthest", "best", "rates"), RAISES)
+def test_a_push_is_raised_to_the_furthest_broadcast(furthest: float, best: float, rates: list[float]) -> None:
+    """By the host, and by the kernel for all hosts: Algorithm 2, lines 4-12."""
+    host = HostScheduler(slot_s=1.0, slots=4)
+    host.begin(OwnFlow(0, 12.0, 0.0, (0, 5), 10.0, (), (1,)))
+    if best:
+        host.carried(0, 0.0, best)
+    answers = {0: Answer([4.0, 0.0, 0.0, 0.0], 10.0), 5: Answer([0.0] * 4, 10.0)}
+    told = host.decide(0, 0, answers, Peers({1: 0.0}, {1: furthest}))
+    assert list(told.rates) == pytest.approx([*rates, 0.0, 0.0])
+
+    rule = FlowRule()
+    rule.spec = replace(rule.spec, slot_s=1.0, slots=4)
+    rule.slot_s = 1.0
+    rule.begin(Demand(CAPACITY))
+    flows = flow_set(3, 2)
+    flows.put(0, 0, servers(1, (0,), 12.0), CAPACITY)  # a push and its broadcast
+    rule._room(3)
+    rule.table[0, 0] = 4.0  # of the other job
+    rule.plans[1, 0] = furthest
+    rule.table[flows.path[1, 0], 0] = rule.table[flows.path[1, 1], 0] = furthest
+    rule.reached[0, 0] = best
+    rule.decide(0, flows, np.array([0]))
+    assert rule.plans[0].tolist() == pytest.approx([*rates, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("idle", "ours"), [(3, 5.0), (4, 10.0), (50, 10.0)])
+def test_slots_without_traffic_of_ours_count(idle: int, ours: float) -> None:
+    """What a link denied us is forgotten after 4 slots, also if nobody sent in them and nobody was asked."""
+    rule, flows, none = FlowRule(), flow_set(2, 2), np.zeros(0, np.int64)
+    rule.begin(Demand(np.array([10.0, 10.0])))
+    rule.decide(7, flows, none)
+    rule.carried(7, flows, none, Carried(np.array([5.0, 5.0]), np.array([True, False])))
+    assert rule.available.tolist() == [5.0, 10.0]
+    rule.decide(8 + idle, flows, none)
+    assert rule.available.tolist() == [ours, 10.0]

@@ -12,7 +12,7 @@ from weft.model.transfer import Ask
 if TYPE_CHECKING:
     from weft.pace.rates import RateRule
 
-__all__ = ["MOST_TRANSFERS", "Admission", "Pace"]
+__all__ = ["MOST_TRANSFERS", "Admission", "Pace", "RatedPace"]
 
 MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
 
@@ -48,3 +48,17 @@ class Pace(Policy):
     @abstractmethod
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
         """The rule, given the contention constants of the sharing model (eta = 0 under fair sharing)."""
+
+
+class RatedPace(Pace):
+    """A pace that sets rates: everything may start at once, and the rule of a run says how fast it goes."""
+
+    steers = True
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Everything at once; rates do the rest."""
+        return Admission("all")
+
+    @abstractmethod
+    def rates(self) -> RateRule:
+        """The rule of one run."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, RateRule
 
 __all__ = ["Ccml", "CcmlRule"]
@@ -45,10 +45,8 @@ class CcmlRule(RateRule):
         return rates
 
 
-class Ccml(Pace):
+class Ccml(RatedPace):
     """`ccml`, or `ccml:X` for X times the share of the next job."""
-
-    steers = True
 
     def __init__(self, unfair: float = 4.0) -> None:
         self.unfair = unfair
@@ -66,10 +64,6 @@ class Ccml(Pace):
         if not 1.0 <= unfair <= 1e6:
             raise StackError(f"ccml:{arg}: write ccml, or ccml:X with a number X from 1 to 1000000")
         return cls(unfair)
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once; rates do the rest."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

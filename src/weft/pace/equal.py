@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, RateRule
 
 __all__ = ["Equal", "EqualRule"]
@@ -23,15 +23,10 @@ class EqualRule(RateRule):
         return flows.line.copy()
 
 
-class Equal(Pace):
+class Equal(RatedPace):
     """Equal shares: what a slotted simulation without any scheduler gives."""
 
     name = "equal"
-    steers = True
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Carried, Demand, Floats, RateRule
 
 __all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth"]
@@ -132,6 +132,7 @@ class FlowRule(RateRule):
             self._history.clear()
         for past in range(max(self._last, slot - self.spec.slots), slot) if self._last >= 0 else ():
             self.kernel.expire(past % self.spec.slots, self.table, self.posted, self.plans)
+        self._pass_idle(slot)
         self._last = slot
         late = self.spec.late
         seen, seen_posted = self.table, self.posted
@@ -149,6 +150,14 @@ class FlowRule(RateRule):
         )  # fmt: skip
         rates: Floats = self.plans[:, slot % self.spec.slots].copy()
         return rates  # means over the slot, what went before the answers included
+
+    def _pass_idle(self, slot: int) -> None:
+        """Slots in which nobody of ours sent are slots all the same: what was seen before them is forgotten in time."""
+        idle = range(max(self._last + 1, slot - WINDOW), slot)
+        for past in idle:
+            self._carried[past % WINDOW], self._full[past % WINDOW] = 0.0, False
+        if idle:
+            self.available = available_bandwidth(self.capacity, self._carried, self._full)
 
     def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
         """Hosts note the rates they reached, and what their links carried."""
@@ -205,10 +214,8 @@ def _settings(text: str) -> FlowSpec:
     return FlowSpec(slot_s, int(slots), bool(found.get("host_only")), delay_s, loss)
 
 
-class Flow(Pace):
+class Flow(RatedPace):
     """`flow`, `flow:host-only`, `flow:slot=30ms,delay=6ms,loss=1%`."""
-
-    steers = True
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()
@@ -218,10 +225,6 @@ class Flow(Pace):
     def from_text(cls, arg: str | None) -> Self:
         """`flow`, or with settings after the colon."""
         return cls(None if arg is None else _settings(arg))
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once; rates do the rest."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from weft.compiled import load
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, RateRule
 
 __all__ = ["Mcs", "McsRule"]
@@ -43,15 +43,10 @@ class McsRule(RateRule):
         return rates
 
 
-class Mcs(Pace):
+class Mcs(RatedPace):
     """See the module."""
 
     name = "mcs"
-    steers = True
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once; rates do the rest."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Carried, Demand, Floats, RateRule
 
 __all__ = ["Pcc", "PccRule", "utility"]
@@ -63,15 +63,10 @@ class PccRule(RateRule):
         self.last[live] = worth
 
 
-class Pcc(Pace):
+class Pcc(RatedPace):
     """`pcc`."""
 
     name = "pcc"
-    steers = True
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

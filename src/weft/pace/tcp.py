@@ -1,4 +1,4 @@
-"""tcp:reno, tcp:cubic, tcp:bbr, tcp:dctcp: fluid models of what a kernel's congestion control reaches.
+"""tcp:reno, tcp:cubic, tcp:bbr, tcp:dctcp, tcp:dctcp-ecn: fluid models of what a kernel's congestion control reaches.
 
 Among themselves flows share links fairly. What sets the variants apart is random loss: by the steady-state laws of
 each, with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and every transient shorter than a slot are left
@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.flow_set import FlowSet
-from weft.pace.base import Admission, Pace
+from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, RateRule
 
 __all__ = ["VARIANTS", "Tcp", "TcpRule", "loss_limit"]
 
 RTT_S, SEGMENT_BYTES = 2e-4, 1460.0
-VARIANTS = ("cubic", "reno", "bbr", "dctcp")
+VARIANTS = ("cubic", "reno", "bbr", "dctcp", "dctcp-ecn")
+NOT_BY_LOSS = ("bbr", "dctcp-ecn")  # they do not slow down for a packet that is lost
 SLOT_S = 0.01  # so short that waiting for a slot is no matter
 
 
@@ -29,9 +30,12 @@ def loss_limit(variant: str, loss: float) -> float:
     """Bytes per second that a flow can reach when so large a share of packets is lost at random.
 
     Reno: MSS/RTT sqrt(3 / (2 p)). CUBIC (RFC 9438): the larger of that (its Reno-friendly region) and
-    MSS/RTT x 1.054 (0.4 RTT^3 / p^3)^(1/4). DCTCP takes a loss as Reno does (RFC 8257, 3.5). BBR v1 does not react.
+    MSS/RTT x 1.054 (0.4 RTT^3 / p^3)^(1/4). DCTCP takes a loss as Reno does (RFC 8257, 3.5);
+    `dctcp-ecn`, as older Linux kernels have it, shrinks its window by half the share of packets that were marked for
+    every congestion, a loss too: if loss were to hold it below its link's rate nothing would be marked, and then a
+    loss changes nothing. BBR v1 does not react.
     """
-    if loss <= 0.0 or variant == "bbr":
+    if loss <= 0.0 or variant in NOT_BY_LOSS:
         return math.inf
     reno = math.sqrt(1.5 / loss)
     window = max(reno, 1.054 * (0.4 * (RTT_S / loss) ** 3) ** 0.25) if variant == "cubic" else reno
@@ -57,10 +61,8 @@ class TcpRule(RateRule):
         return rates
 
 
-class Tcp(Pace):
-    """`tcp` is CUBIC; `tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp`."""
-
-    steers = True
+class Tcp(RatedPace):
+    """`tcp` is CUBIC; `tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp`, `tcp:dctcp-ecn`."""
 
     def __init__(self, variant: str = "cubic") -> None:
         self.variant = variant
@@ -72,10 +74,6 @@ class Tcp(Pace):
         if arg is not None and arg not in VARIANTS:
             raise StackError(f"tcp:{arg}: write tcp:X with X one of {', '.join(VARIANTS)}")
         return cls(arg or "cubic")
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once."""
-        return Admission("all")
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -58,7 +58,8 @@ def _play(
         mine = [float(flows.rate[out & (flows.job == j)].sum()) for j in range(len(models))]
         theirs = view.engine.foreign_bytes.sum()
         asked = float(view.asked[view.live][flows.path[view.live, 0] == nic].sum())
-        seen.append([view.slot, *mine, float(theirs), asked])
+        goes_on = float(flows.active[out & (flows.job >= 0)].any())
+        seen.append([view.slot, *mine, float(theirs), asked, goes_on])
 
     engine = SlottedEngine(cluster.topology.capacity, rule, packet_loss=loss, foreign=others, watch=watch)
     for j, (model, where) in enumerate(zip(models, servers, strict=True)):
@@ -89,16 +90,18 @@ def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
 def beside_foreign(pace: str, iterations: int = 60) -> tuple[float, float]:
     """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on.
 
-    The foreign flow's share of the NIC in slots in which both send, and ours of it.
+    The foreign flow's share of the NIC in slots in which both send: in those in which VGG19 has more to send
+    afterwards, and in all of them. (In the last slot of an iteration it asks for what is left, and the other has the
+    rest.)
     """
     foreign = (Foreign("s0", "s1", start_s=0.6),)
     engine, seen = _play(("vgg19",), ((0, 1),), pace, iterations, foreign=foreign)
     rates = np.array(seen)
     line = NIC_GBPS / 8 * 1e9 * engine.rule.slot_s
     theirs = np.diff(rates[:, 2], prepend=0.0) / line
-    ours = rates[:, 1] * engine.rule.slot_s / line
     both = (rates[:, 0] * engine.rule.slot_s >= 0.6) & (rates[:, 1] > 0.0) & (theirs > 0.0)
-    return float(theirs[both].mean()), float(ours[both].mean())
+    going_on = both & (rates[:, 4] > 0.0)
+    return float(theirs[going_on].mean()), float(theirs[both].mean())
 
 
 @lru_cache(maxsize=256)
