@@ -219,8 +219,8 @@ def _meeting_claims() -> dict[str, _Check]:
             _more_than_nothing,
         ),
         "figure-11b.share": _played(
-            "a foreign TCP flow beside VGG19: its share of the NIC while both have more to send (holds within a tenth of "
-            "even)",
+            "a foreign TCP flow beside VGG19: its share of the NIC while both have more to send (holds within a tenth "
+            "of even)",
             50.0, "%", lambda: 100.0 * beside("flow")[0], nearly,
         ),
     }  # fmt: skip
