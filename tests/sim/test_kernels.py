@@ -26,6 +26,14 @@ def test_kernels_that_were_compiled_are_found() -> None:
     assert kernels.is_cached()
 
 
+def test_only_what_is_called_from_outside_is_kept_as_machine_code() -> None:
+    """The rest is linked into it: compiled for itself, and read back by nobody, it would be a fifth of the time."""
+    kernels.compile_all()
+    kept = {file.name.split("-")[0] for file in kernels.cache_dir().glob("*/*.nbc")}
+    assert {"engine_kernel.run", "attach_kernel.attach", "maxmin_kernel.settle_maxmin"} <= kept
+    assert not kept & {"heap_kernel.heap_set", "maxmin_kernel._fill", "skip_kernel.tick_exact", "tasks_kernel.admit"}
+
+
 def test_kernels_of_another_copy_of_the_package_are_of_no_use(folder: Path) -> None:
     """numba keeps them by the folder of their source: a second clone compiles again, though sources are equal."""
     other = folder / ("sim_" + "0" * 40)

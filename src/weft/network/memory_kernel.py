@@ -11,17 +11,18 @@ from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.network import plain_memory, rows_kernel
+from weft.network.linked_kernel import LinkedOnly
 from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEAT, SEGMENT
 
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
 
 _options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls them
-_inner = njit(cache=True, error_model="numpy", **_options)
+_inner = njit(error_model="numpy", pipeline_class=LinkedOnly, **_options)
 
 
 def inner(signature=None):
-    """A kernel function that only kernel functions call; it is compiled, or read from the cache, with its first caller.
+    """A kernel function that only kernel functions call; it is compiled with its first caller.
 
     With a signature it is compiled for that alone, whatever kinds of integers it is called with.
     """

@@ -2,10 +2,10 @@
 
 import math
 
-from numba import njit
+from numba import int64, njit
 
 from weft.network import memory_kernel as m
-from weft.network.memory_kernel import inner
+from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
     ASK,
@@ -38,7 +38,7 @@ from weft.sim.membership_kernel import part, retire, wake
 from weft.sim.tasks_kernel import NOT_FLOWING, account, admit, flush_record, remaining_bytes, unlink
 
 
-@njit(cache=True)
+@njit((TABLE, int64), cache=True)
 def begin(E, j):
     """Release the first tasks of an attached job; the next run handles them at the current moment."""
     job = m.jobs(E)[j]
