@@ -18,6 +18,8 @@ from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.explain import explain_live
 from weft.live.listing import queue
+from weft.live.slurm.hands import Order
+from weft.live.slurm.reconcile import Do
 from weft.live.slurm.sandbox import Sandbox
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
@@ -224,6 +226,18 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
         box.slurm.limit_s = 10.0
     serve_until(server, ended(server, job, waits))
     assert serving.statuses() == {job: "cancelled", waits: "finished"}
+
+
+def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> None:
+    """Slurm requeues even jobs that have ended, if it is asked plainly."""
+    job = box.sbatch("--hold", "--gpus=1", wrap="true")
+    box.run("scontrol", "release", job)
+    box.wait(lambda: state(box, job).startswith("COMPLETED"))
+    box.slurm.scontrol([Order(Do.REQUEUE, job).line()])
+    time.sleep(1.0)
+    assert state(box, job).startswith("COMPLETED")
+    box.slurm.scontrol([Order(Do.REVIVE, job).line()])
+    box.wait(lambda: state(box, job).startswith("PENDING"))
 
 
 def test_users_cancel_and_administrators_requeue(serving: Serving, box: Sandbox) -> None:
