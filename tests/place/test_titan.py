@@ -13,7 +13,7 @@ from weft.model import Start
 from weft.model.profile import Phase, Profile
 from weft.place.elasticflow import ElasticFlow
 from weft.place.hived import HiveD
-from weft.place.machines import fewest, sharings
+from weft.place.machines import Rooms
 from weft.place.pattern import bytes_across, divide, kind_of, pattern_of, within
 from weft.place.submodular import machines_saved
 from weft.place.titan import Limits, Titan, printed, solve
@@ -142,7 +142,7 @@ def test_without_a_limit_both_objectives_are_the_best_there_are(case: tuple[list
     free, workers = case
     room = np.array(free)
     expected = best_by_trying(free, workers)
-    assert fewest(room, room == 4, workers) == expected
+    assert Rooms(room, room == 4).fewest(workers) == expected
     for plus in (False, True):
         found = solve(kind(workers), room, room == 4, NO_LIMIT, plus)
         if expected is None:
@@ -234,7 +234,7 @@ def test_printed_takes_idle_machines_and_deals_workers_at_random() -> None:
 
 def test_sharings_use_as_many_machines_as_told() -> None:
     room = np.array([3, 3, 2, 4, 4])
-    for shares in sharings(room, room == 4, 7, 1, 3):
+    for shares in Rooms(room, room == 4).sharings(7, 1, 3):
         assert len(shares) == 3
         assert sum(room[m] == 4 for m, _ in shares) == 1
         assert sum(count for _, count in shares) == 7

@@ -12,11 +12,12 @@ that it sends or receives at once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft.collectives.base import Stage, Stages
+from weft.collectives.base import Pair, Stage, Stages
 from weft.collectives.registry import get_collective, stages
 from weft.errors import InputError
 from weft.model.cluster import Cluster
@@ -97,9 +98,13 @@ def route_collective(
     servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
     if spec.rack_aware:
         servers = [servers[r] for r in _by_rack(servers, cluster)]
+    number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
+    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
+    known: list[Leg] = []  # of each stage
     legs: list[Leg] = []
-    for stage in rounds:
-        leg = _leg(stage, servers, cluster, flow_key)
+    for stage, shape in zip(rounds, shapes, strict=True):
+        leg = _leg(stage, shape, servers, cluster, flow_key) if shape.like < 0 else known[shape.like]
+        known.append(leg)
         last = legs[-1] if legs else None
         if last and (last.links, last.ports, last.demand_bytes_per_s) == (leg.links, leg.ports, leg.demand_bytes_per_s):
             share, latency = last.share + leg.share, last.latency_s + leg.latency_s
@@ -135,28 +140,43 @@ def _by_rack(servers: list[int], cluster: Cluster) -> list[int]:
     return sorted(range(len(servers)), key=keys.__getitem__)
 
 
-def _leg(stage: Stage, servers: list[int], cluster: Cluster, flow_key: int) -> Leg:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A stage on workers of which it is known who shares a server with whom, not where the servers are."""
+
+    between: tuple[Pair, ...]  # messages between servers
+    inside: int  # most messages that one worker sends or receives at once within its server
+    ports: tuple[int, ...]  # a rank on each server that the messages between servers use
+    like: int  # an earlier stage that is the same, or -1
+
+
+@lru_cache(maxsize=512)
+def _shapes(collective: str, n: int, n_ps: int, together: tuple[int, ...]) -> tuple[_Shape, ...]:
+    """The shape of each stage; `together` numbers the servers, rank by rank. Jobs of a trace have few of them."""
+    rounds = _unit_stages(collective, n, n_ps)
+    first = {stage: i for i, stage in reversed(list(enumerate(rounds)))}
+    rank_on = {server: rank for rank, server in reversed(list(enumerate(together)))}
+    found = []
+    for i, stage in enumerate(rounds):
+        between = [pair for pair in stage.pairs if together[pair[0]] != together[pair[1]]]
+        within = [pair for pair in stage.pairs if together[pair[0]] == together[pair[1]]]
+        busiest = max(max(Counter(ends).values()) for ends in zip(*within, strict=True)) if within else 0
+        ports = tuple(rank_on[server] for server in {together[rank] for pair in between for rank in pair})
+        found.append(_Shape(tuple(between), busiest, ports, first[stage] if first[stage] < i else -1))
+    return tuple(found)
+
+
+def _leg(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster, flow_key: int) -> Leg:
     """One stage on the wire."""
     router = cluster.topology.router
     counts: dict[int, int] = {}
-    ports: set[int] = set()
-    sending: dict[int, int] = {}  # messages inside a server, by rank
-    receiving: dict[int, int] = {}
-    for src, dst in stage.pairs:
-        a, b = servers[src], servers[dst]
-        if a == b:
-            sending[src] = sending.get(src, 0) + 1
-            receiving[dst] = receiving.get(dst, 0) + 1
-            continue
-        ports.add(a)
-        ports.add(b)
-        for link in router(a, b, (flow_key * _SPREAD + src) * _SPREAD + dst):
+    for src, dst in shape.between:
+        for link in router(servers[src], servers[dst], (flow_key * _SPREAD + src) * _SPREAD + dst):
             counts[link] = counts.get(link, 0) + 1
     demand, latency = _INF, 0.0
-    if sending:
-        busiest = max(max(sending.values()), max(receiving.values()))
-        demand, latency = cluster.intra_server_bytes_per_s / busiest, cluster.intra_latency_s
-    if ports:
+    if shape.inside:
+        demand, latency = cluster.intra_server_bytes_per_s / shape.inside, cluster.intra_latency_s
+    if shape.between:
         latency = max(latency, cluster.latency_s)
-    links = tuple(sorted(counts.items()))
-    return Leg(stage.bytes * stage.steps, links, tuple(sorted(ports)), demand, latency * stage.steps)
+    links, ports = tuple(sorted(counts.items())), tuple(sorted([servers[rank] for rank in shape.ports]))
+    return Leg(stage.bytes * stage.steps, links, ports, demand, latency * stage.steps)

@@ -7,55 +7,107 @@ size, so the fewest are the roomiest ones.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from operator import neg
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Share", "fewest", "sharings"]
+__all__ = ["Rooms", "Share"]
 
 Ints = npt.NDArray[np.int64]
 Share = tuple[int, int]  # machine, workers on it
 
 
-def fewest(free: Ints, idle: npt.NDArray[np.bool_], workers: int) -> tuple[int, int] | None:
-    """(O1, O2): the fewest idle machines, and then the fewest machines in all, that have room; None if none have."""
-    fragments = np.sort(free[~idle])[::-1]
-    in_fragments = np.cumsum(fragments)
-    room = int(in_fragments[-1]) if len(fragments) else 0
-    new = 0
-    fresh = 0
-    if room < workers:
-        whole = np.cumsum(np.sort(free[idle])[::-1])
-        if not len(whole) or room + int(whole[-1]) < workers:
-            return None
-        new = int(np.searchsorted(whole, workers - room)) + 1
-        fresh = int(whole[new - 1])
-    if fresh >= workers:
-        return new, new
-    return new, new + int(np.searchsorted(in_fragments, workers - fresh)) + 1
+class Rooms:
+    """Machines by their room, the roomiest first, of equal ones the lowest number: those in use, and the idle ones.
 
-
-def sharings(
-    free: Ints, idle: npt.NDArray[np.bool_], workers: int, new: int, machines: int
-) -> Iterator[tuple[Share, ...]]:
-    """Ways to use just `new` idle machines and `machines` in all, roomiest first; several, for the pattern to choose.
-
-    The machines filled one after another, the last as tight as possible; equal shares; and shares that are powers of
-    two as far as that leaves room for the rest. A sharing that does not fit is left out.
+    Plain lists: machines in use that have room are few, and the idle ones are seldom asked for.
     """
-    fragments = np.flatnonzero(~idle & (free > 0))
-    fragments = fragments[np.argsort(-free[fragments], kind="stable")]
-    whole = np.flatnonzero(idle)
-    whole = whole[np.argsort(-free[whole], kind="stable")][:new]
-    rooms = free[whole].tolist() + free[fragments[: machines - new]].tolist()
-    seen: set[tuple[int, ...]] = set()
-    for counts in (_filled(rooms, workers), _even(rooms, workers), _blocks(rooms, workers)):
-        if counts and counts not in seen and all(counts):
-            seen.add(counts)
-            shares = _matched(counts, free, whole, fragments)
-            if shares:
-                yield shares
+
+    def __init__(self, free: Ints, idle: npt.NDArray[np.bool_]) -> None:
+        self._free, self._idle = free, idle
+        self.fragments, self.rooms = _roomiest(free, np.flatnonzero((free > 0) & ~idle))
+
+    @cached_property
+    def whole(self) -> tuple[list[int], list[int]]:
+        """Idle machines and their rooms."""
+        return _roomiest(self._free, np.flatnonzero(self._idle))
+
+    def one(self, workers: int) -> int | None:
+        """The tightest machine in use with room for all, or an idle one if those in use have no room even together."""
+        machines, rooms = self.fragments, self.rooms
+        if (not rooms or rooms[0] < workers) and sum(rooms) < workers:
+            machines, rooms = self.whole
+        if not rooms or rooms[0] < workers:
+            return None
+        tightest = rooms[bisect_right(rooms, -workers, key=neg) - 1]
+        return machines[bisect_left(rooms, -tightest, key=neg)]  # of equal ones the lowest number
+
+    def fewest(self, workers: int) -> tuple[int, int] | None:
+        """(O1, O2): the fewest idle machines, then the fewest machines in all, that have room; None if none have."""
+        lacking = workers - sum(self.rooms)
+        new = fresh = 0
+        if lacking > 0:
+            for room in self.whole[1]:
+                if fresh >= lacking:
+                    break
+                new, fresh = new + 1, fresh + room
+            if fresh < lacking:
+                return None
+        used, left = 0, workers - fresh
+        while left > 0:
+            left -= self.rooms[used]
+            used += 1
+        return new, new + used
+
+    def sharings(self, workers: int, new: int, machines: int) -> Iterator[tuple[Share, ...]]:
+        """Ways to use just `new` idle machines and `machines` in all, roomiest first; several, for the pattern to
+        choose.
+
+        The machines filled one after another, the last as tight as possible; equal shares; and shares that are powers
+        of two as far as that leaves room for the rest. A sharing that does not fit is left out.
+        """
+        rooms = (self.whole[1][:new] if new else []) + self.rooms[: machines - new]
+        seen: set[tuple[int, ...]] = set()
+        for counts in (_filled(rooms, workers), _even(rooms, workers), _blocks(rooms, workers)):
+            if counts and counts not in seen and all(counts):
+                seen.add(counts)
+                shares = self._matched(counts, new)
+                if shares:
+                    yield shares
+
+    def _matched(self, counts: Sequence[int], new: int) -> tuple[Share, ...]:
+        """Machines for shares: idle ones for the largest, for each of the others the tightest that has room."""
+        ordered = sorted(counts, reverse=True)
+        shares: list[Share] = []
+        if new:
+            whole, rooms = self.whole
+            shares = list(zip(whole[:new], ordered, strict=False))
+            if any(room < count for room, count in zip(rooms[:new], ordered, strict=False)):
+                return ()
+        taken: set[int] = set()
+        for count in ordered[new:]:
+            last = bisect_right(self.rooms, -count, key=neg) - 1  # the tightest that has room
+            while last >= 0 and last in taken:
+                last -= 1
+            if last < 0:
+                return ()
+            pick = bisect_left(self.rooms, -self.rooms[last], key=neg)  # of equal ones the lowest number
+            while pick in taken:
+                pick += 1
+            taken.add(pick)
+            shares.append((self.fragments[pick], count))
+        return tuple(shares)
+
+
+def _roomiest(free: Ints, among: Ints) -> tuple[list[int], list[int]]:
+    rooms = free[among]
+    order = np.argsort(-rooms, kind="stable")
+    return among[order].tolist(), rooms[order].tolist()
 
 
 def _filled(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
@@ -69,7 +121,7 @@ def _filled(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
 def _even(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
     """As equal as the rooms allow: the smallest rooms are asked first for their part of what is left."""
     counts = [0] * len(rooms)
-    for left, i in zip(range(len(rooms), 0, -1), np.argsort(rooms, kind="stable").tolist(), strict=True):
+    for left, i in zip(range(len(rooms), 0, -1), sorted(range(len(rooms)), key=rooms.__getitem__), strict=True):
         counts[i] = min(rooms[i], workers // left)
         workers -= counts[i]
     return tuple(counts) if workers == 0 else ()
@@ -77,7 +129,7 @@ def _even(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
 
 def _blocks(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
     """Powers of two where what is left still fits into the other rooms."""
-    later = np.cumsum([0, *reversed(rooms)])[::-1].tolist()
+    later = list(accumulate(reversed(rooms), initial=0))[::-1]
     counts = []
     for i, room in enumerate(rooms):
         most = min(room, workers)
@@ -86,24 +138,3 @@ def _blocks(rooms: Sequence[int], workers: int) -> tuple[int, ...]:
         counts.append(count)
         workers -= count
     return tuple(counts) if workers == 0 else ()
-
-
-def _matched(counts: Sequence[int], free: Ints, whole: Ints, fragments: Ints) -> tuple[Share, ...]:
-    """Machines for shares: idle ones for the largest, for each of the others the tightest that has room."""
-    ordered = sorted(counts, reverse=True)
-    shares = list(zip(whole.tolist(), ordered, strict=False))
-    if any(free[machine] < count for machine, count in shares):
-        return ()
-    rooms = free[fragments]  # descending
-    taken = np.zeros(len(rooms), dtype=np.bool_)
-    for count in ordered[len(whole) :]:
-        last = int(np.searchsorted(-rooms, -count, side="right")) - 1  # the tightest that has room
-        while last >= 0 and taken[last]:
-            last -= 1
-        if last < 0:
-            return ()
-        first = int(np.searchsorted(-rooms, -rooms[last], side="left"))  # of equal ones the lowest number
-        pick = next(i for i in range(first, last + 1) if not taken[i])
-        taken[pick] = True
-        shares.append((int(fragments[pick]), count))
-    return tuple(shares)

@@ -13,15 +13,16 @@ from weft.collectives.registry import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
+from weft.model.profile import Profile
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.machines import Share, fewest, sharings
+from weft.place.machines import Rooms, Share
 from weft.place.pattern import Kind, Load, divide, grow_one, kind_of, pattern_of, within
 
 __all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
 
 Ints = npt.NDArray[np.int64]
-_MUCH = np.iinfo(np.int64).max
+_KEEP = 1024  # profiles whose kind is remembered
 Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 
 
@@ -58,6 +59,8 @@ class Titan(Place):
         parts += [collective] if collective != "halving-doubling" else []
         parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
         self.name = "titan" + (":" + "/".join(parts) if parts else "")
+        self._kinds: dict[int, tuple[Profile, Kind]] = {}  # by identity: most jobs of a trace share their profiles
+        self._of: tuple[Cluster, Limits] | None = None
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
@@ -84,27 +87,41 @@ class Titan(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         free = offer.free_per_server
         idle = free == view.cluster.gpus_per_server
-        if self.variant != "printed" and (alone := _one_machine(free, idle, gpus)) is not None:
+        rooms = Rooms(free, idle)
+        if self.variant != "printed" and (alone := rooms.one(gpus)) is not None:
             return self._answer(view, offer, ((alone, tuple(range(gpus))),), idle, state)
         profile = job.job.profiles[gpus]
-        kind = kind_of(profile, self.collective)
-        limits = _limits(view.cluster, self.stage_s).per_byte(max(profile.message_bytes, 1.0))
-        found = self._solve(view, kind, free, idle, limits)
+        kind = self._kind(profile)
+        limits = self._limits(view.cluster).per_byte(max(profile.message_bytes, 1.0))
+        found = self._solve(view, kind, free, idle, limits, rooms)
         if found is None:
             if view.running or offer.n_free < int(offer.usable.sum()):
                 return Answer(None, "no machines with free GPUs keep its traffic within the bandwidth", state)
             anything = Limits(np.inf, lambda a, b: np.inf)
-            found = self._solve(view, kind, free, idle, anything)
+            found = self._solve(view, kind, free, idle, anything, rooms)
             if found is None:
                 return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         return self._answer(view, offer, found, idle, state)
 
     def _solve(
-        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits
+        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rooms: Rooms
     ) -> Placed | None:
         if self.variant == "printed":
             return printed(kind, free, idle, limits, view.rng(self.name))
-        return solve(kind, free, idle, limits, plus=self.variant == "plus")
+        return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
+
+    def _kind(self, profile: Profile) -> Kind:
+        known = self._kinds.get(id(profile))
+        if known is None:
+            if len(self._kinds) >= _KEEP:
+                self._kinds.clear()
+            known = self._kinds[id(profile)] = (profile, kind_of(profile, self.collective))
+        return known[1]
+
+    def _limits(self, cluster: Cluster) -> Limits:
+        if self._of is None or self._of[0] is not cluster:
+            self._of = (cluster, _limits(cluster, self.stage_s))
+        return self._of[1]
 
     def _answer(
         self, view: ClusterView, offer: Offer, found: Placed, idle: npt.NDArray[np.bool_], state: State
@@ -115,7 +132,8 @@ class Titan(Place):
 
 
 def solve(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, plus: bool = False
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, plus: bool = False,
+    rooms: Rooms | None = None,
 ) -> Placed | None:  # fmt: skip
     """Machines and ranks by the order of the objectives; None if no place within the limits is found.
 
@@ -123,15 +141,16 @@ def solve(
     limits do, the greedy of Algorithm 2 goes on with one idle machine more at a time.
     """
     workers = kind[0]
-    best = fewest(free, idle, workers)
+    rooms = rooms or Rooms(free, idle)
+    best = rooms.fewest(workers)
     if best is None:
         return None
-    found = _cheapest(kind, sharings(free, idle, workers, *best), limits, plus)
+    found = _cheapest(kind, rooms.sharings(workers, *best), limits, plus)
     if found is not None:
         return found
     greedy = _by_greedy(kind, free, idle, limits, best[0])
     if plus:
-        return _better(kind, free, idle, limits, best, greedy) or greedy
+        return _better(kind, rooms, idle, limits, best, greedy) or greedy
     return greedy
 
 
@@ -165,23 +184,6 @@ def printed(
         if not waiting:
             return tuple(found)
     return None
-
-
-def _one_machine(free: Ints, idle: npt.NDArray[np.bool_], workers: int) -> int | None:
-    """The tightest used machine with room for all, or an idle one if used ones have no room even together."""
-    fits = free >= workers
-    tightest = _tightest(free, fits & ~idle)
-    if tightest is not None:
-        return tightest
-    if int(free[~idle].sum()) >= workers:
-        return None
-    return _tightest(free, fits & idle)
-
-
-def _tightest(free: Ints, among: npt.NDArray[np.bool_]) -> int | None:
-    """The machine with the least room of these, the first of equal ones."""
-    machine = int(np.where(among, free, _MUCH).argmin())
-    return machine if among[machine] else None
 
 
 def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
@@ -248,7 +250,7 @@ def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed
 
 
 def _better(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, best: tuple[int, int], greedy: Placed | None
+    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: Limits, best: tuple[int, int], greedy: Placed | None
 ) -> Placed | None:  # fmt: skip
     """Sharings with fewer machines than the greedy came to, in the order of the objectives."""
     workers = kind[0]
@@ -257,7 +259,7 @@ def _better(
     for new in range(best[0], found[0] + 1):
         top = found[1] - 1 if new == found[0] else min(workers, new + int((~idle).sum()))
         for machines in range(max(new, 1), top + 1):
-            option = _cheapest(kind, sharings(free, idle, workers, new, machines), limits, True)
+            option = _cheapest(kind, rooms.sharings(workers, new, machines), limits, True)
             if option is not None:
                 return option
     return None

@@ -19,7 +19,7 @@ from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.network.cost import CostModel
 from weft.network.shape import Shape, shape_of
-from weft.sim.program import NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.sim.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec, cost_model
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Lowering:
         else:  # k-way sharing knows servers, not links
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
+        self._units = LinkUnits.of(self.capacity)
         self.cost = cost_model(network)
         self._kept: dict[tuple[int, Shape | float], tuple[Profile, Program]] = {}
 
@@ -58,7 +59,7 @@ class Lowering:
             return self._kept[key][1]
         nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
-        program = make_program(nodes, self.capacity, kway_b=self.kway_b)
+        program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
         if alone:  # no link, no route: the same wherever it is; most jobs of most traces
             self._kept[key] = (profile, program)
         return program
@@ -80,7 +81,7 @@ class Lowering:
             waited_for = {p for spec in nodes for p in spec.after}
             last = tuple(i for i in range(len(nodes)) if i not in waited_for)
             nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=seconds))
-        program = make_program(nodes, self.capacity, kway_b=self.kway_b)
+        program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
         self._kept[key] = (profile, program)
         return program
 

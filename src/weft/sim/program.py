@@ -6,9 +6,10 @@ Index ranges in a program are relative; attaching it to an engine adds the offse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,9 @@ import numpy.typing as npt
 from weft.errors import InputError
 from weft.network.state import COMPUTE, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
 
-__all__ = ["PARTS", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
+__all__ = ["PARTS", "LinkUnits", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
 
+_T = TypeVar("_T")
 
 PARTS = ("nodes", "succ", "flows", "ranks", "leads", "follows")  # what a program is copied into the arenas as
 
@@ -111,9 +113,28 @@ def alone_units(
 ) -> tuple[int, int]:  # fmt: skip
     """Max-min, in units of rate: (of each flow on an empty network, demand without caps that can never bind)."""
     unit = unit or rate_unit(capacity)
+    return _alone_units(spec, {k: whole_units(float(capacity[k]), unit) for k, _ in spec.links}, unit)
+
+
+def _alone_units(spec: NodeSpec, units: Mapping[int, int] | Sequence[int], unit: float) -> tuple[int, int]:
+    """The same from what each link has in units."""
     demand = whole_units(spec.demand, unit)
-    links = min((whole_units(float(capacity[k]), unit) // n for k, n in spec.links), default=UNLIMITED)
+    links = min([units[k] // n for k, n in spec.links], default=UNLIMITED)
     return min(demand, links), (demand if demand < links else UNLIMITED)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUnits:
+    """Capacities in the unit in which max-min counts rates: kept where many programs are made for the same links."""
+
+    unit: float
+    of_link: tuple[int, ...]
+
+    @classmethod
+    def of(cls, capacity: npt.NDArray[np.float64]) -> LinkUnits:
+        """For links of these capacities."""
+        unit = rate_unit(capacity)
+        return cls(unit, tuple([whole_units(c, unit) for c in capacity.tolist()]))
 
 
 def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> float:
@@ -128,54 +149,82 @@ def _rate(spec: NodeSpec, kway_b: float | None, units: int, unit: float) -> floa
 
 
 def make_program(
-    specs: Sequence[NodeSpec], capacity: npt.NDArray[np.float64], *, kway_b: float | None = None
+    specs: Sequence[NodeSpec],
+    capacity: npt.NDArray[np.float64],
+    *,
+    kway_b: float | None = None,
+    link_units: LinkUnits | None = None,
 ) -> Program:
     """Lay the specs out as arrays. `kway_b` is b of k-way sharing, None under the other models."""
-    n, unit = len(specs), rate_unit(capacity)
-    nodes = np.zeros(n, NODE)
-    after: list[list[int]] = [[] for _ in range(n)]
-    follows: list[list[int]] = [[] for _ in range(n)]
-    flows: list[tuple[int, int, int]] = []
-    ranks: list[int] = []
-    leads: list[int] = []
-    for i, spec in enumerate(specs):
-        for p in spec.after:
-            after[p].append(i)
-        for p in spec.leads:
-            follows[p].append(i)
-        node = nodes[i]
-        units = alone_units(spec, capacity, unit) if spec.kind == TRANSFER else (UNLIMITED, UNLIMITED)
-        alone = _rate(spec, kway_b, units[0], unit) if spec.kind == TRANSFER else math.inf
-        if alone <= 0.0:
+    link_units = link_units or LinkUnits.of(capacity)
+    nodes = np.zeros(len(specs), NODE)
+    for column, values in _plain_columns(specs).items():
+        nodes[column] = values
+    units = [
+        _alone_units(spec, link_units.of_link, link_units.unit) if spec.kind == TRANSFER else (UNLIMITED, UNLIMITED)
+        for spec in specs
+    ]
+    alone = [
+        _rate(spec, kway_b, most, link_units.unit) if spec.kind == TRANSFER else math.inf
+        for spec, (most, _) in zip(specs, units, strict=True)
+    ]
+    for spec, rate in zip(specs, alone, strict=True):
+        if rate <= 0.0:
             raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
-        node["kind"], node["task"], node["amount"], node["preds"] = spec.kind, spec.task, spec.amount, len(spec.after)
-        node["gpu"], node["weight"], node["latency"], node["chunk"] = spec.gpu, spec.weight, spec.latency, spec.chunk
-        node["alone"], node["demand"], node["snap"] = alone, spec.demand, -1.0
-        node["demand_units"] = units[1]
-        node["flow0"], node["rank0"], node["lead0"] = len(flows), len(ranks), len(leads)
-        flows += [(i, link, count) for link, count in spec.links if count > 0]
-        ranks += spec.ranks if spec.kind == COMPUTE else ()
-        leads += spec.leads
-        node["flow1"], node["rank1"], node["lead1"] = len(flows), len(ranks), len(leads)
-    for name, lists in (("succ", after), ("fol", follows)):
-        ends = np.cumsum([len(x) for x in lists])
-        nodes[f"{name}1"], nodes[f"{name}0"] = ends, ends - [len(x) for x in lists]
+    nodes["alone"], nodes["demand_units"], nodes["snap"] = alone, [demand for _, demand in units], -1.0
+    links = [[link for link in spec.links if link[1] > 0] for spec in specs]
+    succ = _ranges(nodes, "succ", _after(specs, "after"))
+    follows = _ranges(nodes, "fol", _after(specs, "leads"))
+    ranks = _ranges(nodes, "rank", [spec.ranks if spec.kind == COMPUTE else () for spec in specs])
+    leads = _ranges(nodes, "lead", [spec.leads for spec in specs])
+    flows = _ranges(nodes, "flow", links)
     flow_array = np.zeros(len(flows), FLOW)
-    if flows:
-        flow_array["node"], flow_array["link"], flow_array["n"] = np.array(flows).T
+    flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
+    flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
     lead_array = np.zeros(len(leads), LEAD)
     lead_array["node"] = leads
     return Program(
         tuple(specs),
         nodes,
-        np.array([s for x in after for s in x], np.int32),
+        np.array(succ, np.int32),
         flow_array,
         np.array(ranks, np.int32),
         lead_array,
-        np.array([s for x in follows for s in x], np.int32),
+        np.array(follows, np.int32),
         _transfers_in_turn(specs),
         sum(s.amount * s.weight for s in specs if s.kind == COMPUTE),
     )
+
+
+def _plain_columns(specs: Sequence[NodeSpec]) -> dict[str, list[float]]:
+    """Columns of the nodes that are in the specs as they are. (Column by column: numpy sets single fields slowly.)"""
+    return {
+        "kind": [spec.kind for spec in specs],
+        "task": [spec.task for spec in specs],
+        "amount": [spec.amount for spec in specs],
+        "preds": [len(spec.after) for spec in specs],
+        "gpu": [spec.gpu for spec in specs],
+        "weight": [spec.weight for spec in specs],
+        "latency": [spec.latency for spec in specs],
+        "chunk": [spec.chunk for spec in specs],
+        "demand": [spec.demand for spec in specs],
+    }
+
+
+def _after(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
+    """For each node, those that name it in that field."""
+    named: list[list[int]] = [[] for _ in specs]
+    for i, spec in enumerate(specs):
+        for p in getattr(spec, name):
+            named[p].append(i)
+    return named
+
+
+def _ranges(nodes: npt.NDArray[Any], name: str, lists: Sequence[Sequence[_T]]) -> list[_T]:
+    """All lists one after another; where that of each node begins and ends goes into its columns."""
+    ends = list(accumulate([len(some) for some in lists], initial=0))
+    nodes[f"{name}0"], nodes[f"{name}1"] = ends[:-1], ends[1:]
+    return list(chain.from_iterable(lists))
 
 
 def _transfers_in_turn(specs: Sequence[NodeSpec]) -> bool:
