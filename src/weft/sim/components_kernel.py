@@ -26,22 +26,22 @@ MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this
 @inner()
 def update_binding(E, k):
     """Whether a link could ever be a bottleneck, given the jobs attached to it."""
-    link = m.links(E)[k]
+    link, jobs, nodes, flows = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E)
     total = 0.0
     j = -1
     of_job = 0.0
     n_jobs = 0
     f = link.shead
     while f >= 0:
-        flow = m.flows(E)[f]
-        node = m.nodes(E)[flow.node]
+        flow = flows[f]
+        node = nodes[flow.node]
         if node.job != j:
             total += of_job
             of_job = 0.0
             j = node.job
             n_jobs += 1
         want = flow.n * node.alone
-        if m.jobs(E)[j].serial != 0:
+        if jobs[j].serial != 0:
             of_job = max(of_job, want)
         else:
             of_job += want

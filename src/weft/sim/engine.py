@@ -234,7 +234,8 @@ class Engine:
             if why == state.ASK:
                 self._ask()
                 continue
-            finished += map(int, self.arrays.finished[: int(self.arrays.ints[state.I_FINISHED])])
+            if count := int(self.arrays.ints[state.I_FINISHED]):
+                finished += self.arrays.finished[:count].tolist()
             if why != state.RECORDS_FULL:
                 if until == math.inf and not finished:
                     self._check_progress()

@@ -109,12 +109,13 @@ def _take_measures(E, c, now):
 @inner()
 def pay(E, c, seconds):
     """Take the price of simulating a component for so long from the budget, if there is enough left."""
+    jobs, nodes = m.jobs(E), m.nodes(E)
     price = 0.0
     j = m.comps(E)[c].head
     while j >= 0:
-        job = m.jobs(E)[j]
+        job = jobs[j]
         for x in range(job.node0, job.node1):
-            price += (1 + m.nodes(E)[x].flow1 - m.nodes(E)[x].flow0) * job.per * seconds
+            price += (1 + nodes[x].flow1 - nodes[x].flow0) * job.per * seconds
         j = job.next
     if price > m.ints(E)[I_BUDGET]:
         return False

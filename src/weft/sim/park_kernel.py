@@ -19,6 +19,7 @@ from weft.network.state import (
     I_IN_RUN,
     I_ITERATIONS,
     I_RECORDS,
+    I_STAMP,
     I_STARTERS,
     NOT_PARKED,
     PARK_EXACT,
@@ -75,12 +76,13 @@ def park(E, c, now, kind, wake):
 @inner((TABLE, int64, float64, boolean))
 def _carry_bytes(E, j, iterations, busy):
     """Book the bytes of skipped iterations on the links they crossed (and, if asked, the time these take at least)."""
-    job = m.jobs(E)[j]
+    job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
     for x in range(job.node0, job.node1):
-        node = m.nodes(E)[x]
+        node = nodes[x]
+        each = iterations * node.amount
         for f in range(node.flow0, node.flow1):
-            link = m.links(E)[m.flows(E)[f].link]
-            carried = iterations * node.amount * m.flows(E)[f].n
+            link = links[flows[f].link]
+            carried = each * flows[f].n
             link.bytes += carried
             if busy:
                 link.busy += carried / link.capacity
@@ -89,12 +91,12 @@ def _carry_bytes(E, j, iterations, busy):
 @inner()
 def _shift_job(E, j, shift):
     """Move a job's clocks on by a skipped stretch."""
-    job = m.jobs(E)[j]
+    job, nodes = m.jobs(E)[j], m.nodes(E)
     job.iter_start += shift
     job.gate_last += shift
     job.mark += shift
     for x in range(job.node0, job.node1):
-        node = m.nodes(E)[x]
+        node = nodes[x]
         node.mark += shift
         node.began += shift
         if node.snap >= 0.0:
@@ -103,25 +105,25 @@ def _shift_job(E, j, shift):
 
 @inner((TABLE, int64, float64, float64))
 def _shift_links(E, c, periods, shift):
-    """Busy time of the component's own links over whole periods, and their clocks (once per link: stamp is -1)."""
-    comp = m.comps(E)[c]
-    for once in range(2):
-        j = comp.head
-        while j >= 0:
-            job = m.jobs(E)[j]
-            for x in range(job.node0, job.node1):
-                for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-                    link = m.links(E)[m.flows(E)[f].link]
-                    if once == 1:
-                        link.stamp = 0
-                    elif link.comp == comp.mark and link.stamp != -1:
-                        link.stamp = -1
-                        if periods > 0.0:
-                            at_park = link.busy + (comp.park_time - link.mark if link.flowing > 0 else 0.0)
-                            link.busy += periods * (at_park - link.snap_busy)
-                        if link.flowing > 0:
-                            link.mark += shift
-            j = job.next
+    """Busy time of the component's own links over whole periods, and their clocks (once per link: stamped)."""
+    comp, jobs, nodes, flows, links = m.comps(E)[c], m.jobs(E), m.nodes(E), m.flows(E), m.links(E)
+    stamp = m.ints(E)[I_STAMP] + 1
+    m.ints(E)[I_STAMP] = stamp
+    j = comp.head
+    while j >= 0:
+        job = jobs[j]
+        for x in range(job.node0, job.node1):
+            for f in range(nodes[x].flow0, nodes[x].flow1):
+                link = links[flows[f].link]
+                if link.comp != comp.mark or link.stamp == stamp:
+                    continue
+                link.stamp = stamp
+                if periods > 0.0:
+                    at_park = link.busy + (comp.park_time - link.mark if link.flowing > 0 else 0.0)
+                    link.busy += periods * (at_park - link.snap_busy)
+                if link.flowing > 0:
+                    link.mark += shift
+        j = job.next
 
 
 @inner((TABLE, int64, float64))
