@@ -51,6 +51,8 @@ def test_shifts_act_on_paced_flows() -> None:
     assert min(shifted.jobs["gate_s"]) > 0.0
     assert "gate" in shifted.decisions["action"].to_list()
     assert shifted.links["bytes"].sum() == pytest.approx(plain.links["bytes"].sum())
+    slots = [(run.jobs["run_s"] / run.jobs["iterations"]).max() for run in (plain, shifted)]
+    assert slots == pytest.approx([0.18, 0.18], abs=0.003)  # periods are those of slots, and none is missed
 
 
 def test_what_cannot_be_combined_is_refused() -> None:

@@ -19,6 +19,7 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
+from weft.model.profile import Profile
 from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
@@ -32,6 +33,7 @@ from weft.sim.noise import slowest_worker
 from weft.sim.opened import open_flows
 from weft.sim.records import Clockwork, JobRecord, Span
 from weft.sim.slotted import Iteration, SlottedEngine
+from weft.sim.slotted_traffic import PlayedTraffic
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.workload.traffic import iteration_s, link_traffic
 
@@ -78,6 +80,7 @@ class SimWorld:
         self._next_sample = 0.0 if record else math.inf
         self._engine: Engine | SlottedEngine | None = None
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
+        self._played: PlayedTraffic | None = None
 
     @property
     def engine(self) -> Engine | SlottedEngine:
@@ -97,6 +100,7 @@ class SimWorld:
         rule_of_rates = pace.rates()
         if rule_of_rates is not None:
             self._engine = self._slotted(pace, rule_of_rates)
+            self._played = PlayedTraffic(pace, self.lowering.capacity, self.network.packet_loss)
             return
         if self.network.sharing == "scheduled":
             raise StackError(
@@ -201,6 +205,8 @@ class SimWorld:
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
         found = link_traffic(profile, gpus, self.cluster, collective, uid)
+        if self._played is not None:
+            return self._played.of(found, self._opened(profile, gpus, uid))
         run = self.spec
         if run.jitter <= 0.0 and run.stragglers <= 0.0:
             return found
@@ -305,8 +311,7 @@ class SimWorld:
             raise EngineError(f"job {job.id} is to run nowhere")
         profile, left, engine = job.profiles[len(span.gpus)], job.iterations - record.saved, self.engine
         if isinstance(engine, SlottedEngine):
-            flows = open_flows(profile, span.gpus, self.cluster, self.network.collective, record.uid)
-            work = Iteration(profile.compute_s, profile.gpu_s, flows)
+            work = self._opened(profile, span.gpus, record.uid)
             record.slot = engine.attach(record.uid, work, left, base=record.saved, gate=record.gate)
         else:
             program = self.lowering.program(profile, span.gpus, job.model, record.uid)
@@ -314,6 +319,10 @@ class SimWorld:
                 record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
             )
         self._by_slot[record.slot] = record
+
+    def _opened(self, profile: Profile, gpus: Placement, uid: int) -> Iteration:
+        flows = open_flows(profile, gpus, self.cluster, self.network.collective, uid)
+        return Iteration(profile.compute_s, profile.gpu_s, flows)
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
         record.ticket += 1
