@@ -127,7 +127,15 @@ def test_conforms() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["host-only", "slot=30ms", "slot=30ms,slots=20,delay=6ms,loss=1%", "host-only,slot=20ms"]
+    "text",
+    [
+        "host-only",
+        "slot=30ms",
+        "slot=30ms,slots=20,delay=6ms,loss=1%",
+        "host-only,slot=20ms",
+        "fill",
+        "host-only,fill,loss=5%",
+    ],
 )
 def test_settings(text: str) -> None:
     assert Flow.from_text(text).name == f"flow:{text}"

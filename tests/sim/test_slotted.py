@@ -169,3 +169,28 @@ def test_a_job_does_not_give_way_to_itself() -> None:
 def test_a_host_knows_how_long_its_answers_take() -> None:
     """0.5 bytes, answers 6 ms late: 54 ms at 10 bytes/s carry 0.54, so one slot is enough."""
     assert _alone(servers(1, (0,), 0.5), FlowSpec(delay_s=0.006))[0] == 1
+
+
+def test_what_is_not_planned_is_used() -> None:
+    """The ring of 0.3 bytes again, with `fill`: the slowest link has 6 bytes/s, so it is over after 0.05 s of
+    the slot. And of two jobs on a NIC nobody is later than without."""
+    slots, engine = _alone(ring((0, 2, 1), 0.3), FlowSpec(fill=True))
+    assert slots == 1
+    slowest = min(CAPACITY[link] for path in ring((0, 2, 1), 0.3).paths for link in path)
+    assert engine.finish_s(0) == pytest.approx(0.3 / slowest)
+    plain, filled = (
+        [_two(servers(1, (0,), size), servers(1, (0,), 0.9), fill) for size in (0.6, 0.75)] for fill in (False, True)
+    )
+    assert plain[0] == pytest.approx((0.06, 0.18))  # a slot is full; then 0.9 in one and a half, spread over two
+    assert filled[0] == pytest.approx((0.06, 0.15))
+    assert all(a <= b + 1e-9 for x, y in zip(filled, plain, strict=True) for a, b in zip(x, y, strict=True))
+
+
+def _two(first: FlowRows, second: FlowRows, fill: bool) -> tuple[float, float]:
+    """When two jobs that are ready at 0 are done."""
+    engine = SlottedEngine(CAPACITY, FlowRule(FlowSpec(fill=fill)))
+    for uid, rows in enumerate((first, second)):
+        engine.attach(uid, Iteration(0.0, 1.0, rows), 1)
+    while engine.run(20.0):
+        pass
+    return engine.finish_s(0), engine.finish_s(1)

@@ -75,6 +75,7 @@ FOREIGN = st.lists(
 CROSS = st.sampled_from([None, CrossTraffic(0.5, 0.05, 0.5), CrossTraffic(1.0, 0.2, 1.0, 0.3e9)])
 RULES: dict[str, Callable[[], RateRule]] = {
     "flow": FlowRule, "flow late": lambda: FlowRule(FlowSpec(delay_s=0.07, message_loss=0.2)),
+    "flow fill": lambda: FlowRule(FlowSpec(fill=True)),
     "flow host-only": lambda: FlowRule(FlowSpec(host_only=True)), "equal": EqualRule, "mcs": McsRule,
     "ccml": CcmlRule, "pcc": PccRule, "tcp": lambda: TcpRule("cubic"),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """flow: every host plans its rates, every switch keeps a load table (Zhao, Wu and Zhu).
 
-`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14).
+`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14). `flow:fill` (ours) lets flows have
+what nobody has planned for, too, as a socket does that is given a lower priority instead of a limit.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class FlowSpec:
     host_only: bool = False
     delay_s: float = 0.0
     message_loss: float = 0.0
+    fill: bool = False
 
     @property
     def late(self) -> int:
@@ -74,6 +76,7 @@ class FlowSpec:
     def name(self) -> str:
         """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
         parts = ["host-only"] if self.host_only else []
+        parts += ["fill"] if self.fill else []
         parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
         parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
         parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
@@ -86,7 +89,7 @@ class FlowRule(RateRule):
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()
-        self.slot_s = self.spec.slot_s
+        self.slot_s, self.fills = self.spec.slot_s, self.spec.fill
         self.table: Floats = np.zeros((0, self.spec.slots))
         self.plans: Floats = np.zeros((0, self.spec.slots))  # rates by flow and slot, as its host means to send
         self.posted: Floats = np.zeros((0, self.spec.slots))  # as the switches know them
@@ -180,9 +183,10 @@ class FlowRule(RateRule):
 
 
 _KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}
+_FLAGS = {"host-only": "host_only", "fill": "fill"}
 _HOW = (
-    "write flow, flow:host-only for hosts that know no switch, or settings such as flow:slot=30ms,slots=10,"
-    "delay=6ms,loss=1%"
+    "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, or settings such "
+    "as flow:slot=30ms,slots=10,delay=6ms,loss=1%"
 )
 MOST_SLOTS = 1000  # of a horizon
 
@@ -192,11 +196,11 @@ def _settings(text: str) -> FlowSpec:
     found: dict[str, float | bool] = {}
     for part in text.split(","):
         key, given, words = part.partition("=")
-        name, unit = ("host_only", "") if part == "host-only" else _KEYS.get(key, ("", "")) if given else ("", "")
+        name, unit = (_FLAGS[part], "") if part in _FLAGS else _KEYS.get(key, ("", "")) if given else ("", "")
         if not name or name in found:
             raise StackError(f"flow:{text}: {_HOW}")
         try:
-            found[name] = True if part == "host-only" else float(words.removesuffix(unit))
+            found[name] = True if part in _FLAGS else float(words.removesuffix(unit))
         except ValueError:
             raise StackError(f"flow:{text}: {_HOW}") from None
         if unit and not words.endswith(unit):
@@ -211,7 +215,7 @@ def _settings(text: str) -> FlowSpec:
         raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
     if not 0.0 <= loss < 1.0:
         raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
-    return FlowSpec(slot_s, int(slots), bool(found.get("host_only")), delay_s, loss)
+    return FlowSpec(slot_s, int(slots), bool(found.get("host_only")), delay_s, loss, bool(found.get("fill")))
 
 
 class Flow(RatedPace):

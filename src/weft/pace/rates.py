@@ -47,6 +47,7 @@ class RateRule(ABC):
     slot_s: float = 0.06
     start_after: bool = False  # a broadcast waits for all of its pushes, a ring's step for the whole step before
     goodput: float = 1.0  # part of what it sends that counts, losses aside
+    fills: bool = False  # what nobody has planned for and nobody else takes is shared among flows that have bytes left
 
     @abstractmethod
     def begin(self, demand: Demand) -> None:

@@ -194,6 +194,8 @@ class SlottedEngine:
         asked = rule.decide(self._slot, f, live)
         got, full, theirs = self._shared(asked, live, start_s)
         f = self.flows  # a foreign path may have widened it
+        if rule.fills:
+            got = self._filled(got, live, theirs)
         end, over = np.empty(len(f)), np.empty(self._n_jobs, np.int64)
         good = rule.goodput * (1.0 - self.packet_loss)
         n, n_over = self.kernel.carry(
@@ -233,6 +235,17 @@ class SlottedEngine:
             self.kernel.demand(live, f.path, got, given)
             full &= wanted > given * (1.0 + 1e-9)
         return got, full, theirs
+
+    def _filled(
+        self, got: npt.NDArray[np.float64], live: npt.NDArray[np.int64], theirs: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Rates with what the links have left on top, shared max-min among our flows up to the rate of their lines."""
+        f = self.flows
+        self.kernel.demand(live, f.path, got, self._load)
+        more = np.zeros(len(f))
+        room = np.maximum(self.capacity - self._load - theirs, 0.0)
+        self.kernel.fill(live, f.path, np.maximum(f.line - got[: len(f)], 0.0), room, more)
+        return got + more
 
     def _others(self, start_s: float, asked: npt.NDArray[np.float64]) -> list[int]:
         """Foreign flows of this slot: their rows, with what they ask for in `asked` and their paths in place."""
