@@ -49,6 +49,28 @@ def test_an_order_holds_if_all_pairs_are_in_it(means: tuple[float, ...], pairs: 
     assert check.holds(check.published, measured) is (pairs == 3)
 
 
+class Values(Runs):
+    """Runs of which one metric is known at each seed."""
+
+    def __init__(self, found: dict[str, list[float | None]]) -> None:
+        self.found = found
+
+    def values(self, stack: str, metric: str) -> list[float | None]:
+        return self.found[stack]
+
+
+def test_no_ratio_is_below_zero_but_a_saving_may_be() -> None:
+    runs = Values({"a": [1.0, 6.0], "b": [10.0, 2.0]})  # ratios 0.1 and 3: far apart, so wide an interval
+    mean, (low, high) = (ratio := runs.ratio("a", "b", "jct_mean_s")).value, ratio.ci95
+    assert mean == pytest.approx(1.55)
+    assert low == 0.0
+    assert high == pytest.approx(1.55 + 12.7062 * 1.45)
+    assert runs.metric("a", "jct_mean_s").ci95[0] == 0.0
+    saved = runs.ratio("a", "b", "jct_mean_s", lambda r: 100.0 * (1.0 - r))
+    assert saved.value == pytest.approx(-55.0)
+    assert saved.ci95[0] == pytest.approx(100.0 * (1.0 - high))
+
+
 def test_unknown_names_are_refused_with_a_hint() -> None:
     with pytest.raises(InputError, match="there is no paper adasrsf; did you mean ada-srsf"):
         reproduce("adasrsf", Request())

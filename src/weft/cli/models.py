@@ -77,17 +77,14 @@ def show(
     from weft.workload import zoo
     from weft.workload.alone import run_alone
 
-    if not 0 < gbps < float("inf"):
-        raise InputError(f"--gbps: {gbps:g} is no speed of a NIC; give a number above 0")
-    if not zoo.is_path(model) and Path(zoo.without(model)).is_file():
-        model = f"./{model}"  # a file of the folder one is in, without an ending that tells
+    model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))
     profile = zoo.profile(
         model, workers, batch=batch, gpu=gpu, parallel=parallel, overlap=overlap, dtype=dtype,
         micro_batches=micro_batches, schedule=schedule, servers=servers,
     )  # fmt: skip
     if not 0 <= worker < profile.workers:
         raise InputError(f"--worker: {worker} is not among the workers 0..{profile.workers - 1}")
-    alone = run_alone(profile, gbps_to_bytes_per_s(gbps), collective)
+    alone = run_alone(profile, speed, collective)
     entry = None if zoo.is_path(model) else zoo.find(model)[0]
     remarks, picture = _remarks(model, alone), _picture(alone, worker, gbps)
     if plot is not None:
@@ -96,6 +93,21 @@ def show(
         print_json({**_as_dict(entry, alone, worker, gbps, layers), "remarks": remarks})
         return
     _draw(picture, _facts(entry, alone), remarks, _layer_table(entry) if layers and entry is not None else None)
+
+
+def _named(model: str) -> str:
+    """A model as the zoo knows it: a file of the folder one is in may lack an ending that tells."""
+    from weft.workload import zoo
+
+    return f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model
+
+
+def _speed(gbps: float) -> float:
+    from weft.errors import InputError
+
+    if not 0 < gbps < float("inf"):
+        raise InputError(f"--gbps: {gbps:g} is no speed of a NIC; give a number above 0")
+    return gbps
 
 
 def _save(picture: IterationPicture, file: Path) -> None:

@@ -1,7 +1,7 @@
 """Rates of transfers under k-way sharing (Ada-SRSF, Eq. 5). Readable twin: reference.py."""
 
 from weft.network import memory_kernel as m
-from weft.network.maxmin_kernel import take
+from weft.network.maxmin_kernel import take, take_fresh
 from weft.network.memory_kernel import inner
 from weft.network.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP
 
@@ -12,12 +12,7 @@ def collect_near(E):
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     stamp = m.ints(E)[I_STAMP] + 1
     m.ints(E)[I_STAMP] = stamp
-    n_nodes = 0
-    for i in range(m.ints(E)[I_FRESH]):
-        x = m.fresh(E)[i]
-        nodes[x].listed = 0
-        if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            n_nodes = take(E, x, stamp, n_nodes)
+    n_nodes = take_fresh(E, stamp)
     for i in range(m.ints(E)[I_DIRTY]):
         links[m.dirty(E)[i]].fill = 0
         link = links[m.dirty(E)[i]]

@@ -78,6 +78,19 @@ def take(E, x, stamp, n_nodes):
     return n_nodes + 1
 
 
+@inner()
+def take_fresh(E, stamp):
+    """List the transfers that need a first rate; returns how many there are."""
+    nodes = m.nodes(E)
+    n_nodes = 0
+    for i in range(m.ints(E)[I_FRESH]):
+        x = m.fresh(E)[i]
+        nodes[x].listed = 0
+        if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
+            n_nodes = take(E, x, stamp, n_nodes)
+    return n_nodes
+
+
 @inner((TABLE, int64, int64, int64))
 def _take_link(E, k, stamp, n_links):
     """A link that takes part starts with what those leave of it that do not."""
@@ -93,13 +106,8 @@ def _take_link(E, k, stamp, n_links):
 def _seeds(E, stamp, level, every):
     """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
-    n_nodes = 0
+    n_nodes = take_fresh(E, stamp)
     n_links = 0
-    for i in range(m.ints(E)[I_FRESH]):
-        x = m.fresh(E)[i]
-        nodes[x].listed = 0
-        if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
-            n_nodes = take(E, x, stamp, n_nodes)
     for i in range(m.ints(E)[I_DIRTY]):
         k = m.dirty(E)[i]
         links[k].fill = 0

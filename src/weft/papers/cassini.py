@@ -100,7 +100,8 @@ class _Lab:
     def ratio(self, experiment: str, stack: str, other: str, metric: str) -> Measured:
         """A metric with one stack over that with another, seed by seed."""
         pair = [(self.get(experiment, name).values(name, metric)) for name in (stack, other)]
-        return Measured.over_seeds([a / b if a is not None and b else None for a, b in zip(*pair, strict=True)])
+        ratios = [a / b if a is not None and b else None for a, b in zip(*pair, strict=True)]
+        return Measured.over_seeds(ratios, least=0.0)
 
     def get(self, experiment: str, stack: str) -> Runs:
         """A stack at every seed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -44,9 +45,9 @@ class Measured:
     ci95: Interval = (None, None)
 
     @staticmethod
-    def over_seeds(values: Sequence[float | None]) -> Measured:
-        """Mean and Student t interval."""
-        found = mean_and_interval(values)
+    def over_seeds(values: Sequence[float | None], least: float = -math.inf) -> Measured:
+        """Mean and Student t interval, cut off at the least value there can be."""
+        found = mean_and_interval(values, least)
         return Measured(found["mean"], (found["ci95"][0], found["ci95"][1]))
 
 
@@ -115,12 +116,15 @@ class Runs:
 
     def metric(self, stack: str, metric: str, factor: float = 1.0) -> Measured:
         """A metric over seeds."""
-        return Measured.over_seeds([None if v is None else v * factor for v in self.values(stack, metric)])
+        return Measured.over_seeds([None if v is None else v * factor for v in self.values(stack, metric)], least=0.0)
 
-    def ratio(self, stack: str, other: str, metric: str, of: Callable[[float], float] = lambda r: r) -> Measured:
+    def ratio(self, stack: str, other: str, metric: str, of: Callable[[float], float] | None = None) -> Measured:
         """A metric of one stack over that of another at the same seed (or a function of that ratio)."""
         pairs = zip(self.values(stack, metric), self.values(other, metric), strict=True)
-        return Measured.over_seeds([of(a / b) if a is not None and b else None for a, b in pairs])
+        ratios = [a / b if a is not None and b else None for a, b in pairs]
+        if of is None:
+            return Measured.over_seeds(ratios, least=0.0)
+        return Measured.over_seeds([None if r is None else of(r) for r in ratios])
 
     def of(self, stacks: Sequence[str]) -> list[RunResult]:
         """The runs of these stacks, in this order."""
