@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 2
+JOBS   ?= 4
 TORCH  ?= 2.13.0
 ARGS   ?=
 
@@ -54,6 +54,7 @@ torch: $(VENV)/.torch-stamp
 demo: install
 	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)
 
+# Of four processes two begin with the tests on a live cluster, which mostly wait.
 test: dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 

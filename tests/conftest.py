@@ -21,6 +21,35 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_kernels(print)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests on a live cluster mostly wait: two worker processes begin with them, and the others compute meanwhile."""
+    if hasattr(config, "workerinput"):
+        items[:] = waiting_first(items, config.workerinput["workercount"])
+
+
+def waiting_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Items in an order that, cut into as many even parts as there are workers (so --dist worksteal begins), has live
+    tests at the head of two parts, each file of them in one."""
+    live = [item for item in items if item.nodeid.startswith("tests/live/")]
+    rest = [item for item in items if not item.nodeid.startswith("tests/live/")]
+    files = list(dict.fromkeys(item.path for item in live))
+    groups = [[item for item in live if item.path in files[k::2]] for k in range(2)]
+    second = sum(_parts(len(items), workers)[: workers // 2])
+    if workers < 2 or len(groups[0]) > second:
+        return items
+    between = second - len(groups[0])
+    return [*groups[0], *rest[:between], *groups[1], *rest[between:]]
+
+
+def _parts(n: int, workers: int) -> list[int]:
+    """The sizes of even parts as xdist cuts them: what does not divide goes to the last."""
+    parts = []
+    for left in range(workers, 0, -1):
+        parts.append(n // left)
+        n -= parts[-1]
+    return parts
+
+
 @pytest.fixture(scope="session")
 def simgrid_python() -> str:
     """An interpreter that can import SimGrid (Debian's python3-simgrid serves the system's own)."""

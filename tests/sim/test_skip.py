@@ -179,6 +179,18 @@ def test_gates_are_skipped_too() -> None:
     assert finishes(skipped)["a"] == pytest.approx(0.255 * (n - 1) + 0.141 + 641250000 / 6.25e9, rel=1e-9)
 
 
+def test_a_job_that_slides_within_the_tolerance_of_its_gate_has_not_come_round() -> None:
+    """Iterations of 33/32 of a period begin later and later in their slot, and each looks like the one before, until
+    the 18th would begin more than half a period late and waits: 17 iterations take 18 periods."""
+    spec = pairs(1)
+    spec["links"] = {"l": {"gbps": 50.0}}
+    spec["jobs"] = [job("a", 0.53125, 0.5 * 6.25e9, "l", iterations=17 * 20)]
+    spec["jobs"][0]["gate"] = {"epoch_s": 0.0, "period_s": 1.0, "task": 0, "tolerance": 0.5}
+    skipped, whole = run_replay(spec), run_replay(spec, skip=False)
+    assert skipped["events"] < whole["events"] / 2
+    assert finishes(skipped) == finishes(whole) == {"a": pytest.approx(18.0 * 19 + 17 * 33 / 32, rel=1e-12)}
+
+
 TURNS = [
     ((0.0, 0.0), (1.0, 0.0), (2.0, 0.0)),
     ((0.0, 1.0), (0.0, 1.0), (0.0, 1.0)),
