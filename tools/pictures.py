@@ -1,9 +1,16 @@
-"""The pictures in README and tutorial, from a real run of the demo: python -m tools.pictures"""
+"""The pictures in README, tutorial and on Titan's page, from real runs: python -m tools.pictures
+
+The last needs the public ElasticFlow trace under WEFT_TRACES; without it that picture stays as it is.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +28,7 @@ def main() -> None:
     end_s = max(float(first[stack].jobs["finish_s"].max()) for stack in ("srsf", "srsf-first-fit"))  # type: ignore[arg-type]
     with house_style():
         figures = {
+            **_titan(),
             "jct.png": plots.jct_cdf(result.runs),
             "links-best-fit.png": plots.link_utilisation(first["srsf"], end_s, "srsf, best-fit", most=8),
             "links-first-fit.png": plots.link_utilisation(first["srsf-first-fit"], end_s, "srsf, first-fit", most=8),
@@ -29,6 +37,24 @@ def main() -> None:
         for name, figure in figures.items():
             figure.savefig(folder / name, dpi=110)
             print(f"wrote docs/images/{name}", file=sys.stderr)
+
+
+def _titan() -> dict[str, Figure]:
+    """All placers: used machines against bytes across machines, as in the report of `weft reproduce titan`."""
+    from weft.papers.claims import Request
+    from weft.papers.titan_figures import pareto
+    from weft.papers.titan_runs import FEW_JOBS, QUICK_JOBS, all_placers, is_synthetic
+
+    if is_synthetic("trace-1"):
+        print(
+            "elasticflow/raw is not under WEFT_TRACES: docs/images/titan-placers*.png stay as they are", file=sys.stderr
+        )
+        return {}
+    request = Request(quick=True)
+    return {
+        "titan-placers.png": pareto(all_placers(request, QUICK_JOBS)),
+        "titan-placers-shared.png": pareto(all_placers(request, FEW_JOBS)),
+    }
 
 
 if __name__ == "__main__":

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from weft.errors import InputError
 from weft.papers import claims_of, reproduce
 from weft.papers.claims import Request
-from weft.papers.titan_runs import STACKS, bytes_between, measured, on_testbed, scenario
+from weft.papers.titan_runs import (
+    FEW_JOBS,
+    QUICK_JOBS,
+    STACKED,
+    STACKS,
+    TraceRun,
+    bytes_between,
+    measured,
+    on_testbed,
+    placers,
+    scenario,
+)
 
 SHORT = (
-    "section-ii.elasticflow", "section-ii.hived", "section-ii.titan", "figure-8.idle", "figure-8.none",
-    "exp-5.over-elasticflow", "exp-6.near-elasticflow", "exp-7.under-hived",
-)  # fmt: skip
+    "section-ii.elasticflow",
+    "section-ii.hived",
+    "section-ii.titan",
+    "figure-8.idle",
+    "figure-8.none",
+    "exp-5.over-elasticflow",
+    "exp-6.near-elasticflow",
+    "exp-7.under-hived",
+)
 
 
 def test_section_ii_and_the_testbed() -> None:
@@ -81,3 +101,56 @@ def test_pictures_can_be_drawn() -> None:
     runs = {"titan": measured(weft.simulate(made, stack="titan"))}
     assert len(curves(runs).axes) == 3
     assert len(pareto(runs).axes) == 1
+
+
+def test_the_plot_has_every_placer_that_can_run() -> None:
+    """With few jobs all but those that pile jobs up on GPUs; with more of them, those that give a GPU to one job."""
+    from weft.registry import names
+    from weft.stacks import resolve
+
+    forms = {"titan:plus", "titan:printed"}
+    assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
+    alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
+    assert set(placers(QUICK_JOBS)) == alone | forms
+
+
+def test_the_front_is_of_those_that_nobody_beats_in_both() -> None:
+    from weft.papers.titan_figures import front
+
+    points = {"a": (10.0, 5.0), "b": (20.0, 1.0), "c": (15.0, 6.0), "d": (20.0, 3.0), "e": (30.0, 1.0)}
+    runs = {name: TraceRun(used, 0, 0, gb, 0, 0, None) for name, (used, gb) in points.items()}  # type: ignore[arg-type]
+    assert front(runs) == ["a", "b"]
+
+
+SEREN = (
+    "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue\n"
+    "1,u1,1,8,128,Other,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:00:05+08:00,2023-03-01 00:10:05+08:00,600,5\n"
+)
+
+
+def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import weft
+    from weft.papers import titan, titan_runs
+    from weft.papers.report import render
+
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    monkeypatch.setattr(titan_runs, "QUICK_JOBS", 3)
+    monkeypatch.setattr(titan_runs, "STACKS", {"titan": "titan", "tiresias": "fifo[place=skew]"})
+    claim = ("exp-2.over-tiresias",)
+    drawn = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert drawn.claims[0].what.startswith("trace 2 (synthetic): ")
+    assert any(note.startswith("trace-2: synthetic: drawn from the published figures") for note in drawn.notes)
+    assert [picture.caption for picture in drawn.pictures[:2]] == [
+        "trace-2 (synthetic): Figures 2, 4 and 6", "trace-2 (synthetic): used machines against bytes across machines",
+    ]  # fmt: skip
+    shown = render(replace(drawn, pictures=()))
+    assert "trace 2 (synthetic): fragmentation" in shown
+
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "trace_seren.csv").write_text(SEREN)
+    read = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert read.claims[0].what.startswith("trace 2: ")
+    assert not any("synthetic:" in note for note in read.notes)
+    assert weft.simulate(scenario("trace-2", quick=True), stack="titan").jobs.height == 1

@@ -5,14 +5,14 @@ The files are found through WEFT_TRACES; what is not there is left out.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from weft.bench.traces import FILES, present
 
 if TYPE_CHECKING:
     from weft.model.cluster import Cluster
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TRACES", "run"]
 
-TRACES = {
-    "elasticflow": "elasticflow/raw",
-    "helios_venus": "helios/venus_gpu_jobs.csv.gz",
-    "philly": "philly/philly_jobs.csv.gz",
-    "pai": "alibaba_pai_2020/pai_tasks_sample.csv.gz",
-}
+TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
 EVERY = 16  # decisions of which one is timed by the processor too: asking for that takes as long as a small decision
 SHORTER = 20  # the exact run of the slice simulates every iteration: 75 million of them if it were as long as it is
@@ -45,18 +40,12 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     from weft.api import compile_kernels
 
     compile_kernels(say)
-    store = os.environ.get("WEFT_TRACES")
-    if not store:
-        say("WEFT_TRACES is not set: no trace is read; let it name the folder of public traces")
-        return {}
     figures: dict[str, Any] = {}
-    for name, place in TRACES.items():
-        if not (Path(store) / place).exists():
-            say(f"{place} is not in {store}: left out")
-            continue
+    there = present(TRACES, say)
+    for name in there:
         say(f"{name}: {'the first 1,000 jobs' if quick else 'the whole trace'}")
-        figures |= _measured(name, place, 1000 if quick else None)
-    if not quick and (Path(store) / TRACES["elasticflow"]).exists():
+        figures |= _measured(name, TRACES[name], 1000 if quick else None)
+    if not quick and "elasticflow" in there:
         say(f"{SLICE} jobs of elasticflow, estimated and exact")
         figures |= _error(TRACES["elasticflow"])
     return figures

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TRACES", "run"]
+__all__ = ["FILES", "present", "run"]
 
 # name of the figure: file or folder under WEFT_TRACES
-TRACES = {
+FILES = {
     "elasticflow_raw": "elasticflow/raw",
     "elasticflow_sim": "elasticflow/sim",
     "helios_venus": "helios/venus_gpu_jobs.csv.gz",
@@ -24,6 +24,19 @@ TRACES = {
 REPEATS = 3
 
 
+def present(traces: Mapping[str, str], say: Callable[[str], None]) -> dict[str, Path]:
+    """Those of the traces that are under WEFT_TRACES; says what is not."""
+    store = os.environ.get("WEFT_TRACES")
+    if not store:
+        say("WEFT_TRACES is not set: no trace is read; let it name the folder of public traces")
+        return {}
+    found = {name: Path(store) / place for name, place in traces.items()}
+    for name, path in found.items():
+        if not path.exists():
+            say(f"{traces[name]} is not in {store}: left out")
+    return {name: path for name, path in found.items() if path.exists()}
+
+
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Jobs of each trace and the CPU seconds that this process, all its threads together, spends on reading them.
 
@@ -31,16 +44,8 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """
     from weft.workload.trace import read
 
-    store = os.environ.get("WEFT_TRACES")
-    if not store:
-        say("WEFT_TRACES is not set: no trace is read; let it name the folder of public traces")
-        return {}
     figures: dict[str, Any] = {}
-    for name, place in list(TRACES.items())[: 1 if quick else None]:
-        path = Path(store) / place
-        if not path.exists():
-            say(f"{place} is not in {store}: left out")
-            continue
+    for name, path in present(dict(list(FILES.items())[: 1 if quick else None]), say).items():
         took = []
         for _ in range(1 if quick else REPEATS):
             began = time.process_time()

@@ -17,23 +17,37 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 class Draft:
-    """GPUs as they would be: a copy that can be changed, shown to policies as a read-only Offer."""
+    """GPUs as they would be: a copy that can be changed, shown to policies as a read-only Offer.
+
+    Copied with the first change, since most drafts see none; so a fresh one is good only as long as what it was drawn
+    from stays as it is.
+    """
+
+    _residents: npt.NDArray[np.int32]
+    _memory: npt.NDArray[np.float64]
+    _usable: npt.NDArray[np.bool_]
+    _free_per_server: npt.NDArray[np.int64]
 
     def __init__(self, cluster: Cluster, offer: Offer) -> None:
         self._cluster = cluster
+        self._n_free = offer.n_free
+        self._offer: Offer | None = offer
+        self._own = False  # whether the arrays are this draft's
+        self._room: dict[float, int] = {}
+
+    def _take_over(self, offer: Offer) -> None:
+        """Copy the arrays; what is shown of them cannot be written to."""
+        self._own, self._offer = True, None
         self._residents = offer.residents.copy()
         self._memory = offer.memory.copy()
         self._usable = offer.usable.copy()
         self._free_per_server = offer.free_per_server.copy()
-        self._n_free = offer.n_free
-        self._offer: Offer | None = None
         self._shown = (
             _read_only(self._residents),
             _read_only(self._memory),
             _read_only(self._usable),
             _read_only(self._free_per_server),
         )
-        self._room: dict[float, int] = {}
 
     @property
     def offer(self) -> Offer:
@@ -49,10 +63,13 @@ class Draft:
 
     def copy(self) -> Draft:
         """Another draft that starts from this one."""
-        return Draft(self._cluster, self.offer)
+        made = Draft(self._cluster, self.offer)
+        made._take_over(self.offer)
+        return made
 
     def take(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
         """Put a job on these GPUs (all different), or several jobs that have nothing in common."""
+        self._to_change()
         if len(gpus) == 1 and isinstance(memory_bytes, float):  # most jobs of most traces
             self._take_one(gpus[0], memory_bytes)
             return
@@ -66,13 +83,13 @@ class Draft:
         before = self._residents[gpu]
         self._residents[gpu] = before + 1
         self._memory[gpu] -= memory_bytes
-        self._changed()
         if before == 0 and self._usable[gpu]:
             self._free_per_server[self._cluster.server_of_gpu[gpu]] -= 1
             self._n_free -= 1
 
     def leave(self, gpus: Sequence[int], memory_bytes: float | npt.NDArray[np.float64]) -> None:
         """Take a job, or several that have nothing in common, off these GPUs (all different)."""
+        self._to_change()
         if len(gpus) == 1 and isinstance(memory_bytes, float):
             self._leave_one(gpus[0], memory_bytes)
             return
@@ -86,7 +103,6 @@ class Draft:
     def _leave_one(self, gpu: int, memory_bytes: float) -> None:
         left = self._residents[gpu] - 1
         self._residents[gpu] = left
-        self._changed()
         if left:
             self._memory[gpu] += memory_bytes
             return
@@ -97,6 +113,7 @@ class Draft:
 
     def set_usable(self, servers: Iterable[int], usable: bool) -> None:
         """Take servers out, or put them back."""
+        self._to_change()
         for server in servers:
             ids = np.asarray(self._cluster.servers[server].gpus, dtype=np.int64)
             changed = ids[self._usable[ids] != usable]
@@ -108,19 +125,21 @@ class Draft:
         if not shared:
             return self._n_free if memory_bytes <= self._cluster.gpu_memory_bytes else 0
         if memory_bytes not in self._room:
-            self._room[memory_bytes] = int(np.count_nonzero(self._usable & (self._memory >= memory_bytes)))
+            offer = self.offer
+            self._room[memory_bytes] = int(np.count_nonzero(offer.usable & (offer.memory >= memory_bytes)))
         return self._room[memory_bytes]
 
     def has(self, gpus: Sequence[int], memory_bytes: float) -> bool:
         """True if each of these GPUs has so much memory left."""
-        return bool((self._memory[np.asarray(gpus, dtype=np.int64)] >= memory_bytes).all())
+        return bool((self.offer.memory[np.asarray(gpus, dtype=np.int64)] >= memory_bytes).all())
 
-    def _changed(self) -> None:
+    def _to_change(self) -> None:
+        if not self._own:
+            self._take_over(self.offer)
         self._offer = None
         self._room.clear()
 
     def _count_free(self, gpus: npt.NDArray[np.int64], sign: int) -> None:
-        self._changed()
         if len(gpus):
             np.add.at(self._free_per_server, self._cluster.server_of_gpu[gpus], sign)
             self._n_free += sign * len(gpus)
@@ -133,7 +152,9 @@ class Occupancy(Draft):
         n = cluster.n_gpus
         memory = np.full(n, cluster.gpu_memory_bytes, dtype=np.float64)
         per_server = cluster.gpus_per_server.copy()
-        super().__init__(cluster, Offer(np.zeros(n, dtype=np.int32), memory, np.ones(n, dtype=np.bool_), per_server, n))
+        offer = Offer(np.zeros(n, dtype=np.int32), memory, np.ones(n, dtype=np.bool_), per_server, n)
+        super().__init__(cluster, offer)
+        self._take_over(offer)
         self._names: list[tuple[str, ...]] = [()] * n
         self._memory_of: dict[str, float] = {}
         self.down: set[int] = set()

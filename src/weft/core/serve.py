@@ -63,7 +63,8 @@ class _Service:
         self.stopping: list[JobView] = []  # jobs that are leaving already
         self.below: deque[JobView] = deque()  # running jobs that rank below the claim being served, worst last
         self.spare_gpus = 0  # GPUs of those two
-        self._draft: Draft | None = None  # copied when first needed: most cycles place nothing
+        self._draft: Draft | None = None  # made when first needed: most cycles place nothing
+        self._owed: tuple[Placement, float] | None = None  # what was accepted last; few cycles go on after it
         self._full: bool | None = None  # None: to be found out
         self._first_too_big = True
 
@@ -72,6 +73,10 @@ class _Service:
         """The GPUs as they would be after all that was accepted so far."""
         if self._draft is None:
             self._draft = Draft(self.view.cluster, self.view.offer)
+        if self._owed is not None:
+            gpus, memory = self._owed
+            self._owed = None
+            self._draft.take(gpus, memory)
         return self._draft
 
     @cached_property
@@ -82,7 +87,7 @@ class _Service:
     @property
     def n_free(self) -> int:
         """Free GPUs in the draft."""
-        return self.view.offer.n_free if self._draft is None else self._draft.n_free
+        return self.view.offer.n_free if self._draft is None else self.draft.n_free
 
     def rank_running(self, claims: Iterator[Claim]) -> Iterator[Claim]:
         """Read claims until every running job is seen, so that the worst ones are known; then serve from the first.
@@ -206,8 +211,8 @@ class _Service:
     def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float, draft: Draft) -> None:
         self._draft = draft
         self._full = None
-        if all(0 <= g < self.view.cluster.n_gpus for g in gpus):  # else the checker will say so
-            draft.take(gpus, memory)
+        if min(gpus, default=0) >= 0 and max(gpus, default=0) < self.view.cluster.n_gpus:  # or the checker will say so
+            self._owed = (gpus, memory)
         self.outcome.placed[claim.job] = gpus
         self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
 

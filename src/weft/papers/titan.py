@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.papers.checks import LabCheck, chosen, equal, judge, nearly, on_that_side
 from weft.papers.claims import Measured, Picture, Reproduction, Request
-from weft.papers.titan_runs import FREE, HD, Testbed, Traces, on_testbed, place_on_testbed
+from weft.papers.titan_runs import FREE, HD, Testbed, Traces, is_synthetic, on_testbed, place_on_testbed
 from weft.place.comparison import FORMS, Score, compare
 from weft.place.pattern import bytes_across, kind_of, pattern_of
 
@@ -61,16 +61,36 @@ def _check(
     return _Check(what, published, unit, lambda lab: Measured(measure(lab)), holds)
 
 
-def _number(what: str, published: float, unit: str, trace: str, placer: str, metric: str) -> _Check:
-    return _check(what, published, unit, lambda lab: lab.traces.of(trace)[placer].number(metric), nearly)
+def _numbers(
+    claim: str, what: str, published: Mapping[str, float], unit: str, trace: str, metric: str
+) -> dict[str, _Check]:
+    """A claim for each placer: the published number of a metric on a trace."""
+
+    def of(placer: str) -> Callable[[_Lab], float]:
+        return lambda lab: lab.traces.of(trace)[placer].number(metric)
+
+    title = trace.replace("-", " ")
+    return {
+        f"{claim}.{placer}": _check(f"{title}: {what}, {placer}", value, unit, of(placer), nearly)
+        for placer, value in published.items()
+    }
 
 
-def _saving(what: str, published: float, trace: str, metric: str, over: str) -> _Check:
-    def measure(lab: _Lab) -> float:
-        runs = lab.traces.of(trace)
-        return 100.0 * (1.0 - runs["titan"].number(metric) / max(runs[over].number(metric), 1e-12))
+def _savings(claim: str, what: str, published: Mapping[str, float], trace: str, metric: str) -> dict[str, _Check]:
+    """A claim for each other placer: how much less of a metric Titan needs."""
 
-    return _check(f"{what} (holds if it is a saving)", published, "%", measure, on_that_side(0.0))
+    def over(placer: str) -> Callable[[_Lab], float]:
+        def measure(lab: _Lab) -> float:
+            runs = lab.traces.of(trace)
+            return 100.0 * (1.0 - runs["titan"].number(metric) / max(runs[placer].number(metric), 1e-12))
+
+        return measure
+
+    words = f"{trace.replace('-', ' ')}: {what}, Titan under {{}} (holds if it is a saving)"
+    return {
+        f"{claim}.over-{name.lower()}": _check(words.format(name), value, "%", over(name.lower()), on_that_side(0.0))
+        for name, value in published.items()
+    }
 
 
 def _gain(what: str, published: float, trace: str, metric: str, over: str) -> _Check:
@@ -175,42 +195,14 @@ CLAIMS: dict[str, _Check] = {
         lambda lab: 2.0 - _left_idle(8)(lab),
         equal,
     ),
-    **{
-        f"exp-1.used.{name}": _number(
-            f"trace 1: mean used machines, {name}", value, "machines", "trace-1", name, "used"
-        )
-        for name, value in USED.items()
-    },
-    "exp-1.over-elasticflow": _saving(
-        "trace 1: used machines, Titan under ElasticFlow", 47.9, "trace-1", "used", "elasticflow"
-    ),
-    "exp-1.over-tiresias": _saving("trace 1: used machines, Titan under Tiresias", 15.9, "trace-1", "used", "tiresias"),
+    **_numbers("exp-1.used", "mean used machines", USED, "machines", "trace-1", "used"),
+    **_savings("exp-1", "used machines", {"ElasticFlow": 47.9, "Tiresias": 15.9}, "trace-1", "used"),
     "exp-1.machine-hours": _rank("trace 1: Titan's place by machine hours", 1.0, "trace-1", "machine_hours"),
     "exp-1.machine-hours-2": _rank("trace 2: Titan's place by machine hours", 1.0, "trace-2", "machine_hours"),
-    **{
-        f"exp-2.fragmentation.{name}": _number(
-            f"trace 2: fragmentation rate, {name}", value, "%", "trace-2", name, "fragmentation"
-        )
-        for name, value in FRAGMENTATION.items()
-    },
-    "exp-2.over-elasticflow": _saving(
-        "trace 2: fragmentation, Titan under ElasticFlow", 69.3, "trace-2", "fragmentation", "elasticflow"
-    ),
-    "exp-2.over-tiresias": _saving(
-        "trace 2: fragmentation, Titan under Tiresias", 39.7, "trace-2", "fragmentation", "tiresias"
-    ),
-    **{
-        f"exp-3.overhead.{name}": _number(
-            f"trace 1: bytes across machines, {name}", value, "GB", "trace-1", name, "overhead_gb"
-        )
-        for name, value in OVERHEAD_GB.items()
-    },
-    "exp-3.over-tiresias": _saving(
-        "trace 1: bytes across machines, Titan under Tiresias", 40.6, "trace-1", "overhead_gb", "tiresias"
-    ),
-    "exp-3.over-hived": _saving(
-        "trace 1: bytes across machines, Titan under HiveD", 76.4, "trace-1", "overhead_gb", "hived"
-    ),
+    **_numbers("exp-2.fragmentation", "fragmentation rate", FRAGMENTATION, "%", "trace-2", "fragmentation"),
+    **_savings("exp-2", "fragmentation", {"ElasticFlow": 69.3, "Tiresias": 39.7}, "trace-2", "fragmentation"),
+    **_numbers("exp-3.overhead", "bytes across machines", OVERHEAD_GB, "GB", "trace-1", "overhead_gb"),
+    **_savings("exp-3", "bytes across machines", {"Tiresias": 40.6, "HiveD": 76.4}, "trace-1", "overhead_gb"),
     "exp-3.place": _rank(
         "trace 1: Titan's place by bytes across machines (ElasticFlow first)", 2.0, "trace-1", "overhead_gb"
     ),
@@ -295,10 +287,20 @@ def reproduce(request: Request) -> Reproduction:
     claims = []
     for name in names:
         command = f"weft reproduce {PAPER} --claim {name} --seed {request.seed}{' --quick' * request.quick} --json"
-        claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, [request.seed]))
+        claim = judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, [request.seed])
+        claims.append(replace(claim, what=_labelled(claim.what)))
     quick = ("quick: the first 1,500 jobs of each trace, 260 states for the exact solver.",) if request.quick else ()
     notes = (*NOTES, *quick, *_words(lab), *dict.fromkeys(lab.traces.notes))
     return Reproduction(PAPER, tuple(claims), notes, _pictures(lab.traces, request))
+
+
+def _labelled(what: str) -> str:
+    """Words about a trace say so where its jobs are drawn, not read."""
+    for trace in ("trace-1", "trace-2"):
+        for written in (trace, trace.replace("-", " ")):
+            if what.startswith(f"{written}:") and is_synthetic(trace):
+                return what.replace(written, f"{written} (synthetic)", 1)
+    return what
 
 
 def _words(lab: _Lab) -> list[str]:
@@ -320,15 +322,15 @@ def _words(lab: _Lab) -> list[str]:
 
 def _pictures(traces: Traces, request: Request) -> tuple[Picture, ...]:
     from weft.papers.titan_figures import curves, pareto
-    from weft.papers.titan_runs import QUICK_JOBS, all_placers
+    from weft.papers.titan_runs import FEW_JOBS, QUICK_JOBS, all_placers
 
+    axes = "used machines against bytes across machines"
     shown = []
     for trace, runs in traces.done.items():
-        shown.append(Picture(f"{trace}: Figures 2, 4 and 6", lambda runs=runs: curves(runs)))  # type: ignore[misc]
-        shown.append(
-            Picture(f"{trace}: used machines against bytes across machines", lambda runs=runs: pareto(runs))  # type: ignore[misc]
-        )
+        shown.append(Picture(_labelled(f"{trace}: Figures 2, 4 and 6"), lambda runs=runs: curves(runs)))  # type: ignore[misc]
+        shown.append(Picture(_labelled(f"{trace}: {axes}"), lambda runs=runs: pareto(runs)))  # type: ignore[misc]
     if traces.done:
-        what = f"all placers, the first {QUICK_JOBS:,} jobs of trace 1: used machines against bytes across machines"
-        shown.append(Picture(what, lambda: pareto(all_placers(request))))
+        for jobs, whom in ((QUICK_JOBS, "placers"), (FEW_JOBS, "placers, with those that let jobs share GPUs")):
+            caption = _labelled(f"trace 1: all {whom}, the first {jobs:,} jobs: {axes}")
+            shown.append(Picture(caption, lambda jobs=jobs: pareto(all_placers(request, jobs))))  # type: ignore[misc]
     return tuple(shown)

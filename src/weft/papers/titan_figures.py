@@ -12,7 +12,7 @@ from weft.results.series import thin
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["curves", "pareto"]
+__all__ = ["curves", "front", "pareto"]
 
 
 def curves(runs: Mapping[str, TraceRun]) -> Figure:
@@ -33,15 +33,29 @@ def curves(runs: Mapping[str, TraceRun]) -> Figure:
     return figure
 
 
+def front(runs: Mapping[str, TraceRun]) -> list[str]:
+    """Those that no other beats in used machines and bytes across machines at once, the fewest machines first."""
+    kept: list[str] = []
+    for name in sorted(runs, key=lambda name: (runs[name].used, runs[name].overhead_gb)):
+        if not kept or runs[name].overhead_gb < runs[kept[-1]].overhead_gb:
+            kept.append(name)
+    return kept
+
+
 def pareto(runs: Mapping[str, TraceRun]) -> Figure:
-    """Each placer a point: mean used machines against mean bytes across machines."""
+    """Each placer a point: mean used machines against mean bytes across machines; a line joins the best ones."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 3.5), layout="constrained")
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
+    best = front(runs)
+    ax.step([runs[n].used for n in best], [runs[n].overhead_gb for n in best], where="post", color="0.6", linewidth=1)
     for name, found in runs.items():
-        ax.plot(found.used, found.overhead_gb, "o")
-        ax.annotate(name, (found.used, found.overhead_gb), textcoords="offset points", xytext=(5, 5))
+        ax.plot(found.used, found.overhead_gb, "o", color="C0" if name in best else "C1")
+        ax.annotate(
+            name, (found.used, found.overhead_gb), textcoords="offset points", xytext=(5, 4), fontsize="small"
+        )  # fmt: skip
+    ax.set_xscale("log")
     ax.set_xlabel("mean used machines")
-    ax.set_ylabel("bytes across machines in an iteration of all jobs (GB)")
+    ax.set_ylabel("GB across machines in an iteration of all jobs")
     return figure

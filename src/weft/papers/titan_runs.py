@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
-    "FREE", "QUICK_JOBS", "STACKS", "Testbed", "TraceRun", "Traces", "all_placers", "measured", "on_testbed",
-    "place_on_testbed", "scenario",
+    "FEW_JOBS", "FREE", "QUICK_JOBS", "STACKED", "STACKS", "Testbed", "TraceRun", "Traces", "all_placers",
+    "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers", "scenario",
 ]  # fmt: skip
 
 STACKS = {"titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]"}
 HD = "halving-doubling"
-ACME = "acme/trace_seren.csv"
-QUICK_JOBS, SYNTHETIC_JOBS = 1500, 20_000
+ELASTICFLOW, ACME = "elasticflow/raw", "acme/trace_seren.csv"
+QUICK_JOBS, FEW_JOBS, SYNTHETIC_JOBS = 1500, 200, 20_000
+STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their runs take minutes
 # Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
 FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])
@@ -45,14 +46,14 @@ def scenario(trace: str, quick: bool) -> dict[str, Any]:
     made: dict[str, Any] = read_toml(scenario_path("titan"))
     work = made["workload"]
     if trace == "trace-2":
-        if _has(ACME):
+        if not is_synthetic(trace):
             work |= {"trace": ACME, "oversize": "leave-out"}
         else:
             made["workload"] = work = {
                 "source": "poisson", "draw_from": "acme-seren", "load": 0.3, "reading": "compute",
                 "jobs": SYNTHETIC_JOBS,
             }  # fmt: skip
-    elif not _has(str(work["trace"])):
+    elif is_synthetic(trace):
         made["workload"] = work = {
             "source": "poisson", "gpus": _SIZES, "duration_median_s": 9_500.0, "duration_sigma": 1.3, "load": 0.2,
             "reading": "compute", "jobs": SYNTHETIC_JOBS,
@@ -63,6 +64,11 @@ def scenario(trace: str, quick: bool) -> dict[str, Any]:
 
 
 _SIZES = {1: 57682.0, 2: 1483.0, 4: 2371.0, 8: 7009.0, 16: 381.0, 32: 354.0, 64: 71.0}  # of ElasticFlow's trace
+
+
+def is_synthetic(trace: str) -> bool:
+    """Whether the jobs of a trace are drawn from published figures since its file is not there."""
+    return not _has({"trace-1": ELASTICFLOW, "trace-2": ACME}[trace])
 
 
 def _has(name: str) -> bool:
@@ -112,17 +118,31 @@ class Traces:
         return self.done[trace]
 
 
-def all_placers(request: Request) -> dict[str, TraceRun]:
-    """Every placer that gives a GPU to one job at a time, under first come, first served, on the quick trace 1."""
-    from weft import api
+def placers(jobs: int) -> list[str]:
+    """Every placer of the registry that can run so many jobs of trace 1, and Titan's two other forms.
+
+    Where jobs share GPUs, every iteration of those that meet on one is simulated: a shared GPU is a queue, which has no
+    pace to estimate. With few jobs that can be afforded, but for `STACKED`, which pile jobs up on the same GPUs.
+    """
     from weft.registry import names
     from weft.stacks import resolve
 
-    placers = [name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus]
-    stacks = {name: f"fifo[place={name}]" for name in [*placers, "titan:plus", "titan:printed"]}
+    def admissible(name: str) -> bool:
+        return not resolve("fifo", place=name).planner.shares_gpus or (jobs <= FEW_JOBS and name not in STACKED)
+
+    return [*filter(admissible, names("place")), "titan:plus", "titan:printed"]
+
+
+def all_placers(request: Request, jobs: int) -> dict[str, TraceRun]:
+    """All placers under first come, first served on the first jobs of trace 1."""
+    from weft import api
+
+    made = scenario("trace-1", quick=True)
+    made["workload"]["jobs"] = jobs
+    stacks = {name: f"fifo[place={name}]" for name in placers(jobs)}
     compared = api.compare(
-        scenario("trace-1", quick=True), list(stacks.values()), [request.seed], workers=request.workers,
-        on_progress=request.on_progress, on_compile=request.on_compile,
+        made, list(stacks.values()), [request.seed], workers=request.workers, on_progress=request.on_progress,
+        on_compile=request.on_compile,
     )  # fmt: skip
     return {name: measured(run) for name, run in zip(stacks, compared.runs, strict=True)}
 

@@ -280,7 +280,7 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
     """Rank by rank the free GPUs of the machines, those that nobody has to leave first."""
     usable, residents, now_there = offer.usable, offer.residents, view.offer.residents
-    chosen = [0] * sum(len(ranks) for _, ranks in found)
+    chosen = [0] * sum([len(ranks) for _, ranks in found])
     for machine, ranks in found:
         free = [gpu for gpu in view.cluster.servers[machine].gpus if usable[gpu] and not residents[gpu]]
         free.sort(key=lambda gpu: bool(now_there[gpu] > 0))

@@ -67,7 +67,7 @@ def few_collections() -> Iterator[None]:
     """Python looks for cyclic garbage less often: a run makes hardly any, and keeps all of a million objects alive."""
     before = gc.get_threshold()
     if before[0]:  # 0: switched off
-        gc.set_threshold(max(before[0], 100_000), *before[1:])
+        gc.set_threshold(max(before[0], 100_000), max(before[1], 100), max(before[2], 100))
     gc.freeze()  # the jobs of a trace are there before the run and after it
     try:
         yield

@@ -141,8 +141,7 @@ class Lowering:
             where = [gpus[r] for r in profile.ranks(task)]
             routes[key] = route_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
         groups = routes[key].groups(task.bytes, task.demand_bytes_per_s)
-        ports = sorted({port for group in groups for port in group.ports})
-        if self.kway_b is not None and ports:
+        if self.kway_b is not None and (ports := sorted({port for group in groups for port in group.ports})):
             links = [(port, 1) for port in ports]
             cap = float("inf") if task.demand_bytes_per_s is None else task.demand_bytes_per_s
             nodes.append(transfer_node(index, task.bytes, links, before, demand=cap, latency=self.network.a_s))
