@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
-from tests.sim.test_slotted import CAPACITY, JOBS, servers
+from tests.sim.test_slotted import CAPACITY, JOBS, ring, servers
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows
 from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
@@ -87,25 +89,58 @@ class Hosts(FlowRule):
                 table.withdraw(i, link)
 
 
+Jobs = list[tuple[FlowRows, float, int]]
+
+
+def asked(rule: FlowRule, jobs: Jobs) -> list[list[float]]:
+    """Slot after slot, its number and the rates that a rule asks for."""
+    rates: list[list[float]] = []
+
+    def watch(view: SlotView) -> None:
+        rates.append([view.slot, *view.asked[view.live].tolist()])
+
+    engine = SlottedEngine(CAPACITY, rule, watch=watch)
+    for uid, (rows, compute, n) in enumerate(jobs):
+        engine.attach(uid, Iteration(compute, 1.0, rows), min(n, 2))
+    while engine.run(20.0):
+        pass
+    return rates
+
+
+def same_until(a: list[list[float]], b: list[list[float]]) -> int:
+    """In how many slots, from the first on, two runs ask for the same."""
+    together = zip(a, b, strict=False)
+    return next((k for k, (x, y) in enumerate(together) if x != pytest.approx(y, abs=1e-6)), min(len(a), len(b)))
+
+
+def decided(jobs: Jobs) -> int:
+    """In how many slots the batch asks for what it would ask for too if sizes were other in the twelfth digit.
+
+    Where two slots are equally good the last digit decides, and hosts add loads up in another order than the batch.
+    """
+    rng, plain = np.random.default_rng(0), asked(FlowRule(), jobs)
+    slots = len(plain)
+    for _ in range(4):
+        moved = [
+            (replace(r, size=tuple(s * (1 + 1e-12 * rng.uniform(-1, 1)) for s in r.size)), c, n) for r, c, n in jobs
+        ]
+        slots = min(slots, same_until(plain, asked(FlowRule(), moved)))
+    return slots
+
+
 @given(JOBS)
+@example(
+    [
+        (servers(0, (2, 3, 1), 0.5), 0.125, 2), (ring((0, 1, 2), 3.5), 0.03125, 2), (ring((0, 2), 1.53125), 0.25, 1),
+        (ring((0, 1, 2), 2.0), 0.5, 1), (ring((1, 0), 6.0), 0.5, 1),
+    ]
+)  # fmt: skip
 @settings(max_examples=25, deadline=None)
-def test_hosts_decide_as_the_batch_does(jobs: list[tuple[FlowRows, float, int]]) -> None:
-    found: list[list[list[float]]] = []
-    for rule in (FlowRule(), Hosts()):
-        rates: list[list[float]] = []
-
-        def watch(view: SlotView, rates: list[list[float]] = rates) -> None:
-            rates.append([view.slot, *view.asked[view.live].tolist()])
-
-        engine = SlottedEngine(CAPACITY, rule, watch=watch)
-        for uid, (rows, compute, n) in enumerate(jobs):
-            engine.attach(uid, Iteration(compute, 1.0, rows), min(n, 2))
-        while engine.run(20.0):
-            pass
-        found.append(rates)
-    assert len(found[0]) == len(found[1]) > 0
-    for batch, hosts in zip(*found, strict=True):
-        assert batch == pytest.approx(hosts, abs=1e-6)
+def test_hosts_decide_as_the_batch_does(jobs: Jobs) -> None:
+    batch, hosts = asked(FlowRule(), jobs), asked(Hosts(), jobs)
+    assert batch
+    same = same_until(batch, hosts)
+    assert same == len(batch) == len(hosts) or same >= decided(jobs), (batch[same:][:1], hosts[same:][:1])
 
 
 def test_a_lost_answer_keeps_the_plan() -> None:
