@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,25 @@ import pytest
 DEMO = Path(__file__).resolve().parent.parent.parent / "examples" / "demo.toml"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="process groups")
-def test_interrupted_comparison() -> None:
+@pytest.fixture
+def running() -> Iterator[subprocess.Popen[str]]:
+    """A comparison that would take minutes, in a process group of its own, of which nobody outlives the test.
+
+    A suite that a script started in the background is deaf to SIGINT, and so is whatever it starts: not this."""
     command = [sys.executable, "-m", "weft", "compare", str(DEMO), "--seeds", "500", "--workers", "2"]
-    running = subprocess.Popen(
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    started = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    signal.signal(signal.SIGINT, before)
+    yield started
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="process groups")
+def test_interrupted_comparison(running: subprocess.Popen[str]) -> None:
     time.sleep(4.0)
     os.killpg(running.pid, signal.SIGINT)  # what a terminal does
     out, err = running.communicate(timeout=60)
