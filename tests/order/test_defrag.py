@@ -9,6 +9,8 @@ from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Start, Stop
 from weft.order.defrag import Defragment
+from weft.results.machines import machine_use
+from weft.sim import RunSpec, simulate
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
@@ -30,6 +32,21 @@ def test_by_hand() -> None:
     assert shown == [(20.0, "Stop", "d"), (20.0, "Start", "d")]
     assert core.table.jobs["d"].gpus == (7,)
     assert core.table.jobs["d"].preemptions == 1
+
+
+def test_a_move_is_paid_for() -> None:
+    """The same with iterations of 3 s and restarts of 5 s: at 20 s d has done 6 whole ones and 2 s of the next, which
+    are lost, and begins again at 25 s; it ends at 25 + 3 x (100 - 6) s instead of 300 s. The first machine is empty
+    from 20 s on."""
+    sizes = {"a": (3, 4), "d": (1, 100), "b": (2, 100), "c": (1, 100)}
+    jobs = [toy_job(name, gpus, iterations, compute_s=3.0) for name, (gpus, iterations) in sizes.items()]
+    run = simulate(toy_cluster(1, 2, 4), jobs, resolve("titan", order="defrag:10"), run=RunSpec(restart_s=5.0))
+    rows = {row["job_id"]: row for row in run.jobs.to_dicts()}
+    assert rows["d"]["finish_s"] == pytest.approx(25 + 3 * 94)
+    assert rows["b"]["finish_s"] == rows["c"]["finish_s"] == pytest.approx(300)
+    assert rows["d"]["lost_gpu_s"] == pytest.approx(2.0)
+    assert run.jobs["lost_gpu_s"].sum() == pytest.approx(2.0)
+    assert machine_use(run).machine_hours == pytest.approx((20 + 307) / 3600)
 
 
 def test_nothing_moves_without_room() -> None:
