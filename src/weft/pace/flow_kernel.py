@@ -315,7 +315,7 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         if job[i] != whose:
             whose, began, gathered = job[i], turn, False
         deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
-        if not deaf and shut(i, hops, path, available, table, known) and nothing(plans, i) and nothing(posted, i):
+        if not deaf and nothing(plans, i) and nothing(posted, i) and shut(i, hops, path, available, table, known):
             cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
                           slot_s, loss, seed, slot, known, decided)  # fmt: skip
             continue
