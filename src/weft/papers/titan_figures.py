@@ -45,6 +45,7 @@ def front(runs: Mapping[str, TraceRun]) -> list[str]:
 def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     """Each placer a point: mean used machines against mean bytes across machines; a line joins the best ones."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
@@ -52,10 +53,34 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     ax.step([runs[n].used for n in best], [runs[n].overhead_gb for n in best], where="post", color="0.6", linewidth=1)
     for name, found in runs.items():
         ax.plot(found.used, found.overhead_gb, "o", color="C0" if name in best else "C1")
+    for names in _side_by_side(runs):
+        first = runs[names[0]]
+        below = len(names) > 1  # a long label would run into the next point's
         ax.annotate(
-            name, (found.used, found.overhead_gb), textcoords="offset points", xytext=(5, 4), fontsize="small"
+            ", ".join(names), (first.used, first.overhead_gb), textcoords="offset points",
+            xytext=(7, -11 if below else 4), fontsize="small",
         )  # fmt: skip
     ax.set_xscale("log")
+    ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.margins(x=0.12)
+    ax.set_ylim(bottom=0)
     ax.set_xlabel("mean used machines")
     ax.set_ylabel("GB across machines in an iteration of all jobs")
     return figure
+
+
+def _side_by_side(runs: Mapping[str, TraceRun]) -> list[list[str]]:
+    """Placers whose points nearly meet, and so have one label."""
+    most = max((found.overhead_gb for found in runs.values()), default=1.0) or 1.0
+    groups: list[list[str]] = []
+    for name in sorted(runs, key=lambda name: runs[name].used):
+        for group in groups:
+            other = runs[group[0]]
+            if runs[name].used < 1.06 * other.used and abs(runs[name].overhead_gb - other.overhead_gb) < 0.04 * most:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
