@@ -16,7 +16,7 @@ from weft.pace.mcs import Mcs, McsRule
 from weft.pace.pcc import Pcc, PccRule, utility
 from weft.pace.rates import Carried, Demand, RateRule
 from weft.pace.tcp import VARIANTS, Tcp, TcpRule, loss_limit
-from weft.sim.slotted import Iteration, SlottedEngine
+from weft.sim.slotted import Iteration, SlottedEngine, SlotView
 from weft.testing import check_pace
 
 RULES = [EqualRule, McsRule, CcmlRule, PccRule, lambda: TcpRule("bbr"), lambda: TcpRule("reno")]
@@ -101,6 +101,21 @@ def test_pcc_by_hand() -> None:
     assert asked == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0, *after])
 
 
+def test_pcc_a_new_job_has_no_rate_yet() -> None:
+    """Rows are used again: the next job's flow begins at 5 % of the line, not where the last job's was; the next
+    iteration of the same job goes on."""
+    rule, flows, live, capacity = PccRule(), flow_set(1, 2), np.array([0]), np.array([10.0, 10.0])
+    row = FlowRows((0,), (1,), ((0, 1),), (1e9,), (0.0,), ((0, 0),), ((0, 0),))
+    rule.begin(Demand(capacity))
+    asked = []
+    for slot, uid in enumerate((0, 0, 0, 1, 1)):
+        flows.put(0, 0, row, capacity, uid)
+        flows.rate[0] = rule.decide(slot, flows, live)[0]
+        asked.append(float(flows.rate[0]))
+        rule.carried(slot, flows, live, Carried(np.full(2, flows.rate[0]), np.zeros(2, np.bool_)))
+    assert asked == pytest.approx([0.5, 1.0, 2.0, 0.5, 1.0])
+
+
 def test_ccml_by_hand() -> None:
     """docs/baselines/ccml.md: on a NIC of 21 three jobs have 16, 4 and 1; two flows of a job share its part; a job
     alone on another NIC has all of it."""
@@ -113,6 +128,25 @@ def test_ccml_by_hand() -> None:
     rule.begin(Demand(capacity))
     assert rule.decide(0, flows, np.arange(5)).tolist() == pytest.approx([16.0, 2.0, 2.0, 1.0, 10.0])
     assert rule.decide(1, flows, np.array([1, 2, 3])).tolist()[1:4] == pytest.approx([8.4, 8.4, 4.2])
+
+
+def test_ccml_a_job_that_comes_later_is_not_before_one_that_sends() -> None:
+    """The first of three jobs ends and the third takes its place in the engine, but not its rank: 4 : 1 for the second,
+    on a NIC of 10 bytes/s."""
+    asked: dict[int, float] = {}
+
+    def watch(view: SlotView) -> None:
+        flows = view.engine.flows
+        asked.update({int(flows.uid[i]): float(view.asked[i]) for i in view.live if flows.path[i, 0] == 0})
+
+    engine = SlottedEngine(CAPACITY, CcmlRule(), watch=watch)
+    first = engine.attach(0, Iteration(0.0, 1.0, servers(1, (0,), 0.5)), 1)
+    engine.attach(1, Iteration(0.0, 1.0, servers(1, (0,), 60.0)), 1)
+    assert engine.run(60.0) == [first]
+    engine.detach(first)
+    assert engine.attach(2, Iteration(0.0, 1.0, servers(1, (0,), 6.0)), 1) == first
+    engine.run(engine.now + 0.3)
+    assert (asked[1], asked[2]) == pytest.approx((8.0, 2.0))
 
 
 def test_unfairness_moves_jobs_apart() -> None:

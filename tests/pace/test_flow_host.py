@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 
 from tests.sim.test_slotted import CAPACITY, JOBS, ring, servers
 from weft.errors import StackError
-from weft.model.flow_set import FlowRows
+from weft.model.flow_set import FlowRows, flow_set
 from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
-from weft.pace.rates import Demand
+from weft.pace.rates import Carried, Demand
 from weft.pace.switch_table import SwitchTable
 from weft.sim.slotted import Iteration, SlottedEngine, SlotView
 from weft.stacks import resolve
@@ -154,6 +154,38 @@ def test_a_lost_answer_keeps_the_plan() -> None:
     assert host.decide(0, 1, None, nobody).rates == pytest.approx((10.0, 0.0, 0.0))
     assert host.best(0) == 10.0
     host.end(0)
+
+
+def _rates(spec: FlowSpec, turns: list[tuple[int, int]]) -> list[float]:
+    """Rates of two flows from NICs of their own over one link, decided at (slot, flow); a flow is over when the other
+    one begins."""
+    rule, flows, capacity = FlowRule(spec), flow_set(2, 2), np.full(3, 10.0)
+    for k in range(2):
+        flows.put(k, k, FlowRows((k,), (2,), ((k, 2),), (1.2,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
+    rule.begin(Demand(capacity))
+    found: list[float] = []
+    before = turns[0][1]
+    for slot, k in turns:
+        if k != before:
+            rule.over(before, before + 1, flows)
+        before = k
+        flows.active[:] = [k == 0, k == 1]
+        found.append(float(rule.decide(slot, flows, np.array([k]))[k]))
+        flows.rate[k] = found[-1]
+        rule.carried(slot, flows, np.array([k]), Carried(np.zeros(3), np.zeros(3, np.bool_)))
+    return found
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3, 9, 10, 20, 21])
+def test_what_is_known_late_is_of_the_slots_it_was_posted_for(gap: int) -> None:
+    """The first flow plans slots 0 and 1 of a link of 10. Whoever hears of it a slot late leaves slot 1 alone, and$
+    takes any slot after it, however long nobody sent: an old answer says nothing about slots that it was not given for."""
+    assert _rates(FlowSpec(delay_s=0.06), [(0, 0), (gap, 1)]) == pytest.approx([10.0, 0.0 if gap == 1 else 10.0])
+
+
+def test_nothing_is_known_before_it_has_arrived() -> None:
+    """Messages are 3 slots late, also in the first ones: in slot 1 nobody has heard of the plan of slot 0."""
+    assert _rates(FlowSpec(delay_s=0.18), [(0, 0), (1, 1)]) == pytest.approx([10.0, 10.0])
 
 
 def test_conforms() -> None:

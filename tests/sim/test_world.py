@@ -202,6 +202,15 @@ def test_example_placement(workers: int, servers: int, racks: int) -> None:
     assert Spread.of(cluster, gpus) == Spread(servers, racks)
 
 
+@pytest.mark.parametrize("workers", [3, 4, 8])
+def test_example_placement_widens_in_a_single_rack(workers: int) -> None:
+    """Servers of 2 GPUs under one switch: three workers do not fit on one of them, nor eight on two."""
+    cluster = leaf_spine(1, 6, Machine(gpus_per_server=2))
+    gpus = example_placement(cluster, workers, Spread(1, 1))
+    assert len(set(gpus)) == workers
+    assert len({cluster.server_of_gpu[g] for g in gpus}) == (workers + 1) // 2
+
+
 def test_example_placement_widens_where_it_must() -> None:
     """Eight workers do not fit into one server of four GPUs: two are taken."""
     cluster = leaf_spine(2, 2, Machine(gpus_per_server=4))

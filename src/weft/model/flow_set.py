@@ -40,7 +40,8 @@ class FlowRows:
 class FlowSet:
     """See the module. Rows are reused; `active` ones have bytes left and are ready to send."""
 
-    job: Ints
+    job: Ints  # its place in the engine, which another job has after it
+    uid: Ints  # the job itself: the lower came earlier
     src: Ints
     dst: Ints
     path: Ints  # link ids from the sender on, then -1
@@ -58,14 +59,15 @@ class FlowSet:
     def __len__(self) -> int:
         return len(self.job)
 
-    def put(self, at: int, job: int, rows: FlowRows, capacity: Floats) -> None:
+    def put(self, at: int, job: int, rows: FlowRows, capacity: Floats, uid: int | None = None) -> None:
         """Write the flows of a job from row `at` on."""
         for i in range(len(rows)):
             k = at + i
             self.path[k] = -1
             self.path[k, : len(rows.paths[i])] = rows.paths[i]
             self.line[k] = min(float(capacity[link]) for link in rows.paths[i])
-            self.job[k], self.src[k], self.dst[k] = job, rows.src[i], rows.dst[i]
+            self.job[k], self.uid[k] = job, job if uid is None else uid
+            self.src[k], self.dst[k] = rows.src[i], rows.dst[i]
             self.size[k], self.chunk[k], self.sent[k], self.rate[k] = rows.size[i], rows.chunk[i], 0.0, 0.0
             self.feed0[k], self.feed1[k] = at + rows.feed[i][0], at + rows.feed[i][1]
             self.next0[k], self.next1[k] = at + rows.next[i][0], at + rows.next[i][1]
@@ -83,10 +85,10 @@ class FlowSet:
 
 def flow_set(n: int, width: int) -> FlowSet:
     """Room for n flows with paths of at most `width` links; none of them active."""
-    ints = [np.zeros(n, np.int32) for _ in range(7)]
+    ints = [np.zeros(n, np.int32) for _ in range(8)]
     floats = [np.zeros(n) for _ in range(5)]
-    job, src, dst, feed0, feed1, next0, next1 = ints
+    job, uid, src, dst, feed0, feed1, next0, next1 = ints
     path = np.full((n, max(width, 1)), -1, np.int32)
     size, chunk, sent, rate, line = floats
     idle = np.zeros(n, np.bool_)
-    return FlowSet(job, src, dst, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)
+    return FlowSet(job, uid, src, dst, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)

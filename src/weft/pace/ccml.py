@@ -31,7 +31,7 @@ class CcmlRule(RateRule):
     def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
         """Shares of the NIC by rank of the job among those that send there now."""
         rates = np.zeros(len(flows))
-        nic, job = flows.path[live, 0].astype(np.int64), flows.job[live].astype(np.int64)
+        nic, job = flows.path[live, 0].astype(np.int64), flows.uid[live].astype(np.int64)
         order = np.lexsort((job, nic))
         nic, job = nic[order], job[order]
         new_nic = np.diff(nic, prepend=-1) != 0

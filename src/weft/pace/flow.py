@@ -47,6 +47,27 @@ def first_of_its_job(flows: FlowSet, live: npt.NDArray[np.int64], slot: int) -> 
     return at
 
 
+@dataclass
+class _Heard:
+    """What was said in a slot: the tables, the schedules in them, and F of each flow at the time it is heard."""
+
+    slot: int
+    table: Floats
+    posted: Floats
+    reach: Floats
+
+    def grow(self, more: int) -> None:
+        """Flows that were not there then have said nothing."""
+        self.posted = np.vstack([self.posted, np.zeros((more, self.posted.shape[1]))])
+        self.reach = np.concatenate([self.reach, np.zeros(more)])
+
+    def pass_by(self, slot: int) -> None:
+        """Slots before this one are over: their columns stand for later ones, of which nothing was said."""
+        k = self.table.shape[1]
+        for past in range(self.slot, min(slot, self.slot + k)):
+            self.table[:, past % k] = self.posted[:, past % k] = 0.0
+
+
 @dataclass(frozen=True)
 class FlowSpec:
     """How hosts and switches are set up. Some messages are lost; all arrive `delay_s` late.
@@ -111,7 +132,7 @@ class FlowRule(RateRule):
         self.available = demand.capacity.copy()
         self._carried, self._full = np.zeros((WINDOW, links)), np.zeros((WINDOW, links), np.bool_)
         self._room(0)
-        self._history: list[tuple[Floats, Floats, Floats]] = []  # tables, schedules and F of earlier slots
+        self._history: list[_Heard] = []  # what was said in earlier slots and is on its way
 
     def _room(self, n: int) -> None:
         """As many rows as there are flows."""
@@ -131,8 +152,9 @@ class FlowRule(RateRule):
     def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
         """Every host in its turn; who is first changes from slot to slot."""
         if len(flows) != len(self.plans):
+            for heard in self._history:
+                heard.grow(len(flows) - len(self.plans))
             self._room(len(flows))
-            self._history.clear()
         for past in range(max(self._last, slot - self.spec.slots), slot) if self._last >= 0 else ():
             self.kernel.expire(past % self.spec.slots, self.table, self.posted, self.plans)
         self._pass_idle(slot)
@@ -140,9 +162,7 @@ class FlowRule(RateRule):
         late = self.spec.late
         seen, seen_posted = self.table, self.posted
         if late:
-            seen, seen_posted, self.told = self._history[0] if self._history else (
-                np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(len(flows)),
-            )  # fmt: skip
+            seen, seen_posted, self.told = self._heard(slot, len(flows))
         line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
         self.kernel.decide(
             live, first_of_its_job(flows, live, slot), slot, self._good_s, late, self.spec.host_only,
@@ -151,8 +171,21 @@ class FlowRule(RateRule):
             flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
             seen, seen_posted, self.told, self.spec.waiting, flows.job,
         )  # fmt: skip
+        if late:
+            soon = np.arange(slot, slot + late + 1) % self.spec.slots
+            reach = flows.sent / self._good_s + self.plans[:, soon].sum(axis=1)
+            self._history.append(_Heard(slot, self.table.copy(), self.posted.copy(), reach))
         rates: Floats = self.plans[:, slot % self.spec.slots].copy()
         return rates  # means over the slot, what went before the answers included
+
+    def _heard(self, slot: int, flows: int) -> tuple[Floats, Floats, Floats]:
+        """Tables, schedules and F as they were said `late` slots ago or, if nobody said anything then, before that."""
+        arrived = [heard for heard in self._history if heard.slot <= slot - self.spec.late]
+        if not arrived:
+            return np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(flows)
+        self._history = self._history[len(arrived) - 1 :]
+        arrived[-1].pass_by(slot)
+        return arrived[-1].table, arrived[-1].posted, arrived[-1].reach
 
     def _pass_idle(self, slot: int) -> None:
         """Slots in which nobody of ours sent are slots all the same: what was seen before them is forgotten in time."""
@@ -168,18 +201,14 @@ class FlowRule(RateRule):
         self.reached[:, row] = flows.rate
         self._carried[row], self._full[row] = came.link, came.full
         self.available = available_bandwidth(self.capacity, self._carried, self._full)
-        if self.spec.late:
-            reach = flows.sent / self._good_s + self.plans[:, (slot + 1) % self.spec.slots]
-            self._history.append((self.table.copy(), self.posted.copy(), reach))
-            del self._history[: -self.spec.late]
 
     def over(self, low: int, high: int, flows: FlowSet) -> None:
         """What they had planned is withdrawn."""
         if low < len(self.plans):
             self.kernel.forget(low, high, self.table, self.posted, self.plans, flows.path)
             self.reached[low:high] = 0.0
-            for _, _, reach in self._history:
-                reach[low:high] = 0.0
+            for heard in self._history:
+                heard.reach[low:high] = 0.0
 
 
 _KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}

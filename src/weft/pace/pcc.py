@@ -33,6 +33,7 @@ class PccRule(RateRule):
     def begin(self, demand: Demand) -> None:
         """No flow has a rate yet."""
         self.rate, self.last, self.doubling = np.zeros(0), np.zeros(0), np.zeros(0, np.bool_)
+        self.owner = np.zeros(0, np.int32)  # whose rates they are
 
     def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
         """The rate of the trial."""
@@ -40,7 +41,9 @@ class PccRule(RateRule):
         if more:
             self.rate, self.last = (np.concatenate([a, np.zeros(more)]) for a in (self.rate, self.last))
             self.doubling = np.concatenate([self.doubling, np.ones(more, np.bool_)])
-        new = live[self.rate[live] == 0.0]
+            self.owner = np.concatenate([self.owner, np.full(more, -1, np.int32)])
+        new = live[(self.rate[live] == 0.0) | (self.owner[live] != flows.uid[live])]
+        self.owner[new] = flows.uid[new]
         self.rate[new], self.doubling[new], self.last[new] = FIRST * flows.line[new], True, 0.0
         step = np.where(self.doubling, 1.0, 1.0 + EPS if slot % 2 == 0 else 1.0 - EPS)
         self.asked = np.minimum(self.rate * step, flows.line)

@@ -27,7 +27,8 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placeme
         pools = [by_rack[r] for r in racks[:n_racks]]
         chosen = [pool[i] for i in range(max(map(len, pools))) for pool in pools if i < len(pool)][:n_servers]
         room = sum(len(cluster.servers[s].gpus) for s in chosen)
-        if (len(chosen) == n_servers and room >= workers) or (n_racks >= len(racks) and n_servers >= len(chosen)):
+        widest = n_racks >= len(racks) and n_servers >= len(cluster.servers)
+        if (len(chosen) == n_servers and room >= workers) or widest:
             break
         if len(chosen) < n_servers:
             n_racks += 1

@@ -106,7 +106,7 @@ class SlottedEngine:
         self._n_jobs = max(self._n_jobs, at + 1)
         if at >= len(self.jobs):
             self.jobs = np.concatenate([self.jobs, np.zeros(len(self.jobs), JOB)])
-        low = self._lay_out(at, work.flows)
+        low = self._lay_out(at, uid, work.flows)
         self.jobs[at] = np.zeros((), JOB)
         job = self.jobs[at]
         job["uid"], job["total"], job["low"], job["high"] = uid, iterations, low, low + len(work.flows)
@@ -273,7 +273,7 @@ class SlottedEngine:
         self._said.update(new)
         return new
 
-    def _lay_out(self, at: int, rows: FlowRows) -> int:
+    def _lay_out(self, at: int, uid: int, rows: FlowRows) -> int:
         n = len(rows)
         if n == 0:
             return 0
@@ -285,7 +285,7 @@ class SlottedEngine:
         if self._n_flows > len(self.flows) or width > self.flows.path.shape[1]:
             room = max(2 * len(self.flows), self._n_flows) if self._n_flows > len(self.flows) else len(self.flows)
             self.flows = self.flows.grown(room, width)
-        self.flows.put(low, at, rows, self.capacity)
+        self.flows.put(low, at, rows, self.capacity, uid)
         return low
 
     def finish_s(self, at: int) -> float:
