@@ -178,8 +178,8 @@ def _rates(spec: FlowSpec, turns: list[tuple[int, int]]) -> list[float]:
 
 @pytest.mark.parametrize("gap", [1, 2, 3, 9, 10, 20, 21])
 def test_what_is_known_late_is_of_the_slots_it_was_posted_for(gap: int) -> None:
-    """The first flow plans slots 0 and 1 of a link of 10. Whoever hears of it a slot late leaves slot 1 alone, and$
-    takes any slot after it, however long nobody sent: an old answer says nothing about slots that it was not given for."""
+    """The first flow plans slots 0 and 1 of a link of 10. Who hears of it a slot late leaves slot 1 alone and takes any
+    slot after it, however long nobody sent: an old answer says nothing about slots that it was not given for."""
     assert _rates(FlowSpec(delay_s=0.06), [(0, 0), (gap, 1)]) == pytest.approx([10.0, 0.0 if gap == 1 else 10.0])
 
 
