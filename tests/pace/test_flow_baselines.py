@@ -149,6 +149,22 @@ def test_ccml_a_job_that_comes_later_is_not_before_one_that_sends() -> None:
     assert (asked[1], asked[2]) == pytest.approx((8.0, 2.0))
 
 
+def test_ccml_what_the_first_cannot_use_the_second_has() -> None:
+    """Congestion control leaves no link idle: the first job's 8 of a NIC of 10 are cut to 6 by the core, so the second
+    has 4 and not 2."""
+    got: dict[int, float] = {}
+
+    def watch(view: SlotView) -> None:
+        flows = view.engine.flows
+        got.update({int(flows.uid[i]): float(flows.rate[i]) for i in view.live if flows.path[i, 0] == 0})
+
+    engine = SlottedEngine(CAPACITY, CcmlRule(), watch=watch)
+    for uid, to in enumerate((2, 1)):  # over the core, which has 6; beside it
+        engine.attach(uid, Iteration(0.0, 1.0, servers(to, (0,), 60.0)), 1)
+    engine.run(0.3)
+    assert (got[0], got[1]) == pytest.approx((6.0, 4.0))
+
+
 def test_unfairness_moves_jobs_apart() -> None:
     """The property that CCML was published for: two jobs alike, half of an iteration computing and half sending. Shared
     fairly they meet for ever, 3 s each; shared unfairly they come apart and both have the NIC to themselves, 2 s."""

@@ -19,7 +19,9 @@ __all__ = ["Ccml", "CcmlRule"]
 
 
 class CcmlRule(RateRule):
-    """On a NIC each job gets `unfair` times the share of the next one."""
+    """On a NIC each job gets `unfair` times the share of the next one; what a job cannot use the others have."""
+
+    fills = True
 
     def __init__(self, unfair: float = 4.0) -> None:
         self.unfair = unfair
