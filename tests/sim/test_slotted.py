@@ -75,6 +75,12 @@ def play(jobs: list[tuple[FlowRows, float, int]], rule: RateRule, on_time: bool,
             load = np.zeros(len(CAPACITY))
             engine.kernel.demand(view.live, flows.path, view.asked, load)
             assert (load <= CAPACITY * (1 + 1e-9)).all()
+            # the plans themselves keep to it, not only what the network lets through
+            reach = flows.sent + (view.asked - flows.rate) * rule.slot_s
+            for i in view.live:
+                feeders = reach[flows.feed0[i] : flows.feed1[i]]
+                if len(feeders):
+                    assert reach[i] <= flows.chunk[i] + feeders.min() + 1e-9
 
     engine = SlottedEngine(CAPACITY, rule, watch=watch, packet_loss=loss)
     slots = [engine.attach(uid, Iteration(compute, 1.0, rows), n) for uid, (rows, compute, n) in enumerate(jobs)]
