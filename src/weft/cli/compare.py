@@ -59,6 +59,10 @@ def compare(
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
+    if report is not None:
+        from weft.results.writing import refuse_unwritable
+
+        refuse_unwritable(report)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     if everything:
         if stack:

@@ -36,7 +36,8 @@ def reproduce(
     from weft.papers import claims_of
     from weft.papers import reproduce as run
     from weft.papers.claims import Request
-    from weft.papers.report import claims_table, prepare, write
+    from weft.papers.report import claims_table, write
+    from weft.results.writing import refuse_unwritable
 
     if show:
         words = {name: check.what for name, check in claims_of(paper).items()}
@@ -47,7 +48,7 @@ def reproduce(
                 print(f"{name:40s} {what}")
         return
     if report is not None:
-        prepare(report)
+        refuse_unwritable(report)
     with progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     if report is not None:

@@ -49,6 +49,10 @@ def simulate(
     """
     from weft import api
 
+    if out is not None:
+        from weft.results.writing import refuse_unwritable_folder
+
+        refuse_unwritable_folder(out)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     with progress("simulating, jobs finished") as on_progress:
         run = api.simulate(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.errors import InputError
 from weft.papers import PAPERS
 from weft.papers.claims import Claim, Reproduction
+from weft.results.writing import write_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["claims_table", "prepare", "render", "write"]
+__all__ = ["claims_table", "render", "write"]
 
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "holds")
 
@@ -33,27 +32,9 @@ def claims_table(result: Reproduction) -> Table:
     return table
 
 
-def prepare(path: Path) -> None:
-    """Refuse a path that cannot be written before anything is run."""
-    if not path.parent.is_dir():
-        raise _unwritable(path, f"there is no folder {path.parent}")
-    if path.is_dir():
-        raise _unwritable(path, "Is a directory")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise _unwritable(path, "Permission denied")
-
-
 def write(path: Path, result: Reproduction, command: str = "") -> None:
     """Write the HTML report."""
-    prepare(path)
-    try:
-        path.write_text(render(result, command), encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(path, error.strerror) from None
-
-
-def _unwritable(path: Path, why: str | None) -> InputError:
-    return InputError(f"{path}: cannot write the report ({why}); name a writable file")
+    write_text(path, render(result, command), "report")
 
 
 def render(result: Reproduction, command: str = "") -> str:

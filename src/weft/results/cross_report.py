@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
 
-from weft.errors import InputError
 from weft.results.cross import MORE_IS_BETTER
 from weft.results.display import MISSING, count, number, time_unit
 from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
+from weft.results.writing import write_text
 
 __all__ = ["heat_map", "ranking_grid", "ranking_table", "render", "write_report"]
 
@@ -198,9 +198,5 @@ def _listed(names: Sequence[str]) -> str:
 def write_report(path: str | Path, found: Mapping[str, Any], command: str = "", scenario_text: str = "") -> Path:
     """Write the report of a cross product to `path`."""
     target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(render(found, command, scenario_text), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot write the report ({error.strerror}); name a writable file") from None
+    write_text(target, render(found, command, scenario_text), "report")
     return target

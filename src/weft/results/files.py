@@ -17,6 +17,7 @@ from weft.errors import InputError
 from weft.results import run as schemas
 from weft.results.metrics import summary
 from weft.results.run import RunResult
+from weft.results.writing import refuse_unwritable_folder
 
 __all__ = ["load_run", "write_outputs"]
 
@@ -39,15 +40,13 @@ def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:
     from weft.results.timeline import write_timeline
 
     folder = Path(out_dir)
+    refuse_unwritable_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         written = {f"{name}.parquet": folder / f"{name}.parquet" for name in _TABLES}
         for name in _TABLES:
             getattr(run, name).write_parquet(written[f"{name}.parquet"], compression="zstd")
         written["run.json"] = _write_json(folder / "run.json", _facts(run))
         written["summary.json"] = _write_json(folder / "summary.json", summary(run))
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{folder}: a file is in the way of the folder for the run; name another folder") from None
     except OSError as error:
         raise InputError(f"{folder}: cannot write the run ({error.strerror}); name a writable folder") from None
     written["report.html"] = write_report(folder / "report.html", run)

@@ -20,6 +20,7 @@ from weft.results.run import RunResult
 from weft.results.series import extent_s
 from weft.results.style import inline_svg
 from weft.results.tables import comparison_grid, run_grid
+from weft.results.writing import write_text
 
 __all__ = ["render_report", "write_report"]
 
@@ -39,11 +40,7 @@ def write_report(
     """Write the report of one run, or of several stacks (and seeds), to `path`."""
     target = Path(path)
     text = render_report(runs, comparison, title)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot write the report ({error.strerror}); name a writable file") from None
+    write_text(target, text, "report")
     return target
 
 

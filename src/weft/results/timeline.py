@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from weft.errors import InputError
 from weft.results.run import RunResult
 from weft.results.series import Steps, busy_gpus, extent_s, spans_until, thin, waiting_jobs
+from weft.results.writing import write_text
 
 __all__ = ["timeline", "write_timeline"]
 
@@ -42,11 +42,7 @@ def write_timeline(path: str | Path, run: RunResult, most_jobs: int = _MOST_JOBS
     """Write the trace to `path`."""
     target = Path(path)
     text = json.dumps(timeline(run, most_jobs), allow_nan=False, separators=(",", ":"))
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot write the timeline ({error.strerror}); name a writable file") from None
+    write_text(target, text, "timeline")
     return target
 
 
