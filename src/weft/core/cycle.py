@@ -67,7 +67,8 @@ class Core:
         decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
 
         # 6. Check them. Up to here nothing is committed: a refusal leaves the core as it was.
-        check(decisions, table, self.capabilities, stack.planner.shares_gpus)
+        if decisions:
+            check(decisions, table, self.capabilities, stack.planner.shares_gpus)
 
         # 7. Write the journal, before anything is carried out.
         if decisions:

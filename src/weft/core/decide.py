@@ -25,7 +25,8 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     stops, starts = _changes(table, candidate)
     leaving = set(stops)
     decisions: list[Decision] = [Stop(job, reason) for job, reason in stops.items()]
-    decisions += _gates(table, pick, leaving)
+    if table.gates or candidate.plan.gates:
+        decisions += _gates(table, pick, leaving)
     held: dict[str, Hold] = {}
     given: dict[int, float] = {}  # memory that starts of this cycle take, by GPU
     for job_id, gpus in starts.items():
@@ -38,12 +39,15 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     for declined in {d.job: d for d in candidate.declined if d.job not in starts}.values():
         if table.held.get(declined.job) != declined.reason:  # known ones are many, cycle after cycle
             held[declined.job] = Hold(declined.job, declined.reason, declined.ask_again_s)
-    decisions += (hold for hold in held.values() if table.held.get(hold.job) != hold.reason)
+    if held:
+        decisions += (hold for hold in held.values() if table.held.get(hold.job) != hold.reason)
     return decisions
 
 
 def wake_time(candidate: Candidate, now: float) -> float | None:
     """The next time after now at which the candidate asks for a cycle, if it does."""
+    if not candidate.declined:
+        return candidate.wake_s if candidate.wake_s is not None and candidate.wake_s > now else None
     times = [candidate.wake_s, *(declined.ask_again_s for declined in candidate.declined)]
     return min((t for t in times if t is not None and t > now), default=None)
 

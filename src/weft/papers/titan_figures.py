@@ -51,8 +51,8 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     ax = figure.subplots()
     best = front(runs)
     ax.step([runs[n].used for n in best], [runs[n].overhead_gb for n in best], where="post", color="0.6", linewidth=1)
-    for name, found in runs.items():
-        ax.plot(found.used, found.overhead_gb, "o", color="C0" if name in best else "C1")
+    for name in sorted(runs, key=best.__contains__):  # the best over those that do as well
+        ax.plot(runs[name].used, runs[name].overhead_gb, "o", color="C0" if name in best else "C1")
     for names in _side_by_side(runs):
         first = runs[names[0]]
         below = len(names) > 1  # a long label would run into the next point's

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ from weft.sim.program import Program
 __all__ = ["Engine", "EngineSpec", "Usage"]
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
+_FIELDS = state.JOB.names or ()
+_LISTED = _FIELDS.index("listed")
+_used = itemgetter(*map(_FIELDS.index, ("done", "comm_s", "gate_s", "gpu_s", "finish", "adjusted")))
 _ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO, "ask": state.ADMIT_ASK}
 
 
@@ -178,20 +182,17 @@ class Engine:
         if self.arrays.jobs["state"][slot] != state.FINISHED:
             self.catch_up(slot)
         a = self.arrays
-        job = a.jobs[slot]
         if slot in self._to_begin:  # it came and goes at one instant
             self._to_begin.remove(slot)
-        if job["state"] != state.FINISHED:
+        if a.jobs["state"][slot] != state.FINISHED:
             self._kernel.abort(self._table, slot)
-        if job["listed"]:  # it was to begin with the next run
+        job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
+        if job[_LISTED]:  # it was to begin with the next run
             count = int(a.ints[state.I_STARTERS])
             rest = a.starters[:count][a.starters[:count] != slot]
             a.starters[: len(rest)], a.ints[state.I_STARTERS] = rest, len(rest)
-        usage = Usage(
-            int(job["done"]), float(job["comm_s"]), float(job["gate_s"]), float(job["gpu_s"]), float(job["finish"]),
-            int(job["adjusted"]),
-        )  # fmt: skip
-        job["state"] = state.FREE
+        usage = Usage(*_used(job))
+        a.jobs["state"][slot] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
         if len(program.leads):
             a.ints[state.I_OPENED] -= 1

@@ -48,11 +48,11 @@ class Layout:
 
     def take(self, program: Program) -> tuple[int, tuple[int, ...]]:
         """A free slot, and where each part of the program goes (0 for what it has none of)."""
+        ends = sum([pool.end for pool in self._pools], self._slots.end)
         starts = tuple([pool.take(n) if n else 0 for pool, n in zip(self._pools, program.sizes, strict=True)])
         slot = self._slots.take(1)
-        for start, n, pool in zip((*starts, slot), (*program.sizes, 1), (*self._pools, self._slots), strict=True):
-            if start + n >= pool.end:
-                self._at_the_end = True
+        if sum([pool.end for pool in self._pools], self._slots.end) > ends:
+            self._at_the_end = True
         return slot, starts
 
     def give(self, slot: int, program: Program, starts: tuple[int, ...]) -> None:
