@@ -135,3 +135,13 @@ def test_the_script_calls_main(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
         cli.main()
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("weft ")
+
+
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, capsys: Capture) -> None:
+    phase = {"compute_s": 0.1, "bytes": 1e6, "flows": {"l[red]": 1}}
+    jobs = {"links": {"l[red]": {"gbps": 1.0}}, "jobs": [{"id": "[/a]", "iterations": 2, "phases": [phase]}]}
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    assert run(["replay", str(tmp_path / "jobs.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "[/a]" in shown
+    assert "l[red]" in shown

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
+from weft.papers.claims import Reproduction
 
 CLAIM = "table-v.srsf-1.jct-mean"
 ONE = ["--seeds", "1", "--workers", "1"]
@@ -36,6 +37,14 @@ def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert CLAIM[:14] in out.out  # a narrow terminal folds it
     assert "wrote" in out.err
     assert "0 of 1 claims hold here" in report.read_text()
+
+
+def test_notes_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack's name may have brackets."""
+    found = Reproduction("ada-srsf", (), ("flows, fifo[pace=flow]: 85 s.",), ())
+    monkeypatch.setattr("weft.papers.reproduce", lambda *_: found)
+    assert run(["reproduce", "ada-srsf"]) == 0
+    assert "fifo[pace=flow]: 85 s." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

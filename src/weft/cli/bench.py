@@ -40,7 +40,7 @@ def bench(
         return
     console = stdout()
     for name, values in figures.items():
-        console.print(f"[bold]{name}[/]")
+        console.print(name, style="bold")
         for key, value in values.items():
             console.print(f"  {key:32s} {_number(value)}")
 

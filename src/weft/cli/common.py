@@ -49,10 +49,11 @@ BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
 
 
 def stdout() -> Console:
-    """Where results go. Wide enough for tables when it is not a terminal."""
+    """Where results go. Wide enough for tables when it is not a terminal; names may have brackets."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120")), soft_wrap=False)
+    width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
+    return Console(width=width, soft_wrap=False, markup=False)
 
 
 def stderr() -> Console:

@@ -125,7 +125,7 @@ def _draw(picture: IterationPicture, facts: Any, remarks: list[str], layers: Any
     console.print()
     console.print(facts, highlight=False)
     for remark in remarks:
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        console.print(remark, highlight=False, soft_wrap=True)
     if layers is not None:
         console.print(layers)
 

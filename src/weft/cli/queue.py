@@ -37,7 +37,6 @@ def queue(
 
 
 def _table(jobs: list[dict[str, Any]]) -> Any:
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -46,7 +45,7 @@ def _table(jobs: list[dict[str, Any]]) -> Any:
     for job in jobs:
         of = f"/{job['iterations']}" if job["iterations"] else ""
         done = f"{job['done']}{of}" if job["done"] is not None else "-"
-        told = escape(job["where"] or job["reason"])
+        told = job["where"] or job["reason"]
         table.add_row(
             job["job"], job["status"], str(job["gpus"]), _number(job["waited_s"]), _number(job["ran_s"]), done, told
         )

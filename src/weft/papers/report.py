@@ -21,6 +21,7 @@ TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "ho
 def claims_table(result: Reproduction) -> Table:
     """Claims side by side."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in TITLES:
@@ -28,7 +29,8 @@ def claims_table(result: Reproduction) -> Table:
         table.add_column(title, justify="right" if right else "left", header_style="bold", overflow="fold")
     for claim in result.claims:
         style = "green" if claim.holds else "red"
-        table.add_row(*_cells(claim)[:-1], f"[{style}]{_cells(claim)[-1]}[/]")
+        *cells, holds = _cells(claim)
+        table.add_row(*cells, Text(holds, style=style))
     return table
 
 
