@@ -6,7 +6,7 @@ A component is parked because it repeats itself (skip_kernel.py), or at a measur
 
 import math
 
-from numba import boolean, float64, int64, njit, void
+from numba import float64, int64, njit, void
 
 from weft.network import memory_kernel as m
 from weft.network.memory_kernel import TABLE, apart, inner
@@ -73,19 +73,32 @@ def park(E, c, now, kind, wake):
         freeze(E, c)
 
 
-@inner((TABLE, int64, float64, boolean))
-def _carry_bytes(E, j, iterations, busy):
-    """Book the bytes of skipped iterations on the links they crossed (and, if asked, the time these take at least)."""
+@inner((TABLE, int64, float64))
+def _carry_bytes(E, j, iterations):
+    """Book the bytes of skipped iterations on the links they crossed."""
     job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
     for x in range(job.node0, job.node1):
-        node = nodes[x]
-        each = iterations * node.amount
-        for f in range(node.flow0, node.flow1):
+        each = iterations * nodes[x].amount
+        for f in range(nodes[x].flow0, nodes[x].flow1):
+            links[flows[f].link].bytes += each * flows[f].n
+
+
+@inner((TABLE, int64, float64, float64, int64, int64))
+def _carry_on(E, j, iterations, shift, mark, stamp):
+    """Book the bytes of iterations at a pace on the links they crossed, and the time that these take at least; move the
+    clocks of the component's own links on (once per link: stamped)."""
+    job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
+    for x in range(job.node0, job.node1):
+        each = iterations * nodes[x].amount
+        for f in range(nodes[x].flow0, nodes[x].flow1):
             link = links[flows[f].link]
             carried = each * flows[f].n
             link.bytes += carried
-            if busy:
-                link.busy += carried / link.capacity
+            link.busy += carried / link.capacity
+            if link.comp == mark and link.stamp != stamp:
+                link.stamp = stamp
+                if link.flowing > 0:
+                    link.mark += shift
 
 
 @inner()
@@ -103,12 +116,17 @@ def _shift_job(E, j, shift):
             node.snap += shift
 
 
+@inner()
+def _next_stamp(E):
+    m.ints(E)[I_STAMP] += 1
+    return m.ints(E)[I_STAMP]
+
+
 @inner((TABLE, int64, float64, float64))
 def _shift_links(E, c, periods, shift):
     """Busy time of the component's own links over whole periods, and their clocks (once per link: stamped)."""
     comp, jobs, nodes, flows, links = m.comps(E)[c], m.jobs(E), m.nodes(E), m.flows(E), m.links(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
+    stamp = _next_stamp(E)
     j = comp.head
     while j >= 0:
         job = jobs[j]
@@ -144,7 +162,7 @@ def _settle_exact(E, c, now):
         job.done += int(steps)
         m.ints(E)[I_ITERATIONS] += int(steps)
         _shift_job(E, j, shift)
-        _carry_bytes(E, j, steps, False)
+        _carry_bytes(E, j, steps)
         job.snap_comm = factor  # kept for the records below
         j = job.next
     _shift_links(E, c, periods, shift)
@@ -176,6 +194,7 @@ def settle_paced(E, c, now):
     if passed <= 0.0:
         return
     measured = comp.record1 > comp.record0
+    stamp = _next_stamp(E)
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
@@ -191,14 +210,13 @@ def settle_paced(E, c, now):
         m.floats(E)[F_PACED if comp.fluid == 0 else F_FLUID] += steps
         _shift_job(E, j, passed)
         job.gate_last = math.inf  # which slot it would have had is not known
-        _carry_bytes(E, j, steps, True)
+        _carry_on(E, j, steps, passed, comp.mark, stamp)
         if measured and job.seen > 0.0:
             job.snap_comm = steps / job.seen
         else:
             job.snap_comm = 0.0
             _record_pace(E, j, 1.0 / job.per, steps)
         j = job.next
-    _shift_links(E, c, 0.0, passed)
     if measured:  # the first stretch has the spread of the window, later ones its mean
         for r in range(comp.record0, comp.record1):
             j = m.records(E)[r].slot
