@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import settings
 
@@ -18,7 +21,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         from weft.api import compile_kernels
 
+        others = subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=config.rootpath)
         compile_kernels(print)
+        others.wait()  # if it fails, tests say why
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
