@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weft.errors import InputError
@@ -93,14 +94,22 @@ def test_a_short_trace() -> None:
 
 def test_pictures_can_be_drawn() -> None:
     import weft
-    from weft.papers.titan_figures import curves, pareto
+    from weft.papers.titan_figures import curves, pareto, testbed
 
     made = scenario("trace-2", quick=True)
     made["workload"] = {"source": "batch", "jobs": 5, "iterations": [10, 20], "models": ["resnet50"]}
     made["cluster"]["racks"] = 1
     runs = {"titan": measured(weft.simulate(made, stack="titan"))}
-    assert len(curves(runs).axes) == 3
+    drawn = curves(runs).axes
+    assert len(drawn) == 6
+    ends = {ax.get_title(): float(np.asarray(ax.lines[0].get_ydata())[-1]) for ax in drawn}
+    assert ends["machine hours so far"] == pytest.approx(runs["titan"].machine_hours)
+    assert ends["total profit so far"] == pytest.approx(runs["titan"].total_profit)
+    assert ends["used machines"] == ends["GB across machines"] == 0.0
     assert len(pareto(runs).axes) == 1
+    bed = testbed(("titan", "hived")).axes
+    assert len(bed) == 6
+    assert np.asarray(bed[4].lines[0].get_ydata())[2] == on_testbed("titan", "vgg16", 8).throughput
 
 
 def test_the_plot_has_every_placer_that_can_run() -> None:
@@ -143,7 +152,7 @@ def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
     assert drawn.claims[0].what.startswith("trace 2 (synthetic): ")
     assert any(note.startswith("trace-2: synthetic: drawn from the published figures") for note in drawn.notes)
     assert [picture.caption for picture in drawn.pictures[:2]] == [
-        "trace-2 (synthetic): Figures 2, 4 and 6", "trace-2 (synthetic): used machines against bytes across machines",
+        "trace-2 (synthetic): Figures 2 to 7", "trace-2 (synthetic): used machines against bytes across machines",
     ]  # fmt: skip
     shown = render(replace(drawn, pictures=()))
     assert "trace 2 (synthetic): fragmentation" in shown

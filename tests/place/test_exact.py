@@ -11,6 +11,7 @@ from weft.model.profile import Phase, Profile
 from weft.place.comparison import GPUS, Score, compare, states
 from weft.place.exact import optimum
 from weft.place.pattern import Kind, kind_of, pattern_of
+from weft.place.submodular import BOUND, keeps_bound, saved_part
 
 
 def kind(workers: int) -> Kind:
@@ -57,6 +58,7 @@ def test_the_bound_holds_and_both_are_nearly_always_optimal(scores: dict[str, Sc
     for score in (scores["titan"], scores["titan:plus"]):
         assert score.solvable > 50
         assert score.bound_broken == 0
+        assert min(score.idle_ratio, score.ratio) >= BOUND
         assert score.found >= 0.9
         assert score.idle_optimal >= 0.9
 
@@ -81,3 +83,10 @@ def test_plus_is_never_worse(scores: dict[str, Score]) -> None:
     plain, plus = scores["titan"], scores["titan:plus"]
     assert plus.found >= plain.found
     assert plus.all_optimal * plus.found >= plain.all_optimal * plain.found
+
+
+def test_the_bound_is_a_part_of_what_can_be_saved() -> None:
+    """C_max = 4, optimum 0: one machine leaves 3 of 4, two leave 1/2, which is less than 1 - 1/e."""
+    assert [saved_part(used, 0, 4) for used in range(3)] == [1.0, 0.75, 0.5]
+    assert [keeps_bound(used, 0, 4) for used in range(3)] == [True, True, False]
+    assert saved_part(4, 4, 4) == 1.0

@@ -184,6 +184,17 @@ def test_a_limit_costs_machines() -> None:
     assert found == ((2, (0, 1, 2, 3)),)
 
 
+@pytest.mark.parametrize("near", [1, 2])
+def test_machines_of_one_room_differ_in_their_links(near: int) -> None:
+    """4 workers, 2 + 2 + 2 GPUs: {W1, W3} and {W2, W4} send K/2 across, which only machine 0 and one of the others may;
+    the greedy looks at both, whichever has the lower number."""
+    room = np.array([2, 2, 2])
+    limits = Limits(0.4, lambda a, b: 1.0 if {a, b} == {0, near} else 0.4)
+    for plus in (False, True):
+        found = solve(kind(4), room, room == 4, limits, plus)
+        assert found == ((0, (0, 2)), (near, (1, 3)))
+
+
 def test_a_job_beyond_the_bandwidth_waits_unless_it_is_alone() -> None:
     """1e12 bytes in stages of 1 s over 10 Gbit/s: with somebody else there it waits, later it runs all the same."""
     jobs = [toy_job("x", 1, 10), toy_job("big", 6, 5, message_bytes=1e12)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -91,3 +93,10 @@ def test_accuracy_over_time() -> None:
     steps = accuracy(run(), "a", [0.1, 0.2, 0.3, 0.4, 0.5], 5.0)
     assert np.allclose(steps.time_s, [0.0, 1.25, 2.5, 6.25, 10.0])
     assert steps.value.tolist() == [0.0, 0.1, 0.2, 0.3, 0.4]
+
+
+def test_what_is_thrown_away_is_not_paid_for() -> None:
+    """8 of the 18 GPU seconds of a were lost by stops: 1 instead of 1.8."""
+    made = run()
+    made = replace(made, jobs=made.jobs.with_columns(lost_gpu_s=pl.Series([8.0, None], dtype=pl.Float64)))
+    assert profit_rate(made, machine_use(made)).value.tolist() == pytest.approx([0.5, 1.0, 1.0, 0.0])

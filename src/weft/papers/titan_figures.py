@@ -2,34 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from weft.papers.titan_runs import TraceRun
+import numpy as np
+
+from weft.papers.titan_runs import MODELS, SIZES, TraceRun, on_testbed
 from weft.results.machines import machine_use, profit_rate
-from weft.results.series import thin
+from weft.results.series import Steps, thin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["curves", "front", "pareto"]
+__all__ = ["curves", "front", "pareto", "testbed"]
 
 
 def curves(runs: Mapping[str, TraceRun]) -> Figure:
-    """Used machines, fragmentation and profit rate over time, a line for each placer."""
+    """Figures 2 to 7: what is used, wasted, sent and earned over time, a line for each placer."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.2), layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure = Figure(figsize=(11, 6.0), layout="constrained")
+    axes = figure.subplots(2, 3).ravel()
+    titles = (
+        "used machines", "machine hours so far", "fragmentation rate", "GB across machines", "profit rate",
+        "total profit so far",
+    )  # fmt: skip
     for name, found in runs.items():
         use = machine_use(found.run)
-        for ax, steps in zip(axes, (use.used, use.fragmentation, profit_rate(found.run, use)), strict=True):
+        profit = profit_rate(found.run, use)
+        across = found.overhead
+        gb = Steps(across.time_s, across.value / 1e9) if across else Steps(np.zeros(1), np.zeros(1))
+        lines = (use.used, _so_far(use.used), use.fragmentation, gb, profit, _so_far(profit))
+        for ax, steps in zip(axes, lines, strict=True):
             shown = thin(steps, 400)
             ax.step(shown.time_s / 86400.0, shown.value, where="post", label=name, linewidth=0.8)
-    for ax, title in zip(axes, ("used machines", "fragmentation rate", "profit rate"), strict=True):
+    for ax, title in zip(axes, titles, strict=True):
         ax.set_title(title)
         ax.set_xlabel("days")
     axes[0].legend(fontsize="small")
+    return figure
+
+
+def _so_far(steps: Steps) -> Steps:
+    """The integral up to each time, per hour."""
+    grown = np.cumsum(np.diff(steps.time_s) * steps.value[:-1]) / 3600.0
+    return Steps(steps.time_s, np.concatenate([[0.0], grown]))
+
+
+def testbed(placers: Sequence[str]) -> Figure:
+    """Figures 9 to 11: machine hours, throughput and communication time against workers, for both models."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.0), layout="constrained")
+    axes = figure.subplots(len(MODELS), 3)
+    for row, model in zip(axes, MODELS, strict=True):
+        for name in placers:
+            jobs = [on_testbed(name, model, workers) for workers in SIZES]
+            row[0].plot(SIZES, [job.machine_hours for job in jobs], "o-", label=name, linewidth=0.8)
+            row[1].plot(SIZES, [job.throughput for job in jobs], "o-", linewidth=0.8)
+            row[2].plot(SIZES, [job.comm_s_per_epoch for job in jobs], "o-", linewidth=0.8)
+        for ax, title in zip(row, ("machine hours", "images/s", "communication, s per epoch"), strict=True):
+            ax.set_title(f"{model}: {title}")
+            ax.set_xlabel("workers")
+            ax.set_ylim(bottom=0)
+    axes[0][0].legend(fontsize="small")
     return figure
 
 

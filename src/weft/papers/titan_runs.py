@@ -24,10 +24,11 @@ from weft.workload.traffic import iteration_s
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
+    from weft.results.series import Steps
 
 __all__ = [
-    "FEW_JOBS", "FREE", "QUICK_JOBS", "STACKED", "STACKS", "Testbed", "TraceRun", "Traces", "all_placers",
-    "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers", "scenario",
+    "FEW_JOBS", "FREE", "MODELS", "QUICK_JOBS", "SIZES", "STACKED", "STACKS", "Testbed", "TraceRun", "Traces",
+    "all_placers", "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers", "scenario",
 ]  # fmt: skip
 
 STACKS = {"titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]"}
@@ -39,6 +40,7 @@ STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their 
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
 FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])
 EPOCHS, IMAGES, BATCH = 200, 50_000, 512
+MODELS, SIZES = ("resnet50", "vgg16"), (4, 6, 8, 10, 12)  # of the testbed's jobs: their models and workers
 
 
 def scenario(trace: str, quick: bool) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class TraceRun:
     profit_rate: float
     total_profit: float
     run: RunResult
+    overhead: Steps | None = None  # bytes across machines over time
 
     def number(self, metric: str) -> float:
         """One of the numbers by its name."""
@@ -156,10 +159,10 @@ def measured(run: RunResult) -> TraceRun:
         .select("job_id", "gpus", "model")
         .iter_rows()
     }
-    profit = profit_rate(run, use)
+    profit, overhead = profit_rate(run, use), overhead_bytes(run, across)
     return TraceRun(
         mean(use.used, use.used), use.machine_hours, 100.0 * mean(use.fragmentation, use.used),
-        mean(overhead_bytes(run, across), use.used) / 1e9, mean(profit, use.used), total(profit) / 3600.0, run,
+        mean(overhead, use.used) / 1e9, mean(profit, use.used), total(profit) / 3600.0, run, overhead,
     )  # fmt: skip
 
 

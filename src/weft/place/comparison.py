@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.model.profile import Phase, Profile
 from weft.place.exact import optimum
 from weft.place.pattern import Kind, kind_of, pattern_of, within
-from weft.place.submodular import keeps_bound
+from weft.place.submodular import keeps_bound, saved_part
 from weft.place.titan import Limits, Placed, printed, solve
 
 __all__ = ["FORMS", "Score", "compare", "states"]
@@ -34,6 +34,8 @@ class Score:
     worst_idle_gap: int
     worst_gap: int  # in machines, where the idle ones are as few as can be
     bound_broken: int  # states in which C_max - used < (1 - 1/e) (C_max - optimum), for either objective
+    idle_ratio: float  # the least (C_max - used) / (C_max - optimum) of any state, of idle machines
+    ratio: float  # and of all machines
 
 
 def states(n: int, seed: int, tight: bool = False) -> Iterator[tuple[int, npt.NDArray[np.int64], float]]:
@@ -95,4 +97,6 @@ def _score(n: int, rows: list[_Row]) -> Score:
         max(first, default=0),
         max(second, default=0),
         broken,
+        min((saved_part(got[0], best[0], most) for best, got, most in placed), default=1.0),
+        min((saved_part(got[1], best[1], most) for best, got, most in placed), default=1.0),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-__all__ = ["BOUND", "keeps_bound", "machines_saved"]
+__all__ = ["BOUND", "keeps_bound", "machines_saved", "saved_part"]
 
 BOUND = 1.0 - 1.0 / math.e  # Lemma 3: greedy on a non-decreasing submodular function reaches this part of the best
 
@@ -25,3 +25,8 @@ def machines_saved(family: Iterable[Collection[int]], workers: Collection[int]) 
 def keeps_bound(used: int, optimum: int, most: int) -> bool:
     """Theorems 4 and 5: C_max - used >= (1 - 1/e) (C_max - optimum), `most` being C_max = max(machines, workers)."""
     return most - used >= BOUND * (most - optimum) - 1e-12
+
+
+def saved_part(used: int, optimum: int, most: int) -> float:
+    """(C_max - used) / (C_max - optimum): the theorems say that it is at least BOUND; 1 where nothing can be saved."""
+    return (most - used) / (most - optimum) if most > optimum else 1.0

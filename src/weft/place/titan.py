@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import numpy as np
@@ -222,7 +223,7 @@ def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed
     """Algorithm 2: every worker alone to begin with; the machine whose feasible set saves most machines comes next.
 
     Merging m workers onto one machine saves m - 1, so that is the machine with the largest feasible set. Machines with
-    as much room are alike: one of each room is looked at.
+    as much room and the same limits to those chosen so far are alike: one of each kind is looked at.
     """
     pattern = pattern_of(kind)
     left, load = np.ones(pattern.n, dtype=np.bool_), Load(pattern)
@@ -230,12 +231,15 @@ def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed
     machines = list(allowed)
     while left.any():
         best: tuple[tuple[int, ...], int, npt.NDArray[np.bool_], Load] | None = None
-        seen: set[int] = set()
+        seen: set[tuple[float, ...]] = set()
         for machine in machines:
             room = int(free[machine])
-            if room in seen or (best and room <= len(best[0])):
+            if best and room <= len(best[0]):
                 continue
-            seen.add(room)
+            alike = (room, *(limits.between(*pair) for m, _ in found for pair in ((m, machine), (machine, m))))
+            if alike in seen:
+                continue
+            seen.add(alike)
             trial, tried = left.copy(), load.copy()
             fits = _fits([*(m for m, _ in found), machine], limits)
             ranks = grow_one(pattern, trial, room, len(found), tried, fits)
@@ -272,9 +276,12 @@ def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float]
 def _limits(cluster: Cluster, stage_s: float) -> Limits:
     capacity, route = cluster.topology.capacity, cluster.topology.route
     least = float(capacity.min()) if len(capacity) else np.inf
-    return Limits(
-        least * stage_s, lambda a, b: stage_s * min((float(capacity[k]) for k in route(a, b)), default=np.inf)
-    )
+
+    @cache
+    def between(a: int, b: int) -> float:
+        return stage_s * min((float(capacity[k]) for k in route(a, b)), default=np.inf)
+
+    return Limits(least * stage_s, between)
 
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:

@@ -77,12 +77,13 @@ def profit_rate(run: RunResult, use: MachineUse) -> Steps:
     """K P / (N T) of the paper: prices of the running jobs over their durations, per used machine.
 
     The price rule: a tenant pays one unit for each GPU hour of computing in a job, wherever it is placed; a placement
-    that makes a job longer, or spreads it over more machines, earns less. In units per machine and hour.
+    that makes a job longer, or spreads it over more machines, earns less, and what a stop throws away
+    is not paid for. In units per machine and hour.
     """
     spans = spans_until(run)
     earned = {
-        job: gpu_s / run_s
-        for job, gpu_s, run_s in run.jobs.select("job_id", "gpu_s", "run_s").iter_rows()
+        job: (gpu_s - (lost_gpu_s or 0.0)) / run_s
+        for job, gpu_s, lost_gpu_s, run_s in run.jobs.select("job_id", "gpu_s", "lost_gpu_s", "run_s").iter_rows()
         if gpu_s is not None and run_s
     }
     rates = np.array([earned.get(job, 0.0) for job in spans["job_id"]])
