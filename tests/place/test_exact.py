@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from weft.model.profile import Phase, Profile
@@ -12,26 +13,26 @@ from weft.place.comparison import GPUS, Score, compare, states
 from weft.place.exact import optimum
 from weft.place.pattern import Kind, kind_of, pattern_of
 from weft.place.submodular import BOUND, keeps_bound, saved_part
+from weft.place.titan import Limits, solve
 
 
 def kind(workers: int) -> Kind:
     return kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), "halving-doubling")
 
 
-def by_trying(workers: int, free: list[int], limit: float) -> tuple[int, int] | None:
+def by_trying(workers: int, free: list[int], limit: npt.NDArray[np.float64]) -> tuple[int, int] | None:
     """The best (O1, O2) over every assignment of workers to machines."""
     best = None
     for where in product(range(len(free)), repeat=workers):
         if any(where.count(s) > free[s] for s in range(len(free))):
             continue
-        peak = 0.0
-        for pairs, size in pattern_of(kind(workers)).stages:
-            sent: dict[tuple[int, int], float] = {}
+        sent: dict[tuple[int, int, int], float] = {}
+        for t, (pairs, size) in enumerate(pattern_of(kind(workers)).stages):
             for a, b in pairs.tolist():
                 if where[a] != where[b]:
-                    sent[where[a], where[b]] = sent.get((where[a], where[b]), 0.0) + size
-            peak = max(peak, *sent.values(), 0.0) if sent else peak
-        if peak <= limit + 1e-9:
+                    key = (t, where[a], where[b])
+                    sent[key] = sent.get(key, 0.0) + size
+        if all(amount <= limit[s, other] + 1e-9 for (_, s, other), amount in sent.items()):
             value = (sum(free[s] == GPUS for s in set(where)), len(set(where)))
             best = value if best is None else min(best, value)
     return best
@@ -41,7 +42,23 @@ def test_as_trying_everything() -> None:
     for workers, free, limit in states(25, 3):
         if workers <= 5 and len(free) <= 4:
             exact = optimum(kind(workers), free.tolist(), (free == GPUS).tolist(), limit)
+            assert exact == by_trying(workers, free.tolist(), np.full((len(free),) * 2, limit))
+
+
+def test_limits_of_pairs() -> None:
+    """P(s, s') of Eq. (1) may differ from pair to pair and by direction; Titan keeps each of them."""
+    rng = np.random.default_rng(2)
+    answers = []
+    for workers, free, _ in states(40, 5):
+        if workers <= 5 and len(free) <= 4:
+            limit = rng.choice([0.3, 0.6, 1.1, np.inf], (len(free), len(free)))
+            exact = optimum(kind(workers), free.tolist(), (free == GPUS).tolist(), limit)
             assert exact == by_trying(workers, free.tolist(), limit)
+            limits = Limits(float(limit.min()), lambda a, b, limit=limit: float(limit[a, b]))  # type: ignore[misc]
+            found = solve(kind(workers), free, free == GPUS, limits)
+            assert found is None or (exact is not None and len(found) >= exact[1])
+            answers.append(found is not None)
+    assert sum(answers) >= 5
 
 
 def test_section_ii() -> None:

@@ -12,24 +12,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.place.pattern import Kind, pattern_of
 
 __all__ = ["optimum"]
 
+Floats = npt.NDArray[np.float64]
 Term = dict[int, float]  # variable: coefficient
 
 
-def optimum(kind: Kind, free: Sequence[int], idle: Sequence[bool], limit: float) -> tuple[int, int] | None:
+def optimum(kind: Kind, free: Sequence[int], idle: Sequence[bool], limit: float | Floats) -> tuple[int, int] | None:
     """(O1, O2) of the best placement, or None if there is none.
 
-    `limit` is what a machine may send another in one stage, per byte of the job's message; infinite for no limit.
+    `limit` is what a machine may send another in one stage, per byte of the job's message; infinite for no limit. One
+    for all pairs, or P(s, s') as a table.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
     workers, machines = kind[0], len(free)
-    rows, lower, upper, n = _constraints(kind, free, limit)
+    rows, lower, upper, n = _constraints(kind, free, np.broadcast_to(limit, (machines, machines)))
     cost = np.zeros(n)
     first = workers * machines
     for s in range(machines):
@@ -67,7 +70,7 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _constraints(kind: Kind, free: Sequence[int], limit: float) -> tuple[list[Term], list[float], list[float], int]:
+def _constraints(kind: Kind, free: Sequence[int], limit: Floats) -> tuple[list[Term], list[float], list[float], int]:
     """Rows with their lower and upper bounds, and the number of variables: x (worker, machine), y (machine), z."""
     workers, machines = kind[0], len(free)
 
@@ -82,13 +85,11 @@ def _constraints(kind: Kind, free: Sequence[int], limit: float) -> tuple[list[Te
         lower.append(-np.inf)
         upper.append(0.0)
     n = y + machines
-    if limit == np.inf:
-        return rows, lower, upper, n
     z: dict[tuple[int, int, int, int], int] = {}
     for pairs, size in pattern_of(kind).stages:
         for s in range(machines):
             for other in range(machines):
-                if s == other:
+                if s == other or limit[s, other] == np.inf:
                     continue
                 row: Term = {}
                 for a, b in pairs.tolist():
@@ -102,5 +103,5 @@ def _constraints(kind: Kind, free: Sequence[int], limit: float) -> tuple[list[Te
                     row[z[key]] = row.get(z[key], 0.0) + size
                 rows.append(row)
                 lower.append(-np.inf)
-                upper.append(limit + 1e-9)
+                upper.append(limit[s, other] + 1e-9)
     return rows, lower, upper, n
