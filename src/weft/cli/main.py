@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -112,10 +112,11 @@ def main() -> None:
     """Entry point of the `weft` script."""
     gc.set_threshold(100_000, 20, 20)  # loading makes many objects and no garbage: looking for it took a tenth of a run
     code = run(sys.argv[1:])
-    if code == INTERRUPTED:  # threads of a pool whose workers are gone wait for them for ever, once in a while
-        last = threading.Timer(5.0, os._exit, (code,))
-        last.daemon = True
-        last.start()
+    if code == INTERRUPTED:  # everything has been unwound; threads of a pool whose workers are gone would wait for them
+        for stream in (sys.stdout, sys.stderr):  # or complain about them, once in a while
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
     gc.freeze()  # nor is there any need to take all of it apart at the end
     sys.exit(code)
 
