@@ -185,7 +185,13 @@ MUTANTS: list[Mutant] = [
     ),
     *_of(
         "sim/park_kernel.py",
-        ("bytes of skipped iterations are lost", "link.bytes += carried", "link.bytes += 0.0"),
+        (
+            "bytes of skipped iterations are lost",
+            "links[flows[f].link].bytes += each * flows[f].n",
+            "links[flows[f].link].bytes += 0.0",
+        ),
+        ("bytes of iterations at a pace are lost", "link.bytes += carried", "link.bytes += 0.0"),
+        ("busy time of iterations at a pace is lost", "link.busy += carried / link.capacity", "link.busy += 0.0"),
         (
             "waits of skipped iterations are lost",
             "job.comm_s += factor * (job.comm_s - job.snap_comm)",

@@ -37,6 +37,7 @@ JUDGES = [
     "tests/sim/test_engine.py",
     "tests/sim/test_skip.py",
     "tests/sim/test_estimate.py::test_a_measured_pace_leads_to_the_end_of_the_plain_run",
+    "tests/sim/test_estimate.py::test_iterations_at_a_measured_pace_carry_their_bytes",
     "tests/sim/test_conservation.py::test_seeded_runs_with_stops",
     "tests/sim/test_kernel_vs_reference.py::test_kernel_equals_twin",
     "tests/sim/test_kernel_vs_reference.py::test_skipping_equals_plain",

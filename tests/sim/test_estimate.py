@@ -44,8 +44,8 @@ def test_what_is_parked_has_no_events(seed: int) -> None:
     assert not alive
 
 
-def finished(exact: bool) -> dict[int, float]:
-    """Ends of two jobs whose periods have no common multiple, on one link."""
+def two_out_of_step(exact: bool) -> tuple[dict[int, float], Engine]:
+    """Two jobs whose periods have no common multiple, on one link, and when they end."""
     engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=exact, window=8.0))
     for i, seconds in enumerate((1.0, 2.0**0.5)):
         nodes = [compute_node(0, seconds), transfer_node(1, 0.3 + 0.1 * i, [(0, 1)], (0,))]
@@ -54,9 +54,39 @@ def finished(exact: bool) -> dict[int, float]:
     while done := engine.run():
         ends.update({slot: engine.detach(slot).finish_s for slot in done})
     assert engine.exact == exact
-    return ends
+    return ends, engine
 
 
 def test_a_measured_pace_leads_to_the_end_of_the_plain_run() -> None:
     """A window of a few iterations, carried on to the end of a job, misses it by a few per cent at most."""
-    assert finished(False) == pytest.approx(finished(True), rel=0.03)
+    assert two_out_of_step(False)[0] == pytest.approx(two_out_of_step(True)[0], rel=0.03)
+
+
+def test_iterations_at_a_measured_pace_carry_their_bytes() -> None:
+    """bytes = 300 x (0.3 + 0.4); the link is busy at least as long as these take, and no longer than the jobs run."""
+    ends, engine = two_out_of_step(False)
+    assert engine.estimated[0] > 0.5
+    (link,) = engine.links()
+    assert link["bytes"] == pytest.approx(300 * 0.7, rel=1e-9)
+    assert link["busy"] >= 300 * 0.7 * (1 - 1e-9)
+    assert link["busy"] <= max(ends.values()) * (1 + 1e-9)
+
+
+def test_iterations_at_a_computed_pace_carry_their_bytes() -> None:
+    """Jobs come one after another, so that paces are computed; each link carries iterations x bytes of those on it."""
+    rng = random.Random(1)
+    engine = Engine(EngineSpec(np.full(3, 1.0), np.ones(3, np.bool_), exact=False, budget=0))
+    due = np.zeros(3)
+    for uid in range(40):
+        links, size, iterations = rng.sample(range(3), 2), rng.uniform(0.2, 1.0), rng.randint(100, 2000)
+        nodes = [compute_node(0, rng.uniform(0.1, 1.0)), transfer_node(1, size, [(k, 1) for k in sorted(links)], (0,))]
+        engine.attach(uid, make_program(nodes, engine.spec.capacity), iterations)
+        due[links] += size * iterations
+        for slot in engine.run(engine.now + rng.uniform(0.0, 50.0)):
+            engine.detach(slot)
+    while done := engine.run():
+        for slot in done:
+            engine.detach(slot)
+    assert engine.estimated[1] > 0.1
+    assert engine.links()["bytes"] == pytest.approx(due, rel=1e-9)
+    assert (due <= engine.links()["busy"] * (1 + 1e-9)).all()
