@@ -8,11 +8,15 @@ import pytest
 
 import weft
 from weft.errors import StackError
+from weft.results.run import RunResult
 
 PACES = ("flow", "flow:host-only", "mcs", "ccml", "pcc", "tcp:cubic", "tcp:reno", "tcp:bbr", "tcp:dctcp", "equal")
 PLANS = (
     ("fifo", "first-fit"), ("srsf:preemptive", "best-fit"), ("las", "skew"), ("nw-sens", "delay"),
     ("time-slice", "affinity"), ("sjf", "titan"), ("fifo:backfill", "random"),
+)  # fmt: skip
+SHARED = (
+    ("srsf", "lwf"), ("fifo", "rand"), ("las", "ls"), ("srsf:preemptive", "ff"), ("time-slice", "packing"),
 )  # fmt: skip
 SCENE: dict[str, Any] = {
     "cluster": {"topology": "leaf-spine", "racks": 2, "servers_per_rack": 2, "gpus_per_server": 2, "nic_gbps": 10.0},
@@ -27,10 +31,26 @@ SCENE: dict[str, Any] = {
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("interleave", ["none", "cassini"])
 def test_under_any_order_and_place(pace: str, interleave: str) -> None:
-    for order, place in PLANS:
-        run = weft.simulate(SCENE, order=order, place=place, interleave=interleave, pace=pace, seed=2)
-        assert run.jobs["finish_s"].null_count() == 0, (order, place)
-        assert (run.links["bytes"] <= run.links["bytes_per_s"] * run.jobs["finish_s"].max() * (1 + 1e-6)).all()  # type: ignore[operator]
+    """Places that give a GPU to one job at a time with and without shifts, those on which jobs share GPUs without."""
+    for order, place in PLANS if interleave != "none" else (*PLANS, *SHARED):
+        _finishes(order=order, place=place, interleave=interleave, pace=pace)
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_with_jitter_and_stragglers(pace: str) -> None:
+    """Chance slows the same iterations of the same workers under every pace: GPU seconds are the same for all."""
+    scene = {**SCENE, "run": {"jitter": 0.1, "stragglers": 0.05, "straggler_factor": 3.0}}
+    for place in ("first-fit", "lwf"):
+        run, plain = (_finishes(scene, order="srsf", place=place, pace=p) for p in (pace, "fair"))
+        assert run.jobs["gpu_s"].to_list() == pytest.approx(plain.jobs["gpu_s"].to_list(), rel=1e-12)
+
+
+def _finishes(scene: dict[str, Any] = SCENE, **layers: str) -> RunResult:
+    """A run in which all jobs finish and no link carries more than it can."""
+    run = weft.simulate(scene, **layers, seed=2)
+    assert run.jobs["finish_s"].null_count() == 0, layers
+    assert (run.links["bytes"] <= run.links["bytes_per_s"] * run.jobs["finish_s"].max() * (1 + 1e-6)).all()  # type: ignore[operator]
+    return run
 
 
 def test_shifts_act_on_paced_flows() -> None:
@@ -56,5 +76,5 @@ def test_shifts_act_on_paced_flows() -> None:
 
 
 def test_what_cannot_be_combined_is_refused() -> None:
-    with pytest.raises(StackError, match="a place that shares GPUs does not allow"):
-        weft.simulate(SCENE, order="fifo", place="lwf", pace="flow")
+    with pytest.raises(StackError, match="cassini assumes that a GPU has one job, and fifo/lwf:1 shares GPUs"):
+        weft.simulate(SCENE, order="fifo", place="lwf", interleave="cassini", pace="flow")

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from weft.network.state import JOB, Arrays, grown
 from weft.sim.program import PARTS, Program, as_bytes
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "Pool"]
 
 _blank = np.zeros(1, JOB)
 _blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
 _BLANK = as_bytes(_blank)
 
 
-class _Pool:
+class Pool:
     """Hands out ranges of an arena; ranges given back are reused for requests of the same size."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Layout:
     """One pool for job slots and one for each part of a program."""
 
     def __init__(self) -> None:
-        self._slots = _Pool()
-        self._pools = tuple(_Pool() for _ in PARTS)
+        self._slots = Pool()
+        self._pools = tuple(Pool() for _ in PARTS)
         self._slot_bytes: npt.NDArray[np.void] = _BLANK
         self._bytes: tuple[npt.NDArray[np.void], ...] = ()
         self._at_the_end = True  # something was handed out where the arenas may have no room

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Lowering"]
 
 _ONE_SERVER: Shape = ()
+_NO_TRANSFERS = -1.0  # where delays stand
 
 
 class Lowering:
@@ -61,6 +62,18 @@ class Lowering:
         self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
         program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
         if alone:  # no link, no route: the same wherever it is; most jobs of most traces
+            self._kept[key] = (profile, program)
+        return program
+
+    def computing(self, profile: Profile, gpus: Placement) -> Program:
+        """The same without its transfers: what comes after one comes after what it waited for."""
+        key = (id(profile), _NO_TRANSFERS)
+        if key in self._kept and not self.shared_gpus:
+            return self._kept[key][1]
+        nodes: list[NodeSpec] = []
+        self._add_tasks(nodes, profile, gpus, 0, transfers=False)
+        program = make_program(nodes, self.capacity, link_units=self._units)
+        if not self.shared_gpus:
             self._kept[key] = (profile, program)
         return program
 

@@ -2,7 +2,8 @@
 
 It stands in the simulated world where the event engine stands otherwise. An iteration computes, then sends; flows that
 are ready join at the next slot; bytes are conserved, and an iteration ends in the middle of a slot if its last byte
-does. A job that is stopped in a slot loses what it would have sent in it.
+does. A job that is stopped in a slot loses what it would have sent in it. Computing takes a fixed time, or goes through
+queues of GPUs (slotted_gpus.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from weft.network import state
 from weft.pace.rates import Carried, Demand, RateRule
 from weft.sim.engine import Usage
 from weft.sim.foreign import Others
+from weft.sim.program import Program
+from weft.sim.slotted_gpus import Gpus
 
 __all__ = ["Iteration", "SlotView", "SlottedEngine"]
 
@@ -39,11 +42,13 @@ _EMPTY = np.zeros(0, state.SEGMENT)
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a job does again and again: compute, then send these flows."""
+    """What a job does again and again: compute, then send these flows. `tasks` are its computing where GPUs are queues
+    or chance slows them."""
 
     compute_s: float
     gpu_s: float
     flows: FlowRows
+    tasks: Program | None = None
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,11 @@ class SlottedEngine:
         seed: int = 0,
         packet_loss: float = 0.0,
         foreign: Others | None = None,
+        gpus: Gpus | None = None,
         watch: Callable[[SlotView], None] | None = None,
     ) -> None:
         self.capacity, self.rule, self.watch = capacity, rule, watch
-        self.packet_loss, self.foreign = packet_loss, foreign
+        self.packet_loss, self.foreign, self.gpus = packet_loss, foreign, gpus
         self.now = 0.0
         self.events = 0
         self.iterations = 0
@@ -112,7 +118,13 @@ class SlottedEngine:
         job["uid"], job["total"], job["low"], job["high"] = uid, iterations, low, low + len(work.flows)
         job["compute_s"], job["gpu_s"], job["began"] = work.compute_s, work.gpu_s, self.now
         self._set_gate(at, gate)
+        if self.gpus is not None:
+            assert work.tasks is not None
+            job["compute_s"] = math.inf  # they say when it is over
+            self.gpus.put(at, work.tasks, base, turn)
         self.kernel.begin_job(self.jobs, at)
+        if self.gpus is not None:
+            self.gpus.begin(self.jobs, np.array([at]))
         return at
 
     def detach(self, at: int) -> Usage:
@@ -123,9 +135,11 @@ class SlottedEngine:
         if job["state"] != _FINISHED:
             part = min(max(self.now - float(job["began"]), 0.0) / max(float(job["compute_s"]), 1e-300), 1.0)
             comm_s += max(self.now - float(job["ready"]), 0.0)
+        gpu_s = (int(job["done"]) + part) * float(job["gpu_s"])
+        if self.gpus is not None:
+            gpu_s = self.gpus.remove(at, self.now)
         usage = Usage(
-            int(job["done"]), comm_s, float(job["gate_s"]), (int(job["done"]) + part) * float(job["gpu_s"]),
-            float(job["finish"]), int(job["adjusted"]),
+            int(job["done"]), comm_s, float(job["gate_s"]), gpu_s, float(job["finish"]), int(job["adjusted"])
         )  # fmt: skip
         self.flows.active[low:high] = False
         self._over(low, high)
@@ -162,18 +176,28 @@ class SlottedEngine:
             self.now = self._slot * s
 
     def _wake(self) -> float:
-        """Begin to send what has computed by the start of the next slot."""
+        """Compute up to the start of the next slot, and begin to send what has computed by then."""
         at = self._slot * self.rule.slot_s
+        by = at + 2e-9 * self.rule.slot_s + 1e-12 * at
+        next_task, gpus = math.inf, self.gpus
+        if gpus is not None:
+            next_task = self._with_room(lambda n: gpus.advance(self.jobs, by, self._records, n))
+        return min(next_task, self._with_room(lambda n: self._send(by, n)))
+
+    def _send(self, by: float, n_records: int) -> tuple[int, float]:
+        f = self.flows
+        n, soonest = self.kernel.wake(self.jobs, self._n_jobs, by, f.sent, f.active, self._records, n_records)
+        return int(n), float(soonest)
+
+    def _with_room(self, advance: Callable[[int], tuple[int, float]]) -> float:
+        """Have something advance that writes records; it says -1 when they are full."""
         while True:
-            n, soonest = self.kernel.wake(
-                self.jobs, self._n_jobs, at + 2e-9 * self.rule.slot_s + 1e-12 * at, self.flows.sent,
-                self.flows.active, self._records, self._n_records,
-            )  # fmt: skip
+            n, soonest = advance(self._n_records)
             if n >= 0:
                 self._count(n)
-                return float(soonest)
+                return soonest
             # iterations without traffic have filled the records: those written are kept, the rest is done again
-            self._n_records = len(self._records)
+            self._count(len(self._records))
             self._make_room()
 
     def _count(self, n: int) -> None:
@@ -208,6 +232,8 @@ class SlottedEngine:
         rule.carried(self._slot, f, live, Carried(self._carried, full, self.packet_loss))
         if self.watch is not None:
             self.watch(SlotView(self._slot, start_s, live, asked, self))
+        if self.gpus is not None:
+            self.gpus.begin(self.jobs, over[:n_over])
         for j in over[:n_over]:
             self._over(int(self.jobs[j]["low"]), int(self.jobs[j]["high"]))
         self._slot += 1

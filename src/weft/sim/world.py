@@ -19,21 +19,17 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
-from weft.model.profile import Profile
 from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-from weft.pace.rates import RateRule
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
-from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
-from weft.sim.opened import open_flows
 from weft.sim.records import Clockwork, JobRecord, Span
-from weft.sim.slotted import Iteration, SlottedEngine
-from weft.sim.slotted_traffic import PlayedTraffic
+from weft.sim.slotted import SlottedEngine
+from weft.sim.slotted_setup import Slots
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.workload.traffic import iteration_s, link_traffic
 
@@ -80,7 +76,7 @@ class SimWorld:
         self._next_sample = 0.0 if record else math.inf
         self._engine: Engine | SlottedEngine | None = None
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
-        self._played: PlayedTraffic | None = None
+        self._slots: Slots | None = None  # where a pace sets rates
 
     @property
     def engine(self) -> Engine | SlottedEngine:
@@ -99,8 +95,8 @@ class SimWorld:
             return
         rule_of_rates = pace.rates()
         if rule_of_rates is not None:
-            self._engine = self._slotted(pace, rule_of_rates)
-            self._played = PlayedTraffic(pace, self.lowering.capacity, self.network.packet_loss)
+            self._slots = Slots(pace, self.cluster, self.network, self.spec, self.lowering)
+            self._engine = self._slots.engine(rule_of_rates)
             return
         if self.network.sharing == "scheduled":
             raise StackError(
@@ -156,26 +152,6 @@ class SimWorld:
 
         return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
 
-    def _slotted(self, pace: Pace, rule: RateRule) -> SlottedEngine:
-        """The engine for a pace that sets rates, with every objection to it in words."""
-        network, run = self.network, self.spec
-        objections = {
-            f'network.sharing "{network.sharing}"': network.sharing in ("ideal", "k-way"),
-            f'network.cost "{network.cost}"': network.cost != "links",
-            "a place that shares GPUs": self.lowering.shared_gpus,
-            "run.jitter": run.jitter > 0.0,
-            "run.stragglers": run.stragglers > 0.0,
-        }
-        for what, there in objections.items():
-            if there:
-                raise StackError(f"pace {pace.name} sets the rate of every flow, which {what} does not allow; drop one")
-        others = None
-        if there_are_others(network.foreign, network.cross_traffic):
-            others = Others(self.cluster, network.foreign, network.cross_traffic, run.seed, network.packet_loss)
-        return SlottedEngine(
-            self.lowering.capacity, rule, seed=run.seed, packet_loss=network.packet_loss, foreign=others
-        )
-
     def iterations_done(self, job_id: str) -> int:
         """Full iterations up to now, those of earlier assignments included."""
         record = self.records[job_id]
@@ -205,8 +181,8 @@ class SimWorld:
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
         found = link_traffic(profile, gpus, self.cluster, collective, uid)
-        if self._played is not None:
-            return self._played.of(found, self._opened(profile, gpus, uid))
+        if self._slots is not None:
+            return self._slots.traffic(found, profile, gpus, uid)
         run = self.spec
         if run.jitter <= 0.0 and run.stragglers <= 0.0:
             return found
@@ -310,19 +286,15 @@ class SimWorld:
         if span is None:
             raise EngineError(f"job {job.id} is to run nowhere")
         profile, left, engine = job.profiles[len(span.gpus)], job.iterations - record.saved, self.engine
+        base, gate, turn = record.saved, record.gate, record.turn
         if isinstance(engine, SlottedEngine):
-            work = self._opened(profile, span.gpus, record.uid)
-            record.slot = engine.attach(record.uid, work, left, base=record.saved, gate=record.gate)
+            assert self._slots is not None
+            work = self._slots.work(profile, span.gpus, record.uid)
+            record.slot = engine.attach(record.uid, work, left, base=base, gate=gate, turn=turn)
         else:
             program = self.lowering.program(profile, span.gpus, job.model, record.uid)
-            record.slot = engine.attach(
-                record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
-            )
+            record.slot = engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
         self._by_slot[record.slot] = record
-
-    def _opened(self, profile: Profile, gpus: Placement, uid: int) -> Iteration:
-        flows = open_flows(profile, gpus, self.cluster, self.network.collective, uid)
-        return Iteration(profile.compute_s, profile.gpu_s, flows)
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
         record.ticket += 1
@@ -353,7 +325,7 @@ class SimWorld:
         record.saved += usage.iterations
         record.finish_s = usage.finish_s
         self._close(record, "finished")
-        return Finished(usage.finish_s, record.job.id)
+        return Finished(min(usage.finish_s, self.now()), record.job.id)  # slots have ends that are rounded
 
     def _detach(self, record: JobRecord) -> Usage:
         usage = self.engine.detach(record.slot)

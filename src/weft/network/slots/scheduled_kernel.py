@@ -140,16 +140,23 @@ def end_iteration(jobs, j, when, records, n_records):
 
 @leaf
 def _next_transfer(job):
-    computed = job.began + job.compute_s
-    job.ready = computed
+    """Compute: for a time that is known, or until whoever looks after the GPUs says so."""
+    job.state, job.ready = COMPUTING, np.inf
+    if job.compute_s < np.inf:
+        computed(job, job.began + job.compute_s)
+
+
+@leaf
+def computed(job, when):
+    """Computing ends then: when the job is ready to send."""
+    job.ready = when
     if job.gated:
-        job.ready = opens(computed, job.gate_epoch, job.gate_period, job.gate_tol, job.gate_used)
+        job.ready = opens(when, job.gate_epoch, job.gate_period, job.gate_tol, job.gate_used)
         job.gate_used = 1
-        job.gate_s += job.ready - computed
+        job.gate_s += job.ready - when
         if job.gate_period > 0.0:
             job.adjusted += job.ready - job.gate_last > MISSED * job.gate_period
             job.gate_last = job.ready
-    job.state = COMPUTING
 
 
 @leaf

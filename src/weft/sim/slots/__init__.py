@@ -1,0 +1,1 @@
+"""GPUs beside a network that is simulated slot by slot."""
