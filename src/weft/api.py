@@ -26,6 +26,7 @@ from weft import __version__
 from weft.errors import InputError, WeftError
 from weft.scenario import Scenario, load_job_file
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
+from weft.sim import few_collections
 from weft.sim import simulate as run_engine
 from weft.stacks import describe
 
@@ -286,7 +287,8 @@ def run_stack(
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
     compile_kernels(on_compile)
-    workload = build_workload(scenario, cluster, seed)
+    with few_collections():
+        workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
     with located(scenario.where):
         run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)

@@ -91,7 +91,9 @@ def _measured(name: str, trace: str, jobs: int | None) -> dict[str, Any]:
     began, wall = time.process_time(), time.perf_counter()
     scenario = Scenario.load(_scenario(trace, jobs))
     cluster = build_cluster(scenario, 0)
-    world = SimWorld(cluster, build_workload(scenario, cluster, 0).jobs, *physics(scenario, 0))
+    with few_collections():
+        workload = build_workload(scenario, cluster, 0)
+    world = SimWorld(cluster, workload.jobs, *physics(scenario, 0))
     journal = MemoryJournal()
     with few_collections():
         drive(TimedCore(resolve("titan"), world, 0, journal), world)

@@ -14,6 +14,7 @@ from weft.model.view import Offer
 __all__ = ["Draft", "Occupancy"]
 
 _T = TypeVar("_T", bound=np.generic)
+_FEW = 32  # GPUs that are counted one by one sooner than by numpy
 
 
 class Draft:
@@ -140,9 +141,13 @@ class Draft:
         self._room.clear()
 
     def _count_free(self, gpus: npt.NDArray[np.int64], sign: int) -> None:
-        if len(gpus):
-            np.add.at(self._free_per_server, self._cluster.server_of_gpu[gpus], sign)
-            self._n_free += sign * len(gpus)
+        self._n_free += sign * len(gpus)
+        servers = self._cluster.server_of_gpu[gpus]
+        if len(gpus) > _FEW:
+            np.add.at(self._free_per_server, servers, sign)
+            return
+        for server in servers.tolist():
+            self._free_per_server[server] += sign
 
 
 class Occupancy(Draft):

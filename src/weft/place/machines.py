@@ -30,12 +30,12 @@ class Rooms:
 
     def __init__(self, free: Ints, idle: npt.NDArray[np.bool_]) -> None:
         self._free, self._idle = free, idle
-        self.fragments, self.rooms = _roomiest(free, np.flatnonzero((free > 0) & ~idle))
+        self.fragments, self.rooms = _roomiest(free, ((free > 0) & ~idle).nonzero()[0])
 
     @cached_property
     def whole(self) -> tuple[list[int], list[int]]:
         """Idle machines and their rooms."""
-        return _roomiest(self._free, np.flatnonzero(self._idle))
+        return _roomiest(self._free, self._idle.nonzero()[0])
 
     def one(self, workers: int) -> int | None:
         """The tightest machine in use with room for all, or an idle one if those in use have no room even together."""
@@ -106,7 +106,7 @@ class Rooms:
 
 def _roomiest(free: Ints, among: Ints) -> tuple[list[int], list[int]]:
     rooms = free[among]
-    order = np.argsort(-rooms, kind="stable")
+    order = (-rooms).argsort(kind="stable")
     return among[order].tolist(), rooms[order].tolist()
 
 

@@ -116,7 +116,7 @@ class Engine:
     @property
     def now(self) -> float:
         """Current simulated time."""
-        return float(self.arrays.floats[state.F_NOW])
+        return self.arrays.floats.item(state.F_NOW)
 
     @property
     def events(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -26,7 +27,12 @@ PARTS = ("nodes", "succ", "flows", "ranks", "leads", "follows")  # what a progra
 
 def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.void]:
     """The rows of an array as they lie in memory."""
-    return rows.view(np.dtype((np.void, rows.dtype.itemsize)))
+    return rows.view(_rows_of(rows.dtype.itemsize))
+
+
+@lru_cache(maxsize=64)
+def _rows_of(size: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,58 +163,76 @@ def make_program(
 ) -> Program:
     """Lay the specs out as arrays. `kway_b` is b of k-way sharing, None under the other models."""
     link_units = link_units or LinkUnits.of(capacity)
-    nodes = np.zeros(len(specs), NODE)
-    for column, values in _plain_columns(specs).items():
-        nodes[column] = values
-    units = [
-        _alone_units(spec, link_units.of_link, link_units.unit) if spec.kind == TRANSFER else (UNLIMITED, UNLIMITED)
-        for spec in specs
-    ]
-    alone = [
-        _rate(spec, kway_b, most, link_units.unit) if spec.kind == TRANSFER else math.inf
-        for spec, (most, _) in zip(specs, units, strict=True)
-    ]
-    for spec, rate in zip(specs, alone, strict=True):
-        if rate <= 0.0:
-            raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
-    nodes["alone"], nodes["demand_units"], nodes["snap"] = alone, [demand for _, demand in units], -1.0
+    alone, demand_units = _alone(specs, kway_b, link_units)
     links = [[link for link in spec.links if link[1] > 0] for spec in specs]
-    succ = _ranges(nodes, "succ", _after(specs, "after"))
-    follows = _ranges(nodes, "fol", _after(specs, "leads"))
-    ranks = _ranges(nodes, "rank", [spec.ranks if spec.kind == COMPUTE else () for spec in specs])
-    leads = _ranges(nodes, "lead", [spec.leads for spec in specs])
-    flows = _ranges(nodes, "flow", links)
-    flow_array = np.zeros(len(flows), FLOW)
-    flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
-    flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
-    lead_array = np.zeros(len(leads), LEAD)
+    succ, *succ_ends = _ranges(_after(specs, "after"))
+    follows, *follow_ends = _ranges(_after(specs, "leads"))
+    ranks, *rank_ends = _ranges([spec.ranks if spec.kind == COMPUTE else () for spec in specs])
+    leads, *lead_ends = _ranges([spec.leads for spec in specs])
+    flows, *flow_ends = _ranges(links)
+    given = [
+        (
+            spec.kind, spec.task, spec.amount, len(spec.after), spec.gpu, spec.weight, spec.latency, spec.chunk,
+            spec.demand, -1.0, *rest,
+        )
+        for spec, *rest in zip(
+            specs, alone, demand_units, *succ_ends, *follow_ends, *rank_ends, *lead_ends, *flow_ends, strict=True
+        )
+    ]  # fmt: skip
+    flow_array = _zeros(len(flows), FLOW)
+    if flows:
+        flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
+        flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
+    lead_array = _zeros(len(leads), LEAD)
     lead_array["node"] = leads
     return Program(
         tuple(specs),
-        nodes,
+        _laid_out(given),
         np.array(succ, np.int32),
         flow_array,
         np.array(ranks, np.int32),
         lead_array,
         np.array(follows, np.int32),
         _transfers_in_turn(specs),
-        sum(s.amount * s.weight for s in specs if s.kind == COMPUTE),
+        sum([s.amount * s.weight for s in specs if s.kind == COMPUTE]),
     )
 
 
-def _plain_columns(specs: Sequence[NodeSpec]) -> dict[str, list[float]]:
-    """Columns of the nodes that are in the specs as they are. (Column by column: numpy sets single fields slowly.)"""
-    return {
-        "kind": [spec.kind for spec in specs],
-        "task": [spec.task for spec in specs],
-        "amount": [spec.amount for spec in specs],
-        "preds": [len(spec.after) for spec in specs],
-        "gpu": [spec.gpu for spec in specs],
-        "weight": [spec.weight for spec in specs],
-        "latency": [spec.latency for spec in specs],
-        "chunk": [spec.chunk for spec in specs],
-        "demand": [spec.demand for spec in specs],
-    }
+# What a program knows of a node; the rest of its row is the engine's.
+_GIVEN = (
+    "kind", "task", "amount", "preds", "gpu", "weight", "latency", "chunk", "demand", "snap", "alone", "demand_units",
+    *(f"{name}{i}" for name in ("succ", "fol", "rank", "lead", "flow") for i in (0, 1)),
+)  # fmt: skip
+_GIVEN_ROW: np.dtype[np.void] = NODE[list(_GIVEN)]
+
+
+def _zeros(n: int, dtype: np.dtype[np.void]) -> npt.NDArray[Any]:
+    """np.zeros, which takes its time where there are many fields."""
+    return np.zeros(n * dtype.itemsize, np.uint8).view(dtype)
+
+
+def _laid_out(given: list[tuple[float, ...]]) -> npt.NDArray[Any]:
+    """Nodes with what is given of each, row by row: programs are short, and numpy takes its time for each field."""
+    nodes = _zeros(len(given), NODE)
+    nodes.view(_GIVEN_ROW)[:] = given
+    return nodes
+
+
+def _alone(
+    specs: Sequence[NodeSpec], kway_b: float | None, link_units: LinkUnits
+) -> tuple[list[float], list[int]]:  # fmt: skip
+    """Rates of the nodes on an empty network, and what each demands in units."""
+    rates, demands = [], []
+    for spec in specs:
+        rate, demand = math.inf, UNLIMITED
+        if spec.kind == TRANSFER:
+            most, demand = _alone_units(spec, link_units.of_link, link_units.unit)
+            rate = _rate(spec, kway_b, most, link_units.unit)
+            if rate <= 0.0:
+                raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
+        rates.append(rate)
+        demands.append(demand)
+    return rates, demands
 
 
 def _after(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
@@ -220,11 +244,10 @@ def _after(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
     return named
 
 
-def _ranges(nodes: npt.NDArray[Any], name: str, lists: Sequence[Sequence[_T]]) -> list[_T]:
-    """All lists one after another; where that of each node begins and ends goes into its columns."""
+def _ranges(lists: Sequence[Sequence[_T]]) -> tuple[list[_T], list[int], list[int]]:
+    """All lists one after another, and where that of each node begins and ends."""
     ends = list(accumulate([len(some) for some in lists], initial=0))
-    nodes[f"{name}0"], nodes[f"{name}1"] = ends[:-1], ends[1:]
-    return list(chain.from_iterable(lists))
+    return list(chain.from_iterable(lists)), ends[:-1], ends[1:]
 
 
 def _transfers_in_turn(specs: Sequence[NodeSpec]) -> bool:
