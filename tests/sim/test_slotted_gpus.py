@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.sim.test_slotted import CAPACITY, ring, servers
 from weft.model.flow_set import FlowRows
+from weft.model.plan import Gate
 from weft.network.state import ACTIVE, DONE
 from weft.pace.equal import EqualRule
 from weft.pace.flow import FlowRule
@@ -299,3 +300,48 @@ def test_a_stopped_job_gives_its_gpu_to_who_waits() -> None:
     assert engine.run(10.0) == [again]
     assert (engine.finish_s(b), engine.finish_s(again)) == pytest.approx((0.7, 1.7))
     assert engine.detach(b).gpu_s == pytest.approx(0.3)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([FlowRule, EqualRule]))
+@settings(max_examples=40, deadline=None)
+def test_a_gpu_of_ones_own_is_a_fixed_time(rng: random.Random, rule: type[RateRule]) -> None:
+    """Jobs that share nothing but links, gated or not, sending or not, stopped or not: the same as without queues."""
+    stays, gates = [], {}
+    for uid in range(rng.randint(1, 4)):
+        stay = draw_stay(rng, uid, 0.047)
+        specs = (compute_node(0, rng.choice([0.06, rng.uniform(0.01, 0.3)]), gpu=uid),)
+        stays.append(replace(stay, specs=specs, flows=rng.choice([NOTHING, draw_flows(rng)])))
+        gates[uid] = rng.choice([None, Gate(0.1, rng.choice([0.0, 0.3]))])
+
+    def attach(engine: SlottedEngine, stay: Stay) -> int:
+        seconds = stay.specs[0].amount
+        tasks = make_program(stay.specs, np.ones(1)) if engine.gpus is not None else None
+        work = Iteration(seconds, seconds, stay.flows, tasks)
+        return engine.attach(stay.uid, work, stay.iterations, gate=gates[stay.uid])
+
+    plain, queued = (
+        drive(SlottedEngine(CAPACITY, rule(), gpus=gpus), stays, attach) for gpus in (None, Gpus(N_GPUS))
+    )  # fmt: skip
+    for uid, usage in plain.usage.items():
+        mine = queued.usage[uid]
+        assert mine.iterations == usage.iterations
+        assert mine.finish_s == pytest.approx(usage.finish_s, rel=1e-6)
+        if usage.finish_s > 0.0:
+            for name in ("comm_s", "gate_s", "gpu_s", "adjusted"):
+                assert getattr(mine, name) == pytest.approx(getattr(usage, name), rel=1e-6, abs=1e-9), name
+        else:  # what would have begun in the slot of the stop has not
+            assert usage.gpu_s - rule.slot_s <= mine.gpu_s <= usage.gpu_s + 1e-9
+
+
+def test_many_short_iterations() -> None:
+    """More records than there is room for at first: all are there, and all iterations are counted."""
+    engine = SlottedEngine(CAPACITY, Fine(0.5), gpus=Gpus(1))
+    tasks = make_program([compute_node(0, 0.001, gpu=0)], CAPACITY)
+    for uid in range(2):
+        engine.attach(uid, Iteration(0.001, 0.001, NOTHING, tasks), 6000, turn=(0.0, 1.0))
+    finished = []
+    while new := engine.run(100.0):
+        finished += new
+    assert sorted(finished) == [0, 1]
+    assert engine.iterations == len(engine.records()) == 12_000
+    assert max(engine.finish_s(uid) for uid in range(2)) == pytest.approx(12.0)

@@ -14,6 +14,8 @@ import weft
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model.job import Job
+from weft.model.plan import Candidate, State
+from weft.model.view import ClusterView
 from weft.pace.base import Pace
 from weft.pace.equal import Equal
 from weft.pace.fair import Fair
@@ -69,6 +71,28 @@ def test_nothing_to_send_means_no_slots(noise: dict[str, float]) -> None:
         )  # fmt: skip
         for column in ("finish_s", "gpu_s"):
             assert slotted.jobs[column].to_numpy() == pytest.approx(plain.jobs[column].to_numpy(), rel=1e-12)
+
+
+class Widening(Fixed):
+    """Job a on one GPU, and on two as soon as c is there."""
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """Its plan."""
+        self.placements["a"] = (0, 1) if "c" in (*view.waiting, *view.running) else (0,)
+        return super().propose(view, state, n)
+
+
+@pytest.mark.parametrize("pace", [Fair(), Flow(), Equal()])
+def test_resized_while_another_has_the_gpu(pace: Pace) -> None:
+    """b has GPU 0 from 0 to 2 s, a waits there. c comes at 0.5, in the middle of a slot, and a is given GPU 1 too:
+    0.5 s of each of its two workers in an iteration now. One ends at 1, the other waits for b: 2.5, 3 and 3.5 s. c ends
+    at 4.5 on a GPU of its own."""
+    jobs = [toy_job("b", 1, 2), toy_job("a", 2, 3, 0.5, sizes=(1,)), toy_job("c", 1, 4, submit_s=0.5)]
+    planner = Widening({"b": (0,), "c": (3,)}, shares_gpus=True, resizes=True)
+    result = simulate(toy_cluster(), jobs, Stack("x", planner, pace=pace))
+    assert result.jobs["finish_s"].to_list() == pytest.approx([2.0, 3.5, 4.5])
+    assert result.jobs["gpu_s"].to_list() == pytest.approx([2.0, 3.0, 4.0])
+    assert result.spans.filter(result.spans["job_id"] == "a")["gpus"].to_list() == [[0], [0, 1]]
 
 
 def finish_s(jobs: Sequence[Job], place: str, pace: Pace, **run: float) -> npt.NDArray[np.float64]:

@@ -155,6 +155,9 @@ class SlottedEngine:
         while True:
             if finished := self._newly_finished():
                 return finished
+            if self._slot * s > until:  # nothing is to be done before a slot that is still to come
+                self.now = max(self.now, until)
+                return []
             soonest = self._wake()
             if finished := self._newly_finished():
                 return finished
