@@ -24,23 +24,22 @@ def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:
 MUTANTS: list[Mutant] = [
     *_of(
         "network/maxmin_kernel.py",
-        ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
         ("links that fill up are not let in", "        if not _find_tight(E):\n            break", "        break"),
         ("full links are forgotten", "link.tight = link.units - link.used < link.weight", "link.tight = False"),
-        ("flows are not counted off", "        link.weight_left -= flow.n\n", ""),
-        ("a share that has grown is not looked at again", "if share > rate:", "if share > 2 * rate:"),
         ("links forget what is used by others", "link.free = link.units - link.used", "link.free = link.units"),
-        (
-            "solved from the fastest change on",
-            "level = min(level, link.level)",
-            "level = max(level, link.level)",
-        ),
+        ("solved from the fastest change on", "level = min(level, link.level)", "level = max(level, link.level)"),
         ("a full link fills later", "higher = (link.units - fixed) // weight", "higher = link.units // weight"),
         (
             "equally fast transfers are left out",
             "(node.stamp != stamp) & (node.units >= level)",
             "(node.stamp != stamp) & (node.units > level)",
         ),
+    ),
+    *_of(
+        "network/fill_kernel.py",
+        ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
+        ("flows are not counted off", "        link.weight_left -= flow.n\n", ""),
+        ("a share that has grown is not looked at again", "if share > rate:", "if share > 2 * rate:"),
         ("demands are not asked", "if node.demand_units < UNLIMITED:", "if node.demand_units < 0:"),
         (
             "followers that are not level are held",

@@ -31,7 +31,7 @@ def test_only_what_is_called_from_outside_is_kept_as_machine_code() -> None:
     kernels.compile_all()
     kept = {file.name.split("-")[0] for file in kernels.cache_dir().glob("*/*.nbc")}
     assert {"engine_kernel.run", "attach_kernel.attach", "maxmin_kernel.settle_maxmin"} <= kept
-    assert not kept & {"heap_kernel.heap_set", "maxmin_kernel._fill", "skip_kernel.tick_exact", "tasks_kernel.admit"}
+    assert not kept & {"heap_kernel.heap_set", "fill_kernel.fill", "skip_kernel.tick_exact", "tasks_kernel.admit"}
 
 
 def test_kernels_of_another_copy_of_the_package_are_of_no_use(folder: Path) -> None:
