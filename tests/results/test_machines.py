@@ -72,9 +72,24 @@ def test_what_is_kept_idle_uses_machines() -> None:
 
 
 def test_overhead() -> None:
-    steps = overhead_bytes(run(), {"a": 7.0, "b": 1.0})
+    steps = overhead_bytes(run(), lambda job, gpus: {"a": 7.0, "b": 1.0}[job])
     assert steps.value.tolist() == [7.0, 8.0, 1.0, 0.0]
     assert total(steps) == pytest.approx(5 * 7 + 5 * 8 + 5 * 1)
+
+
+def test_overhead_of_a_job_that_moves() -> None:
+    """A job sends what it sends where it is: here 100 bytes for each machine beyond its first, and a moves at 5 s."""
+    once = run()
+    spans = pl.DataFrame(
+        {
+            "job_id": ["a", "a", "b"], "start_s": [0.0, 5.0, 5.0], "end_s": [5.0, 10.0, 15.0],
+            "gpus": [[0, 1, 4], [0, 1, 2], [5]], "end": ["stopped", "finished", "finished"],
+        },
+        schema=SPANS,
+    )  # fmt: skip
+    moved = replace(once, spans=spans)
+    steps = overhead_bytes(moved, lambda job, gpus: 100.0 * (len({g // 4 for g in gpus}) - 1))
+    assert steps.value.tolist() == [100.0, 0.0, 0.0, 0.0]
 
 
 def test_profit_rate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -153,20 +154,16 @@ def all_placers(request: Request, jobs: int) -> dict[str, TraceRun]:
 def measured(run: RunResult) -> TraceRun:
     """The metrics of Exp#1 to #4."""
     use = machine_use(run)
-    across = {
-        job: bytes_between(model, gpus, run.server_of_gpu)
-        for job, gpus, model in run.spans.join(run.jobs.select("job_id", "model"), on="job_id")
-        .select("job_id", "gpus", "model")
-        .iter_rows()
-    }
-    profit, overhead = profit_rate(run, use), overhead_bytes(run, across)
+    model = dict(run.jobs.select("job_id", "model").iter_rows())
+    overhead = overhead_bytes(run, lambda job, gpus: bytes_between(model[job], gpus, run.server_of_gpu))
+    profit = profit_rate(run, use)
     return TraceRun(
         mean(use.used, use.used), use.machine_hours, 100.0 * mean(use.fragmentation, use.used),
         mean(overhead, use.used) / 1e9, mean(profit, use.used), total(profit) / 3600.0, run, overhead,
     )  # fmt: skip
 
 
-def bytes_between(model: str, gpus: list[int], server_of_gpu: tuple[int, ...]) -> float:
+def bytes_between(model: str, gpus: Sequence[int], server_of_gpu: tuple[int, ...]) -> float:
     """Bytes that an iteration sends between machines, each exchange counted once."""
     servers = [server_of_gpu[g] for g in gpus]
     if len(set(servers)) <= 1:

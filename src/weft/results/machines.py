@@ -5,7 +5,7 @@ Everything is a step function of time or a number made from one; `mean` is over 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,10 +64,10 @@ def machine_use(run: RunResult, kept: Mapping[str, Sequence[int]] | None = None)
     return MachineUse(Steps(times, np.round(used)), Steps(times, np.clip(idle, 0.0, 1.0)))
 
 
-def overhead_bytes(run: RunResult, across: Mapping[str, float]) -> Steps:
-    """Bytes that one iteration of all running jobs sends between machines; `across` says how many of each job."""
+def overhead_bytes(run: RunResult, across: Callable[[str, Sequence[int]], float]) -> Steps:
+    """Bytes that one iteration of all running jobs sends between machines; `across` says how many of a job on GPUs."""
     spans = spans_until(run)
-    values = np.array([across.get(job, 0.0) for job in spans["job_id"]])
+    values = np.array([across(job, gpus) for job, gpus in spans.select("job_id", "gpus").iter_rows()], dtype=np.float64)
     starts, ends = spans["start_s"].to_numpy(), spans["end_s"].to_numpy()
     times = np.unique(np.concatenate([starts, ends, [0.0]]))
     return Steps(times, _sampled(times, starts, ends, values))
