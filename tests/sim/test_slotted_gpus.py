@@ -59,7 +59,7 @@ def draw_stay(rng: random.Random, uid: int, grid_s: float, shared: bool = True) 
     specs: list[NodeSpec] = []
     before: list[tuple[int, ...]] = [()] * len(workers)
     for task in range(rng.randint(1, 3)):
-        seconds = rng.choice([0.0, 0.03, 0.1, 0.25, rng.uniform(0.01, 0.3)])
+        seconds = rng.choice([0, 32, 100, 256, rng.randint(10, 300)]) / 1024  # sums are exact, and many are equal
         barrier = tuple(range(len(specs))) if rng.random() < 0.3 else None
         now = []
         for rank, gpu in enumerate(workers):
