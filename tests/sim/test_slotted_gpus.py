@@ -64,7 +64,8 @@ def draw_stay(rng: random.Random, uid: int, grid_s: float, shared: bool = True) 
         now = []
         for rank, gpu in enumerate(workers):
             after = before[rank] if barrier is None else barrier
-            specs.append(compute_node(task, seconds, after, gpu=gpu if shared else -1, ranks=(rank,)))
+            lane = {"gpu": gpu, "ranks": (rank,)} if shared else {"ranks": (rank, rank + 3), "weight": 2.0}
+            specs.append(compute_node(task, seconds, after, **lane))  # type: ignore[arg-type]
             now.append((len(specs) - 1,))
         before = now
     start_s = rng.randint(0, 12) * grid_s
@@ -300,6 +301,19 @@ def test_a_stopped_job_gives_its_gpu_to_who_waits() -> None:
     assert engine.run(10.0) == [again]
     assert (engine.finish_s(b), engine.finish_s(again)) == pytest.approx((0.7, 1.7))
     assert engine.detach(b).gpu_s == pytest.approx(0.3)
+
+
+def test_a_gpu_is_taken_up_to_the_stop() -> None:
+    """b computes until 0.03 s and sends 0.3 bytes at 10 bytes/s in the slot from 0.06 s. a has the GPU from 0.03 s and
+    is stopped at 0.1 s. b is back at 0.09 s, in the same slot: it computes from 0.1 to 0.13 s and sends from 0.18 s."""
+    engine = SlottedEngine(CAPACITY, EqualRule(), gpus=Gpus(1))
+    short, long = (make_program([compute_node(0, s, gpu=0)], CAPACITY) for s in (0.03, 1.0))
+    b = engine.attach(0, Iteration(0.03, 0.03, servers(1, (0,), 0.3), short), 2)
+    a = engine.attach(1, Iteration(1.0, 1.0, NOTHING, long), 1)
+    assert engine.run(0.1) == []
+    assert engine.detach(a).gpu_s == pytest.approx(0.07)
+    assert engine.run(1.0) == [b]
+    assert engine.finish_s(b) == pytest.approx(0.21)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([FlowRule, EqualRule]))
