@@ -53,6 +53,7 @@ JOB = np.dtype(
         # at the last snapshot of its component, and at the start of its measuring window
         ("snap_done", "i8"), ("snap_comm", "f8"), ("snap_gate", "f8"), ("snap_gpu", "f8"),
         ("win_done", "i8"), ("win_comm", "f8"), ("win_gate", "f8"), ("win_gpu", "f8"), ("win_rate", "f8"),
+        ("win_start", "f8"), ("due", "f8"),  # due: iterations at a pace since it was measured
         ("per", "f8"), ("carry", "f8"), ("adjusted", "i8"), ("snap_adjusted", "i8"), ("win_adjusted", "i8"),
         ("snap_age", "f8"),
         # while parked at a pace: per iteration, and what the pace came from
@@ -103,8 +104,9 @@ COMP = np.dtype(
         ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
-        # lasting: to be measured in full; mark: its number among all that were ever formed, kept with its links
-        ("quiet", "f8"), ("lasting", "i8"), ("mark", "i8"),
+        # want: iterations of its window, 0 if it asked for none; mark: its number among all that were ever formed, kept
+        # with its links
+        ("want", "f8"), ("mark", "i8"),
     ]
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2

@@ -168,7 +168,7 @@ def _new(E, j):
     comp.opened = 0
     comp.fluid = 0
     comp.gap = math.inf
-    comp.lasting = 0
+    comp.want = 0.0
     ints[I_FORMED] = ints[I_FORMED] + 1 & 0x7FFFFFFF
     comp.mark = ints[I_FORMED]
     reset(E, c)

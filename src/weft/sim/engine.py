@@ -54,8 +54,8 @@ class EngineSpec:
     straggle_x: float = 1.0
     skip: bool = True
     exact: bool = True
-    window: float = 320.0  # iterations of the first measuring window when exact is False
-    budget: int = 20_000_000  # what windows may cost when exact is False: iterations x links
+    window: float = 320.0  # iterations of the longest measuring window when exact is False
+    budget: int = 1_200_000  # tasks that windows may simulate when exact is False, before jobs leave
     segments: int = 0  # record this many first tasks
 
 

@@ -1,8 +1,9 @@
 """exact = false: components that do not repeat are measured over a window, then parked at the pace of each job.
 
-Where membership changes faster than a window takes, the pace is computed instead: a *fluid* model in which a link sees
-every other job for the share of the time that it sends there. Its answer is scaled by what the last window measured
-against it. Such a component is not simulated at all until it has been left in peace for a while.
+Where jobs come and go faster than windows can be paid for, the pace is computed instead: a *fluid* model in which a link
+sees every other job for the share of the time that it sends there. By itself it is off by several per cent, for the same
+job nearly always to the same side; so its answer is scaled by what the last window measured against it. Such a component
+is not simulated at all until so much was left out that a window is worth its price.
 """
 
 import math
@@ -15,7 +16,9 @@ from weft.network.state import (
     COMPUTE,
     F_EST_ERR,
     F_EST_WEIGHT,
+    F_FLUID,
     F_JITTER,
+    F_PACED,
     F_STRAGGLE_P,
     F_WINDOW,
     I_BUDGET,
@@ -32,20 +35,22 @@ from weft.sim.park_kernel import book, park
 from weft.sim.skip_kernel import tick_exact
 
 WARM_UP = 2  # iterations before a measuring window opens
-WORTH = 2.0  # a window is lengthened if it is likely to save so many times the iterations that it costs ...
-AGREE = 0.0005  # ... and two looks at it differ by more than this
-LOOKS = 512.0  # iterations of all jobs together that a first window asks for ...
-LEAST = 8.0  # ... and of each of them at least
-REST = 8.0  # a pace from a short window is trusted for so many times its length
+LOOKS = 512.0  # iterations of all jobs together that a window has where paces cannot be computed ...
+LEAST = 8.0  # ... and of each of them at least, wherever it is
+PLENTY = 5e7  # windows may cost as much of what is extrapolated as the budget is of this ...
+EARLY = 0.1  # ... and, while little was extrapolated, so much of the budget more each time that this has doubled
+AT_ONCE = 0.25  # of what is left of the budget, for one window
+LAST = 2.0  # iterations of a job that are simulated where paces were measured
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
 
 @inner()
-def first_window(E, c):
-    """Iterations of a component's first window; short where jobs come and go: the more jobs there are, the more of
-    their meetings each one sees, and the dearer it is to watch them. Who outlasts that measures again, in full."""
+def _window(E, c):
+    """Iterations of a component's window: what it asked for, or all that it may have where nobody has come or gone."""
     whole = m.floats(E)[F_WINDOW]
-    if m.comps(E)[c].gap == math.inf or m.comps(E)[c].lasting != 0:
+    if m.comps(E)[c].want > 0.0:
+        return m.comps(E)[c].want
+    if m.comps(E)[c].gap == math.inf:
         return whole
     return max(LEAST, min(whole, LOOKS / m.comps(E)[c].size))
 
@@ -53,13 +58,14 @@ def first_window(E, c):
 @inner()
 def _open_window(E, c, now):
     comp = m.comps(E)[c]
-    comp.window = first_window(E, c)
+    comp.window = _window(E, c)
     comp.win_time = now
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
         book(E, j, now)
         job.win_done = job.done
+        job.win_start = job.iter_start
         job.win_adjusted = job.adjusted
         job.win_comm = job.comm_s
         job.win_gate = job.gate_s
@@ -67,6 +73,14 @@ def _open_window(E, c, now):
         job.win_rate = 0.0
         j = job.next
     comp.win_record = m.ints(E)[I_RECORDS]
+
+
+@inner()
+def _window_rate(E, j):
+    """Iterations per second in the window, from the start of one iteration to that of another: what the window cuts off
+    at both ends would be a large part of a short one."""
+    job = m.jobs(E)[j]
+    return (job.done - job.win_done) / (job.iter_start - job.win_start)
 
 
 @inner()
@@ -98,34 +112,81 @@ def _take_measures(E, c, now):
     while j >= 0:
         job = m.jobs(E)[j]
         book(E, j, now)
-        seen = float(job.done - job.win_done)
-        measured(E, j, seen, span, job.win_comm, job.win_gate, job.win_gpu, job.win_adjusted)
+        measured(E, j, _window_rate(E, j) * span, span, job.win_comm, job.win_gate, job.win_gpu, job.win_adjusted)
         if fluid_able:
             job.calib = max(1.0 / CALIBRATION, min(CALIBRATION, job.per / job.fluid))
+        job.due = 0.0
         j = job.next
     comp.record0 = comp.win_record
 
 
 @inner()
-def pay(E, c, seconds):
-    """Take the price of simulating a component for so long from the budget, if there is enough left."""
-    jobs, nodes = m.jobs(E), m.nodes(E)
-    price = 0.0
+def _prices(E, c):
+    """Of simulating a component, in tasks: of one second at its paces, and of what was left out since its jobs were last
+    measured. Also the seconds of its longest iteration, and the share of all that windows may take now."""
+    jobs = m.jobs(E)
+    second, due, longest, paces = 0.0, 0.0, 0.0, 0.0
     j = m.comps(E)[c].head
     while j >= 0:
         job = jobs[j]
-        for x in range(job.node0, job.node1):
-            price += (1 + nodes[x].flow1 - nodes[x].flow0) * job.per * seconds
+        each = float(job.node1 - job.node0)
+        second += each * job.per
+        due += each * job.due
+        longest = max(longest, 1.0 / job.per)
+        paces += job.per
         j = job.next
-    if price > m.ints(E)[I_BUDGET]:
-        return False
-    m.ints(E)[I_BUDGET] -= int(price)
-    return True
+    extrapolated = max(1.0, (m.floats(E)[F_PACED] + m.floats(E)[F_FLUID]) * second / paces)
+    share = m.ints(E)[I_BUDGET] * (1.0 / PLENTY + EARLY / extrapolated)
+    return second, due, longest, share
+
+
+@inner()
+def _least(E, c):
+    """Iterations that a component's next window has at least: more than the last one, if that was of the same jobs."""
+    return min(m.floats(E)[F_WINDOW], max(LEAST, 2.0 * m.comps(E)[c].want))
+
+
+@inner()
+def ask_window(E, c, ahead, ends):
+    """Iterations of the window that a component may have now, 0 if none; it is paid for.
+
+    The error of a completion time is that of its paces times the iterations that went at them, and the error of a pace
+    falls with the length of its window. The sum is least, for what all windows cost together, if each is in proportion
+    to what is extrapolated from it: what was not simulated lately stands for what will not be. `ahead` are seconds for
+    which the jobs are likely to stay the same, `ends` those until one of them is done.
+    """
+    whole = m.floats(E)[F_WINDOW]
+    comp = m.comps(E)[c]
+    second, due, longest, share = _prices(E, c)
+    most = AT_ONCE * m.ints(E)[I_BUDGET] / second
+    if comp.gap == math.inf:  # nobody has come or gone yet: who knows how long this will last
+        takes = min((whole + WARM_UP) * longest, most)
+    else:
+        takes = min((whole + WARM_UP) * longest, share * (due / second + ahead), most)
+        if share < 1.0:  # simulating is for the sake of a window: it has to come to its end
+            takes = min(takes, ends)
+    window = takes / longest - WARM_UP
+    if window < _least(E, c):
+        return 0.0
+    m.ints(E)[I_BUDGET] -= int(min(takes, comp.gap, ends) * second)
+    return min(window, whole)
+
+
+@inner()
+def next_look(E, c):
+    """Seconds until a component may have a window, as far as can be told."""
+    if m.comps(E)[c].want >= m.floats(E)[F_WINDOW]:
+        return math.inf
+    second, due, longest, share = _prices(E, c)
+    takes = (_least(E, c) + WARM_UP) * longest
+    if takes * second > AT_ONCE * m.ints(E)[I_BUDGET]:
+        return math.inf
+    return max(LEAST * longest, 1.01 * takes / share - due / second)
 
 
 @inner()
 def _try_estimate(E, c, now):
-    """Park at the measured pace once two looks at it agree (the first at half the window), or it is long enough."""
+    """Park at the measured pace once the window is long enough; how far half of it says otherwise is noted."""
     comp = m.comps(E)[c]
     half = m.jobs(E)[comp.head].win_rate == 0.0
     wanted = 0.5 * comp.window if half else comp.window
@@ -134,32 +195,20 @@ def _try_estimate(E, c, now):
         if m.jobs(E)[j].done - m.jobs(E)[j].win_done < wanted:
             return
         j = m.jobs(E)[j].next
-    span = now - comp.win_time
     worst = 0.0
     wake = math.inf
     work = 0.0
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
-        rate = (job.done - job.win_done) / span
+        rate = _window_rate(E, j)
         worst = max(worst, abs(job.win_rate / rate - 1.0))
         job.win_rate = rate
         job.per = rate
-        wake = min(wake, (job.total - job.done - 2.0 - job.carry) / rate)
+        wake = min(wake, (job.total - job.done - LAST - job.carry) / rate)
         work += rate
         j = job.next
     if half:
-        return
-    whole = m.floats(E)[F_WINDOW]
-    outlasts = comp.window < whole and pay(E, c, span * whole / comp.window)
-    if outlasts:
-        comp.lasting = 1
-        if now - comp.born > comp.gap:
-            comp.window = whole
-            return
-    again = min(comp.gap, wake) * work > WORTH * 2.0 * comp.window * comp.size and pay(E, c, span)
-    if worst > AGREE and comp.window < whole and again:
-        comp.window *= 2.0
         return
     if wake * work < 4.0 * comp.size:
         return
@@ -167,9 +216,8 @@ def _try_estimate(E, c, now):
     m.ints(E)[I_ESTIMATES] += 1
     m.floats(E)[F_EST_ERR] += worst * wake * work
     m.floats(E)[F_EST_WEIGHT] += wake * work
-    if outlasts:
-        wake = min(wake, max(comp.gap, REST * span))
-    park(E, c, now, PARK_PACED, now + wake)
+    comp.want = comp.window
+    park(E, c, now, PARK_PACED, now + min(wake, next_look(E, c)))
 
 
 @apart(void(TABLE, int64, float64))

@@ -31,14 +31,13 @@ from weft.network.state import (
     PARKED,
 )
 from weft.sim.components_kernel import dissolve, enter, form, leave
-from weft.sim.estimate_kernel import WARM_UP, first_window, measured, pay
+from weft.sim.estimate_kernel import LAST, ask_window, measured, next_look
 from weft.sim.fluid_kernel import fluid_pace
 from weft.sim.heap_kernel import heap_drop, heap_set
 from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpark
 from weft.sim.tasks_kernel import flush_record, unlink
 
-PEACE = 1.5  # a component is tried again when it has been left alone for so many windows
-ALLOWANCE = 300  # what the budget of windows grows by with every job that leaves
+ALLOWANCE = 10  # what the budget of windows grows by with every job that leaves
 
 
 @inner()
@@ -98,13 +97,13 @@ def _take_apart(E, c, now, n):
 
 
 @inner()
-def _first_end(E, c):
-    """Seconds until the first job of a component is done at its pace."""
+def _first_end(E, c, but):
+    """Seconds until the first job of a component is done at its pace, but for so many iterations."""
     ends = math.inf
     j = m.comps(E)[c].head
     while j >= 0:
         job = m.jobs(E)[j]
-        ends = min(ends, (job.total - job.done - job.carry) / job.per)
+        ends = min(ends, (job.total - job.done - job.carry - but) / job.per)
         j = job.next
     return ends
 
@@ -118,7 +117,6 @@ def _decide(E, c, now):
         resume(E, c, now)
         return
     fluid_pace(E, c)
-    slowest = 0.0
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
@@ -127,17 +125,16 @@ def _decide(E, c, now):
         job.gate_per = 0.0
         job.adjusted_per = 0.0
         job.seen = 0.0
-        slowest = max(slowest, 1.0 / job.per)
         j = job.next
-    comp.quiet = PEACE * (WARM_UP + first_window(E, c)) * slowest
-    ends = _first_end(E, c)
-    if pay(E, c, min(comp.gap, ends, comp.quiet / PEACE)):
+    ends = _first_end(E, c, 0.0)
+    comp.want = ask_window(E, c, min(comp.gap, ends), ends)
+    if comp.want > 0.0:
         resume(E, c, now)
         return
     comp.fluid = 1
     m.ints(E)[I_ESTIMATES] += 1
     comp.record0 = m.ints(E)[I_RECORDS]
-    park(E, c, now, PARK_PACED, now + max(0.0, min(ends, comp.quiet)))
+    park(E, c, now, PARK_PACED, now + max(0.0, min(ends, next_look(E, c))))
 
 
 @apart(void(TABLE, int64, float64))
@@ -180,18 +177,30 @@ def _end_here(E, j, now):
     m.ints(E)[I_FINISHED] += 1
 
 
+@inner()
+def _nearly_ends(E, c, now):
+    """Whether a job of a component that goes at measured paces is about to end: its last iterations are simulated."""
+    j = m.comps(E)[c].head
+    while j >= 0:
+        job = m.jobs(E)[j]
+        if job.total - job.done - job.carry - (now - m.comps(E)[c].park_time) * job.per <= LAST + 1e-6:
+            return True
+        j = job.next
+    return False
+
+
 @apart(void(TABLE, int64, float64))
 def wake(E, j, now):
     """The event that ends a parked stretch: a job ends, or the component has been left in peace long enough."""
     c = m.jobs(E)[j].comp
     comp = m.comps(E)[c]
-    if comp.fluid == 0:
+    if comp.fluid == 0 and (comp.parked == PARK_EXACT or _nearly_ends(E, c, now)):
         unpark(E, c, now)
         return
     settle_paced(E, c, now)
     ended = False
     y = comp.head
-    while y >= 0:
+    while y >= 0 and comp.fluid != 0:
         job = m.jobs(E)[y]
         if job.total - job.done - job.carry <= 1e-6:
             _end_here(E, y, now)
@@ -200,11 +209,13 @@ def wake(E, j, now):
     if ended:
         return
     comp.gap = max(comp.gap, now - comp.born)
-    ends = _first_end(E, c)
-    if ends > comp.quiet and pay(E, c, comp.quiet / PEACE):
+    ends = _first_end(E, c, 0.0 if comp.fluid != 0 else LAST)
+    window = ask_window(E, c, 0.0, ends)
+    if window > 0.0:
+        comp.want = window
         resume(E, c, now)
     else:
-        heap_set(E, 2 * comp.ref + 1, now + max(0.0, ends))
+        heap_set(E, 2 * comp.ref + 1, now + max(0.0, min(ends, max(next_look(E, c), now - comp.born))))
 
 
 @inner((TABLE, int64, int64, float64, boolean, int64))

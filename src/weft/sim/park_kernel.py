@@ -206,6 +206,7 @@ def settle_paced(E, c, now):
         job.gpu_s += steps * job.gpu_per
         job.adjusted += int(steps * job.adjusted_per)
         job.done += int(steps)
+        job.due += steps
         m.ints(E)[I_ITERATIONS] += int(steps)
         m.floats(E)[F_PACED if comp.fluid == 0 else F_FLUID] += steps
         _shift_job(E, j, passed)
