@@ -1,9 +1,9 @@
 """exact = false: components that do not repeat are measured over a window, then parked at the pace of each job.
 
-Where jobs come and go faster than windows can be paid for, the pace is computed instead: a *fluid* model in which a link
-sees every other job for the share of the time that it sends there. By itself it is off by several per cent, for the same
-job nearly always to the same side; so its answer is scaled by what the last window measured against it. Such a component
-is not simulated at all until so much was left out that a window is worth its price.
+Where jobs come and go faster than windows can be paid for, the pace is computed instead: a *fluid* model in which a
+link sees every other job for the share of the time that it sends there. By itself it is off by several per cent, for
+one job nearly always to the same side; so its answer is scaled by what the last window measured against it. Such a
+component is not simulated at all until so much was left out that a window is worth its price.
 """
 
 import math
@@ -122,8 +122,8 @@ def _take_measures(E, c, now):
 
 @inner()
 def _prices(E, c):
-    """Of simulating a component, in tasks: of one second at its paces, and of what was left out since its jobs were last
-    measured. Also the seconds of its longest iteration, and the share of all that windows may take now."""
+    """Of simulating a component, in tasks: of one second at its paces, and of what was left out since its jobs were
+    last measured. Also the seconds of its longest iteration, and the share of all that windows may take now."""
     jobs = m.jobs(E)
     second, due, longest, paces = 0.0, 0.0, 0.0, 0.0
     j = m.comps(E)[c].head
