@@ -39,7 +39,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
     `error_jct_*` compare slices of 2,000 jobs with their exact runs: of the mean and the 95th percentile of completion
     times over jobs that share links (more than one machine), relative; `error_of_a_job_*` job by job. Each is the
-    median over the seeds, and the worst. `spread_*` are the same of an exact run whose tasks differ by 1e-12, for one seed.
+    median over the seeds, and the worst. `spread_*` are the same of an exact run whose tasks differ by 1e-12, one seed.
     Memory is the most held so far, by all traces.
     """
     from weft.api import compile_kernels
