@@ -359,3 +359,17 @@ def test_many_short_iterations() -> None:
     assert sorted(finished) == [0, 1]
     assert engine.iterations == len(engine.records()) == 12_000
     assert max(engine.finish_s(uid) for uid in range(2)) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("gpus", [None, Gpus])
+def test_a_gate_counts_from_when_a_job_has_computed(gpus: type[Gpus] | None) -> None:
+    """A job computes from 0 to 0.5 s and sends in the slot from 0.54 s. At 0.2 s its gate becomes that of 0.9 s: it
+    sends then, as in the event engine, wherever it computes."""
+    engine = SlottedEngine(CAPACITY, EqualRule(), gpus=gpus(1) if gpus else None)
+    tasks = make_program([compute_node(0, 0.5, gpu=0)], CAPACITY)
+    at = engine.attach(0, Iteration(0.5, 0.5, servers(1, (0,), 0.3), tasks), 1)
+    assert engine.run(0.2) == []
+    engine.set_gate(at, Gate(0.9))
+    assert engine.run(10.0) == [at]
+    assert engine.finish_s(at) == pytest.approx(0.93)
+    assert engine.detach(at).gate_s == pytest.approx(0.4)

@@ -33,7 +33,7 @@ JOB = np.dtype(
         ("state", "i4"), ("uid", "i8"), ("low", "i8"), ("high", "i8"), ("done", "i8"), ("total", "i8"),
         ("compute_s", "f8"), ("gpu_s", "f8"), ("began", "f8"), ("ready", "f8"), ("finish", "f8"), ("comm_s", "f8"),
         ("gate_s", "f8"), ("gated", "i4"), ("gate_used", "i4"), ("gate_epoch", "f8"), ("gate_period", "f8"),
-        ("gate_tol", "f8"), ("gate_last", "f8"), ("adjusted", "i8"),
+        ("gate_tol", "f8"), ("gate_last", "f8"), ("adjusted", "i8"), ("computed", "i4"),
     ]
 )  # fmt: skip
 _FREE, _COMPUTING, _SENDING, _FINISHED = 0, 1, 2, 3
@@ -326,7 +326,7 @@ class SlottedEngine:
         return int(self.jobs[at]["done"])
 
     def set_gate(self, at: int, gate: Gate | None) -> None:
-        """Change the gate of a job; it counts from the next iteration."""
+        """Change the gate of a job; it counts from the next time the job has computed."""
         self._set_gate(at, gate)
 
     def _set_gate(self, at: int, gate: Gate | None) -> None:

@@ -140,16 +140,14 @@ def end_iteration(jobs, j, when, records, n_records):
 
 @leaf
 def _next_transfer(job):
-    """Compute: for a time that is known, or until whoever looks after the GPUs says so."""
-    job.state, job.ready = COMPUTING, np.inf
-    if job.compute_s < np.inf:
-        computed(job, job.began + job.compute_s)
+    """Compute: for a time that is known, or (it is infinite) until whoever looks after the GPUs says so."""
+    job.state, job.computed, job.ready = COMPUTING, 0, job.began + job.compute_s
 
 
 @leaf
 def computed(job, when):
-    """Computing ends then: when the job is ready to send."""
-    job.ready = when
+    """Computing ended then: when the job is ready to send. Asked no earlier, so that the gate it has by now counts."""
+    job.computed, job.ready = 1, when
     if job.gated:
         job.ready = opens(when, job.gate_epoch, job.gate_period, job.gate_tol, job.gate_used)
         job.gate_used = 1
@@ -173,6 +171,9 @@ def wake(jobs, n_jobs, now, sent, active, records, n_records):
     for j in range(n_jobs):
         job = jobs[j]
         while job.state == COMPUTING and job.ready <= now:
+            if job.computed == 0:
+                computed(job, job.ready)
+                continue
             if job.low == job.high:
                 if n_records >= len(records):
                     return -1, soonest
