@@ -72,6 +72,42 @@ def test_iterations_at_a_measured_pace_carry_their_bytes() -> None:
     assert link["busy"] <= max(ends.values()) * (1 + 1e-9)
 
 
+def test_records_count_every_iteration_once() -> None:
+    """The iteration times of a window stand for those that are not simulated: of each job 300 in all."""
+    _, engine = two_out_of_step(False)
+    assert engine.estimated[0] > 0.5
+    records = engine.records()
+    for uid in range(2):
+        assert records["count"][records["uid"] == uid].sum() == pytest.approx(300, rel=1e-9)
+
+
+def test_a_job_that_repeats_and_is_met_is_an_estimate_from_then_on() -> None:
+    """Where in its iteration a skipped job is when another one comes is lost: such a run does not call itself exact."""
+    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=False))
+    first = make_program([compute_node(0, 1.0), transfer_node(1, 0.25, [(0, 1)], (0,))], engine.spec.capacity)
+    engine.attach(0, first, 1000)
+    assert engine.run(100.5) == []
+    assert engine.exact
+    engine.attach(1, first, 4)
+    assert not engine.exact
+
+
+@pytest.mark.parametrize("budget", [0, 1_200_000])
+def test_short_iterations_late_in_a_run_come_to_an_end(budget: int) -> None:
+    """At 1e8 s the clock goes on in steps of 1.5e-8 s, which is more than the millionth part of an iteration."""
+    engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=False, budget=budget, window=16.0))
+    engine.run(1e8)
+    for uid in range(4):
+        nodes = [compute_node(0, 1e-3 * (1.0 + 0.3 * uid)), transfer_node(1, 2e-4, [(0, 1)], (0,))]
+        engine.attach(uid, make_program(nodes, engine.spec.capacity), 1000 + 300 * uid)
+        assert engine.run(engine.now + 0.1) == []
+    ended = 0
+    while done := engine.run():
+        ended += sum(engine.detach(slot).iterations for slot in done)
+    assert ended == 1000 + 1300 + 1600 + 1900
+    assert engine.links()["bytes"] == pytest.approx([ended * 2e-4], rel=1e-9)
+
+
 def test_iterations_at_a_computed_pace_carry_their_bytes() -> None:
     """Jobs come one after another, so that paces are computed; each link carries iterations x bytes of those on it."""
     rng = random.Random(1)

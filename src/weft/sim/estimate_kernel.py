@@ -113,6 +113,7 @@ def _take_measures(E, c, now):
         job = m.jobs(E)[j]
         book(E, j, now)
         measured(E, j, _window_rate(E, j) * span, span, job.win_comm, job.win_gate, job.win_gpu, job.win_adjusted)
+        job.seen = float(job.done - job.win_done)  # records are of whole iterations
         if fluid_able:
             job.calib = max(1.0 / CALIBRATION, min(CALIBRATION, job.per / job.fluid))
         job.due = 0.0

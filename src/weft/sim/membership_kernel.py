@@ -34,7 +34,7 @@ from weft.sim.components_kernel import dissolve, enter, form, leave
 from weft.sim.estimate_kernel import LAST, ask_window, measured, next_look
 from weft.sim.fluid_kernel import fluid_pace
 from weft.sim.heap_kernel import heap_drop, heap_set
-from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpark
+from weft.sim.park_kernel import book, freeze, park, resume, settle_paced, unpark, unseen
 from weft.sim.tasks_kernel import flush_record, unlink
 
 ALLOWANCE = 10  # what the budget of windows grows by with every job that leaves
@@ -64,6 +64,8 @@ def _to_pace(E, c, now):
             j = job.next
         comp.parked = PARK_PACED
         freeze(E, c)
+        if now > comp.park_time:  # where in its period each job is by now gets lost
+            m.ints(E)[I_ESTIMATES] += 1
     if comp.parked == PARK_PACED:
         settle_paced(E, c, now)
     else:
@@ -183,7 +185,8 @@ def _nearly_ends(E, c, now):
     j = m.comps(E)[c].head
     while j >= 0:
         job = m.jobs(E)[j]
-        if job.total - job.done - job.carry - (now - m.comps(E)[c].park_time) * job.per <= LAST + 1e-6:
+        left = job.total - job.done - job.carry - (now - m.comps(E)[c].park_time) * job.per
+        if left <= LAST + unseen(now, job.per):
             return True
         j = job.next
     return False
@@ -202,7 +205,7 @@ def wake(E, j, now):
     y = comp.head
     while y >= 0 and comp.fluid != 0:
         job = m.jobs(E)[y]
-        if job.total - job.done - job.carry <= 1e-6:
+        if job.total - job.done - job.carry <= unseen(now, job.per):
             _end_here(E, y, now)
             ended = True
         y = job.next
