@@ -38,7 +38,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "key of another section": ("racks = 2", "racks = 2\njitter = 0.1", "cluster.jitter is not a known key; it belongs in [run]"),
     "unknown key, nothing like it": (
         "seed = 1", "zzz = 1",
-        "run.zzz is not a known key; known: seed, exact, restart_s, jitter, stragglers, straggler_factor, "
+        "run.zzz is not a known key; known: seed, exact, effort, restart_s, jitter, stragglers, straggler_factor, "
         "start_latency_s, failure_rate, checkpoint_every, until_s",
     ),
     "jitter beyond measure": ("seed = 1", "seed = 1\njitter = 1e308", "run.jitter is 1e+308; give at most 10"),

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+import weft
 from weft.network import state
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.program import compute_node, make_program, transfer_node
@@ -180,3 +181,21 @@ def test_a_short_window_counts_parts_of_iterations() -> None:
         off.append(done[1] / done[0] - 1.0)
     assert abs(float(np.mean(off))) < 0.005
     assert float(np.std(off)) < 0.03
+
+
+def test_effort_buys_windows() -> None:
+    """Without any, all that is not simulated goes at computed paces; the more of it, the less does, and the closer."""
+    jobs = {"source": "batch", "jobs": 24, "models": ["vgg16", "resnet50"], "iterations": [300, 900]}
+    scenario = {
+        "cluster": {"topology": "leaf-spine", "racks": 6, "servers_per_rack": 4, "gpus_per_server": 4},
+        "workload": {**jobs, "gpus": {"4": 0.5, "8": 0.5}},
+        "stack": {"name": "fifo"},
+    }
+
+    def run(**circumstances: float) -> weft.RunResult:
+        return weft.simulate({**scenario, "run": circumstances}, place="random", seed=1)
+
+    exact, some, none = run(), run(exact=False, effort=0.02), run(exact=False, effort=0.0)
+    assert none.events < some.events < exact.events
+    wrong = [float((one.jobs["jct_s"] / exact.jobs["jct_s"] - 1.0).abs().to_numpy().mean()) for one in (some, none)]
+    assert 0.0 < wrong[0] < wrong[1]

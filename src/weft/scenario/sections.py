@@ -310,6 +310,9 @@ class RunSection(Section):
 
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
     exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
+    effort: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        1.0, description="With exact = false: windows may cost so many times what is usual; more is closer, and slower."
+    )
     restart_s: Seconds = Field(0.0, description="What a stopped job pays when it starts again.")
     jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")

@@ -25,7 +25,9 @@ from weft.sim.kernels import attach_kernel, engine_kernel, membership_kernel, pa
 from weft.sim.layout import Layout
 from weft.sim.program import Program
 
-__all__ = ["Engine", "EngineSpec", "Usage"]
+__all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
+
+BUDGET = 1_200_000
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
 _FIELDS = state.JOB.names or ()
@@ -55,7 +57,7 @@ class EngineSpec:
     skip: bool = True
     exact: bool = True
     window: float = 320.0  # iterations of the longest measuring window when exact is False
-    budget: int = 1_200_000  # tasks that windows may simulate when exact is False, before jobs leave
+    budget: int = BUDGET  # tasks that windows may simulate when exact is False, before jobs leave
     segments: int = 0  # record this many first tasks
 
 

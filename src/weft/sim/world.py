@@ -23,7 +23,7 @@ from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-from weft.sim.engine import Engine, EngineSpec, Usage
+from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
@@ -125,6 +125,7 @@ class SimWorld:
                 straggle_x=run.straggler_factor,
                 skip=run.skip,
                 exact=run.exact,
+                budget=int(run.effort * BUDGET),
                 segments=20_000 if self._record else 0,
             )
         )
