@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.sim import NetworkSpec
 
-__all__ = ["TRACES", "run"]
+__all__ = ["TRACES", "run", "slice_error"]
 
 TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
 EVERY = 16  # decisions of which one is timed by the processor too: asking for that takes as long as a small decision
 SEEDS = (0, 1, 2)  # of slices
 MOVED = 1e-12  # relative, for the spread of the exact run itself
-SHORTER = 20  # the exact run of the slice simulates every iteration: 75 million of them if it were as long as it is
+SHORTER = 20  # the exact run of the slice simulates every iteration: as long as it is that takes half an hour
 
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _errors(trace: str, say: Callable[[str], None]) -> dict[str, Any]:
     found = []
     for seed in SEEDS:
         say(f"slice {seed}")
-        found.append(_error(trace, seed, spread=seed == SEEDS[0]))
+        found.append(slice_error(trace, seed, spread=seed == SEEDS[0]))
     names = [name for name in found[0] if name.startswith("error")]
     return {
         **found[0],
@@ -139,8 +139,8 @@ def _errors(trace: str, say: Callable[[str], None]) -> dict[str, Any]:
     }
 
 
-def _error(trace: str, seed: int = 0, spread: bool = False) -> dict[str, Any]:
-    """Random jobs of the trace at a load that makes them share links, all times divided by SHORTER.
+def slice_error(trace: str, seed: int = 0, spread: bool = False, shorter: int = SHORTER) -> dict[str, Any]:
+    """Random jobs of the trace at a load that makes them share links, all times divided by `shorter`.
 
     Jobs come, go and meet as they would; they only do fewer iterations meanwhile, which leaves estimates less to go by.
     The estimated run has the starts and GPUs of the exact one: a job that ends a moment earlier or later leaves its
@@ -155,7 +155,7 @@ def _error(trace: str, seed: int = 0, spread: bool = False) -> dict[str, Any]:
     scenario = Scenario.load(_scenario(trace, SLICE, workload=changes, run={"exact": True}))
     cluster = build_cluster(scenario, seed)
     jobs = [
-        replace(job, submit_s=job.submit_s / SHORTER, iterations=max(1, job.iterations // SHORTER))
+        replace(job, submit_s=job.submit_s / shorter, iterations=max(1, job.iterations // shorter))
         for job in build_workload(scenario, cluster, seed).jobs
     ]
     network, spec = physics(scenario, seed)
