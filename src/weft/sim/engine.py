@@ -27,7 +27,7 @@ from weft.sim.program import Program
 
 __all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
 
-BUDGET = 1_200_000
+BUDGET = 1_200_000  # see EngineSpec
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
 _FIELDS = state.JOB.names or ()

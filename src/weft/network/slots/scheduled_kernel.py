@@ -135,11 +135,11 @@ def end_iteration(jobs, j, when, records, n_records):
         job.state, job.finish = FINISHED, when
         return
     job.began = when
-    _next_transfer(job)
+    _begin_computing(job)
 
 
 @leaf
-def _next_transfer(job):
+def _begin_computing(job):
     """Compute: for a time that is known, or (it is infinite) until whoever looks after the GPUs says so."""
     job.state, job.computed, job.ready = COMPUTING, 0, job.began + job.compute_s
 
@@ -160,7 +160,7 @@ def computed(job, when):
 @leaf
 def begin_job(jobs, j):
     """The first iteration."""
-    _next_transfer(jobs[j])
+    _begin_computing(jobs[j])
 
 
 @njit(cache=True, nogil=True)
