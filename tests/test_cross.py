@@ -12,6 +12,7 @@ import weft
 from weft.cli.main import run
 from weft.cross import admissible, cross
 from weft.errors import InputError, StackError
+from weft.pace.flow import FlowRule
 from weft.scenario import Scenario
 
 TINY: dict[str, Any] = {
@@ -50,7 +51,7 @@ def test_ranked_with_reasons() -> None:
     assert mine["metrics"]["jct_mean_s"]["mean"] == pytest.approx(sum(both) / 2)  # type: ignore[arg-type]
     assert alone.jobs.height == 4
     assert {row["policy"] for row in ranked["layers"]["pace"]} == {"fair", "adadual", "flow"}
-    assert "flow: simulated slot by slot" in ranked["notes"][0]
+    assert "notes" not in ranked  # one engine for all of them: nothing to be told about two models of a job
 
 
 def test_what_the_scenario_does_not_allow() -> None:
@@ -75,15 +76,13 @@ def test_too_much_is_refused_before_anything_runs() -> None:
 
 
 def test_a_run_that_fails_is_left_out_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.sim.slotted import SlottedEngine
-
-    monkeypatch.setattr(SlottedEngine, "attach", broken_attach)
+    monkeypatch.setattr(FlowRule, "begin", out_of_order)
     found = cross(TINY, 1, order=["fifo"], place=["first-fit"], interleave=["none"], pace=["fair,flow"], workers=1)
     assert [one.pace for one in found.summaries] == ["fair"]
     assert found.skipped[0].reason == "flow is out of order"
 
 
-def broken_attach(*_: object, **__: object) -> None:
+def out_of_order(*_: object, **__: object) -> None:
     raise StackError("flow is out of order")
 
 

@@ -60,19 +60,7 @@ class Cross:
             for one in self.summaries
         }
         left_out = [(left.combination.name, left.reason) for left in self.skipped]
-        return rank(self.scenario.name, table, layers, left_out, self.by, self.notes)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of the ranking must know."""
-        slotted = {one.pace for one in self.summaries if one.stack().pace.rates() is not None}
-        if not slotted or slotted == {one.pace for one in self.summaries}:
-            return ()
-        return (
-            f"{', '.join(sorted(slotted))}: simulated slot by slot; an iteration computes, then sends, and a parameter "
-            "server sends on while it receives. Other paces: event by event, transfers as the profile has them. A "
-            "ratio between the two is also one between two models of a job.",
-        )
+        return rank(self.scenario.name, table, layers, left_out, self.by)
 
     def write_report(self, path: str | Path, command: str = "") -> Path:
         """Write the HTML report with its heat map."""

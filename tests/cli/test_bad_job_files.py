@@ -130,11 +130,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "a link as a number": (change("links.l1", 50), "links.l1 is 50; give a table {..}"),
     "unknown sharing": (
         change("network.sharing", "maxmin"),
-        'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way, scheduled',
-    ),
-    "sharing that a pace brings about": (
-        change("network", "scheduled"),
-        'network.sharing is "scheduled", where a pace sets the rates and here is none; use max-min, k-way or ideal',
+        'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way',
     ),
     "a constant of another sharing": (
         change("network.b_s_per_byte", 1e-9),

@@ -110,15 +110,11 @@ CASES: dict[str, tuple[str, str, str]] = {
     "empty stack": ('name = "srsf"\n', "", "stack.name is missing; give a name, or an order (see: weft stacks)"),
     "unknown sharing": (
         '"max-min"', '"maxmin"',
-        'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way, scheduled',
+        'network.sharing is "maxmin"; did you mean max-min? known: ideal, max-min, k-way',
     ),
     "a GPU unlike any": (
         "nic_gbps = 10", 'nic_gbps = 10\ngpu = "Q9"',
         "cluster.gpu: gpu 'Q9' is not known to the zoo; use one of {gpus}",
-    ),
-    "rates that no pace sets": (
-        '"max-min"', '"scheduled"',
-        'network.sharing is "scheduled", and pace fair sets no rates; use pace flow, or max-min',
     ),
     "layers that contradict each other": (
         'name = "srsf"', 'name = "themis"\nplace = "lwf:1"',

@@ -93,6 +93,52 @@ def test_followers(sharers: Flows, capacity: list[int], rng: random.Random) -> N
         assert s.rate == 0 or not s.stalled
 
 
+@pytest.mark.parametrize(
+    ("sharers", "rates"),
+    [
+        ([(UNLIMITED, 1, 0), (UNLIMITED, 4, 0)], [2, 8]),  # 10 x 1/5 and 10 x 4/5
+        ([(UNLIMITED, 1, 0), (5, 4, 0)], [5, 5]),  # what a cap leaves the other has
+        ([(4, 1, 0), (UNLIMITED, 1, 1), (UNLIMITED, 1, 1)], [4, 3, 3]),  # levels in turn: half each of 10 - 4
+        ([(UNLIMITED, 1, 1), (UNLIMITED, 1, 0)], [0, 10]),
+        ([(UNLIMITED, 3, 2), (6, 1, 0), (UNLIMITED, 1, 2)], [3, 6, 1]),  # 3 : 1 of 10 - 6
+        ([(0, 7, 0), (UNLIMITED, 1, 5)], [0, 10]),  # who may have nothing keeps nothing from anybody
+    ],
+)
+def test_weights_and_levels(sharers: list[tuple[int, int, int]], rates: list[int]) -> None:
+    """A link of 10."""
+    made = [Sharer({0: 1}, *sharer) for sharer in sharers]
+    max_min(made, [10])
+    assert [s.rate for s in made] == rates
+
+
+@given(SHARERS, CAPACITIES, st.randoms(use_true_random=False))
+def test_a_weight_is_so_many_flows(sharers: Flows, capacity: list[int], rng: random.Random) -> None:
+    """A flow of weight w with a cap of c has what w flows with a cap of c / w have together."""
+    weights = [rng.randint(1, 4) for _ in sharers]
+    wholes = [demand if demand == UNLIMITED else w * demand for (_, demand), w in zip(sharers, weights, strict=True)]
+    heavy = [Sharer(uses, int(d), w) for (uses, _), d, w in zip(sharers, wholes, weights, strict=True)]
+    many = [[Sharer(uses, int(demand)) for _ in range(w)] for (uses, demand), w in zip(sharers, weights, strict=True)]
+    max_min(heavy, capacity)
+    max_min([s for group in many for s in group], capacity)
+    assert [s.rate for s in heavy] == [sum(s.rate for s in group) for group in many]
+
+
+@given(SHARERS, CAPACITIES, st.randoms(use_true_random=False))
+def test_a_level_has_what_those_before_it_leave(sharers: Flows, capacity: list[int], rng: random.Random) -> None:
+    """Level by level: each is max-min on the links without what the levels before it have, and touches none of it."""
+    levels = [rng.randint(0, 2) for _ in sharers]
+    made = [Sharer(uses, int(demand), level=level) for (uses, demand), level in zip(sharers, levels, strict=True)]
+    max_min(made, capacity)
+    left = list(capacity)
+    for level in range(3):
+        mine = [s for s in made if s.level == level]
+        alone = [Sharer(s.links, s.demand) for s in mine]
+        max_min(alone, left)
+        assert [s.rate for s in mine] == [s.rate for s in alone]
+        left = [c - sum(s.rate * s.links.get(k, 0) for s in mine) for k, c in enumerate(left)]
+    assert min(left) >= 0
+
+
 def filled(flows: Sequence[tuple[dict[int, int], float]], capacity: Sequence[Fraction]) -> list[Fraction]:
     """Max-min by raising all rates together until a link is full or a demand met: the definition, in exact numbers."""
     rates = [Fraction(0)] * len(flows)

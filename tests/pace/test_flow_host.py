@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
-from tests.sim.test_slotted import CAPACITY, JOBS, ring, servers
+from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows, flow_set
-from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
+from weft.pace.flow import ROUND, Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
-from weft.pace.rates import Carried, Demand
+from weft.pace.rates import Carried, Demand, Limits, Moment
 from weft.pace.switch_table import SwitchTable
-from weft.sim.slotted import Iteration, SlottedEngine, SlotView
+from weft.sim.engine import Engine
+from weft.sim.program import make_program
+from weft.sim.ruled import flow_rows
 from weft.stacks import resolve
 from weft.testing import check_pace
 
@@ -28,41 +30,48 @@ class Hosts(FlowRule):
         self.hosts: dict[int, HostScheduler] = {}
         self.switches = {link: SwitchTable([link]) for link in range(len(demand.capacity))}
         self.begun: dict[int, HostScheduler] = {}
-        self.last = -1
 
-    def decide(self, slot, flows, live):  # type: ignore[no-untyped-def]
+    def decide(self, when, flows, live):  # type: ignore[no-untyped-def]
         self._room(len(flows))
-        for table in self.switches.values():
-            table.advance(slot)
-        for _ in range(slot - self.last if self.last >= 0 else 0):
-            for host in self.hosts.values():
-                host.advance()
-        self.last = slot
+        if when.slot != self._last:
+            self._pass(when.slot)
         planned = np.zeros(len(flows))
         paths = {int(i): tuple(int(k) for k in flows.path[i] if k >= 0) for i in live}
-        new = {i for i in map(int, live) if flows.sent[i] == 0.0 and self._silent(i)}
-        for i in map(int, live):
-            if i not in self.begun:
-                self.begun[i] = self.hosts.setdefault(int(flows.src[i]), HostScheduler())
-                feeders = tuple(range(flows.feed0[i], flows.feed1[i]))
-                followers = tuple(range(flows.next0[i], flows.next1[i]))
-                self.begun[i].begin(
-                    OwnFlow(i, flows.size[i], flows.chunk[i], paths[i], flows.line[i], feeders, followers)
-                )
+        new = {i for i in paths if flows.sent[i] == 0.0 and self._silent(i)}
+        for i in paths:
+            self._meet(i, paths[i], flows)
             planned[i] = self.begun[i].planned(i)
-        known = {i: p for i, p in enumerate(planned.tolist()) if i not in paths or i not in new}
+        known = {i: p for i, p in enumerate(planned.tolist()) if i not in new}
         told = Peers(dict(enumerate(flows.sent.tolist())), known)
-        start = first_of_its_job(flows, live, slot)
+        start = first_of_its_job(flows, live, when.slot)
         order = [int(live[(start + t) % len(live)]) for t in range(len(live))]
         for i in order:
             answers = {k: self._answer(k, i, [j for j in order if k in paths[j] and flows.job[j] == flows.job[i]])
                        for k in paths[i]}  # fmt: skip
-            message = self.begun[i].decide(i, slot, answers, told)
-            self._post(i, paths[i], slot, message.rates, planned, known)
+            message = self.begun[i].decide(i, when.slot, answers, told, when.part)
+            self.caps[i] = message.rates[0]
+            self._post(i, paths[i], when.slot, message.rates, planned, known)
             for j in range(flows.next0[i], flows.next1[i]):
-                if j in self.begun and planned[j] > 0 and (cut := self.begun[j].cut(j, slot, told)):
-                    self._post(j, paths[j], slot, cut.rates, planned, known)
-        return planned.copy()
+                if j in paths and planned[j] > 0 and (cut := self.begun[j].cut(j, when.slot, told, when.part)):
+                    self.caps[j] = cut.rates[0]
+                    self._post(j, paths[j], when.slot, cut.rates, planned, known)
+        return Limits(self.caps * ROUND)
+
+    def _pass(self, slot: int) -> None:
+        for table in self.switches.values():
+            table.advance(slot)
+        for _ in range(slot - self._last if self._last >= 0 else 0):
+            for host in self.hosts.values():
+                host.advance()
+        self._pass_idle(slot)
+        self._last = slot
+
+    def _meet(self, i, path, flows):  # type: ignore[no-untyped-def]
+        if i not in self.begun:
+            self.begun[i] = self.hosts.setdefault(path[0], HostScheduler())
+            feeders = tuple(range(flows.feed0[i], flows.feed1[i]))
+            followers = tuple(range(flows.next0[i], flows.next1[i]))
+            self.begun[i].begin(OwnFlow(i, flows.size[i], flows.chunk[i], path, flows.line[i], feeders, followers))
 
     def _silent(self, i: int) -> bool:
         return all(not any(table.load(link, (i,))) for link, table in self.switches.items())
@@ -79,52 +88,57 @@ class Hosts(FlowRule):
     def carried(self, slot, flows, live, came):  # type: ignore[no-untyped-def]
         super().carried(slot, flows, live, came)
         for i in map(int, live):
-            self.begun[i].carried(i, float(flows.sent[i]), float(flows.rate[i]))
+            if i in self.begun:
+                self.begun[i].carried(i, float(flows.sent[i]), float(flows.rate[i]))
 
-    def over(self, low: int, high: int, flows: object) -> None:
-        for i in range(low, high):
+    def over(self, rows, flows):  # type: ignore[no-untyped-def]
+        for i in map(int, rows):
             if i in self.begun:
                 self.begun.pop(i).end(i)
             for link, table in self.switches.items():
                 table.withdraw(i, link)
 
 
-Jobs = list[tuple[FlowRows, float, int]]
+Jobs = list[Job]
 
 
-def asked(rule: FlowRule, jobs: Jobs) -> list[list[float]]:
-    """Slot after slot, its number and the rates that a rule asks for."""
+def asked(make: type[FlowRule], jobs: Jobs) -> list[list[float]]:
+    """Decision after decision, its slot, what is left of it, and the rates that a rule allows."""
     rates: list[list[float]] = []
 
-    def watch(view: SlotView) -> None:
-        rates.append([view.slot, *view.asked[view.live].tolist()])
+    class Recorded(make):  # type: ignore[misc, valid-type]
+        def decide(self, when, flows, live):  # type: ignore[no-untyped-def]
+            limits = super().decide(when, flows, live)
+            rates.append([when.slot, when.part, *limits.caps[live].tolist()])
+            return limits
 
-    engine = SlottedEngine(CAPACITY, rule, watch=watch)
-    for uid, (rows, compute, n) in enumerate(jobs):
-        engine.attach(uid, Iteration(compute, 1.0, rows), min(n, 2))
+    engine = Engine(spec_of(Recorded))
+    for uid, (flows, compute, n) in enumerate(jobs):
+        engine.attach(uid, program(compute, flows), min(n, 2))
     while engine.run(20.0):
         pass
     return rates
 
 
 def same_until(a: list[list[float]], b: list[list[float]]) -> int:
-    """In how many slots, from the first on, two runs ask for the same."""
+    """In how many decisions, from the first on, two runs allow the same."""
     together = zip(a, b, strict=False)
     return next((k for k, (x, y) in enumerate(together) if x != pytest.approx(y, abs=1e-6)), min(len(a), len(b)))
 
 
 def decided(jobs: Jobs) -> int:
-    """In how many slots the batch asks for what it would ask for too if sizes were other in the twelfth digit.
+    """In how many decisions the batch allows what it would allow too if sizes were other in the twelfth digit.
 
     Where two slots are equally good the last digit decides, and hosts add loads up in another order than the batch.
     """
-    rng, plain = np.random.default_rng(0), asked(FlowRule(), jobs)
+    rng, plain = np.random.default_rng(0), asked(FlowRule, jobs)
     slots = len(plain)
     for _ in range(4):
         moved = [
-            (replace(r, size=tuple(s * (1 + 1e-12 * rng.uniform(-1, 1)) for s in r.size)), c, n) for r, c, n in jobs
+            (tuple(replace(f, amount=f.amount * (1 + 1e-12 * rng.uniform(-1, 1))) for f in flows), c, n)
+            for flows, c, n in jobs
         ]
-        slots = min(slots, same_until(plain, asked(FlowRule(), moved)))
+        slots = min(slots, same_until(plain, asked(FlowRule, moved)))
     return slots
 
 
@@ -137,7 +151,7 @@ def decided(jobs: Jobs) -> int:
 )  # fmt: skip
 @settings(max_examples=25, deadline=None)
 def test_hosts_decide_as_the_batch_does(jobs: Jobs) -> None:
-    batch, hosts = asked(FlowRule(), jobs), asked(Hosts(), jobs)
+    batch, hosts = asked(FlowRule, jobs), asked(Hosts, jobs)
     assert batch
     same = same_until(batch, hosts)
     assert same == len(batch) == len(hosts) or same >= decided(jobs), (batch[same:][:1], hosts[same:][:1])
@@ -161,16 +175,16 @@ def _rates(spec: FlowSpec, turns: list[tuple[int, int]]) -> list[float]:
     one begins."""
     rule, flows, capacity = FlowRule(spec), flow_set(2, 2), np.full(3, 10.0)
     for k in range(2):
-        flows.put(k, k, FlowRows((k,), (2,), ((k, 2),), (1.2,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
+        flows.put(k, k, FlowRows(((k, 2),), (1.2,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
     rule.begin(Demand(capacity))
     found: list[float] = []
     before = turns[0][1]
     for slot, k in turns:
         if k != before:
-            rule.over(before, before + 1, flows)
+            rule.over(np.array([before]), flows)
         before = k
         flows.active[:] = [k == 0, k == 1]
-        found.append(float(rule.decide(slot, flows, np.array([k]))[k]))
+        found.append(float(rule.decide(Moment(slot), flows, np.array([k])).caps[k]))
         flows.rate[k] = found[-1]
         rule.carried(slot, flows, np.array([k]), Carried(np.zeros(3), np.zeros(3, np.bool_)))
     return found
@@ -202,6 +216,8 @@ def test_conforms() -> None:
         "host-only,slot=20ms",
         "fill",
         "host-only,fill,loss=5%",
+        "quantised",
+        "host-only,quantised,slot=30ms",
     ],
 )
 def test_settings(text: str) -> None:
@@ -215,6 +231,7 @@ def test_settings(text: str) -> None:
         ("x", "write flow, flow:host-only"), ("", "write flow"), ("slot", "write flow"), ("slot=30", "given in ms"),
         ("slot=0ms", "slot must"), ("slot=nanms", "slot must"), ("slots=0", "slots must"), ("slots=1.5", "slots must"),
         ("delay=600ms", "delay must be"), ("loss=100%", "loss must be"), ("slot=9ms,slot=8ms", "write flow"),
+        ("fill,quantised", "choose one of the two"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(text: str, words: str) -> None:
@@ -224,14 +241,43 @@ def test_settings_that_make_no_sense(text: str, words: str) -> None:
 
 def test_a_delay_of_part_of_a_slot() -> None:
     """6 of 60 ms: a tenth of each slot goes at what was planned before. Alone, 1.2 bytes at 10 bytes/s in slots of
-    0.06 s: nothing was planned for the first slot, so it carries 0.9 of 0.6; the second is full; 0.06 are left,
-    which the second slot's schedule had in it already."""
+    0.06 s: nothing was planned for the first slot, so it carries 0.9 of 0.6; the second is full; 0.06 are left, planned
+    at 1 byte/s, which the last slot carries as fast as it can: at 0.1 x 1 + 0.9 x 10."""
     assert FlowSpec(delay_s=0.006).late == 0
     assert FlowSpec(delay_s=0.006).waiting == pytest.approx(0.1)
     assert (FlowSpec(delay_s=0.126).late, FlowSpec(delay_s=0.126).waiting) == (2, pytest.approx(0.1))
-    engine = SlottedEngine(CAPACITY, FlowRule(FlowSpec(delay_s=0.006)))
+    rule, flows, live = FlowRule(FlowSpec(delay_s=0.006)), flow_set(1, 2), np.array([0])
+    flows.put(0, 0, FlowRows(((0, 5),), (1.2,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY)
+    rule.begin(Demand(CAPACITY))
     asked: list[float] = []
-    engine.watch = lambda view: asked.append(float(view.asked[0]))
-    engine.attach(0, Iteration(0.0, 1.0, servers(1, (0,), 1.2)), 1)
-    engine.run(10.0)
-    assert asked[:3] == pytest.approx([9.0, 10.0, 1.0])
+    for slot in range(3):
+        asked.append(float(rule.decide(Moment(slot), flows, live).caps[0]))
+        flows.rate[0] = min(asked[-1], (flows.size[0] - flows.sent[0]) / 0.06)
+        flows.sent[0] += 0.06 * flows.rate[0]
+        rule.carried(slot, flows, live, Carried(np.zeros(len(CAPACITY)), np.zeros(len(CAPACITY), np.bool_)))
+    assert asked == pytest.approx([9.0, 10.0, 9.1])
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_start_within_a_slot(quantised: bool) -> None:
+    """A third of a slot is left. 1.2 bytes: all of it at 10 bytes/s, 0.2, then a slot, then 0.4 in the last. Quantised
+    it waits. 0.1 bytes fit into what is left at 5 bytes/s, and go at 10, which is free; 0.15 beside a job that has
+    posted 7 for this slot and nothing for the next wait for that."""
+    for size, posted, cap, later in (
+        (1.2, 0.0, 10.0, [10.0, 0.4 / 0.06, 0.0]), (0.1, 0.0, 10.0, [0.0, 0.0, 0.0]),
+        (0.15, 7.0, 0.0, [0.15 / 0.06, 0.0, 0.0]),
+    ):  # fmt: skip
+        rule, flows = FlowRule(FlowSpec(quantised=quantised)), flow_set(2, 2)
+        flows.put(0, 0, flow_rows(make_program(servers(1, (0,), size)[:1], CAPACITY)), CAPACITY)
+        rule.begin(Demand(CAPACITY))
+        rule.table[0, 0] = posted
+        found = rule.decide(Moment(0, 1.0 / 3.0, begins=False), flows, np.array([0])).caps[0]
+        assert found == pytest.approx(0.0 if quantised else cap)
+        assert rule.plans[0, 1:4].tolist() == pytest.approx([0.0] * 3 if quantised else later)
+        if not quantised:
+            host = HostScheduler()
+            host.begin(OwnFlow(0, size, 0.0, (0, 5), 10.0))
+            load = [posted, *[0.0] * 9]
+            told = host.decide(0, 0, {0: Answer(load, 10.0), 5: Answer([0.0] * 10, 10.0)}, Peers({}, {}), 1.0 / 3.0)
+            assert told.rates[0] == pytest.approx(cap)
+            assert list(told.rates[1:4]) == pytest.approx(later)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.test_slotted import CAPACITY, servers
+from tests.sim.paced import CAPACITY, servers
 from weft.model.flow_set import flow_set
-from weft.pace.flow import FlowRule, available_bandwidth
+from weft.pace.flow import FlowRule, FlowSpec, available_bandwidth
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow_plan import ENOUGH, adjusted, allowance, path_state, plan
-from weft.pace.rates import Carried, Demand
+from weft.pace.rates import Carried, Demand, Moment
+from weft.sim.program import make_program
+from weft.sim.ruled import flow_rows
 
 RATES = st.floats(0, 10, allow_nan=False).map(lambda x: round(x, 2))
 
@@ -97,18 +97,16 @@ def test_a_push_is_raised_to_the_furthest_broadcast(furthest: float, best: float
     told = host.decide(0, 0, answers, Peers({1: 0.0}, {1: furthest}))
     assert list(told.rates) == pytest.approx([*rates, 0.0, 0.0])
 
-    rule = FlowRule()
-    rule.spec = replace(rule.spec, slot_s=1.0, slots=4)
-    rule.slot_s = 1.0
+    rule = FlowRule(FlowSpec(slot_s=1.0, slots=4))
     rule.begin(Demand(CAPACITY))
     flows = flow_set(3, 2)
-    flows.put(0, 0, servers(1, (0,), 12.0), CAPACITY)  # a push and its broadcast
+    flows.put(0, 0, flow_rows(make_program(servers(1, (0,), 12.0), CAPACITY)), CAPACITY)  # a push and its broadcast
     rule._room(3)
     rule.table[0, 0] = 4.0  # of the other job
     rule.plans[1, 0] = furthest
     rule.table[flows.path[1, 0], 0] = rule.table[flows.path[1, 1], 0] = furthest
     rule.reached[0, 0] = best
-    rule.decide(0, flows, np.array([0]))
+    rule.decide(Moment(0), flows, np.array([0]))
     assert rule.plans[0].tolist() == pytest.approx([*rates, 0.0, 0.0])
 
 
@@ -117,8 +115,8 @@ def test_slots_without_traffic_of_ours_count(idle: int, ours: float) -> None:
     """What a link denied us is forgotten after 4 slots, also if nobody sent in them and nobody was asked."""
     rule, flows, none = FlowRule(), flow_set(2, 2), np.zeros(0, np.int64)
     rule.begin(Demand(np.array([10.0, 10.0])))
-    rule.decide(7, flows, none)
+    rule.decide(Moment(7), flows, none)
     rule.carried(7, flows, none, Carried(np.array([5.0, 5.0]), np.array([True, False])))
     assert rule.available.tolist() == [5.0, 10.0]
-    rule.decide(8 + idle, flows, none)
+    rule.decide(Moment(8 + idle), flows, none)
     assert rule.available.tolist() == [ours, 10.0]

@@ -10,7 +10,10 @@ import weft
 from weft.errors import StackError
 from weft.results.run import RunResult
 
-PACES = ("flow", "flow:host-only", "mcs", "ccml", "pcc", "tcp:cubic", "tcp:reno", "tcp:bbr", "tcp:dctcp", "equal")
+PACES = (
+    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "tcp:cubic", "tcp:reno", "tcp:bbr",
+    "tcp:dctcp", "equal",
+)  # fmt: skip
 PLANS = (
     ("fifo", "first-fit"), ("srsf:preemptive", "best-fit"), ("las", "skew"), ("nw-sens", "delay"),
     ("time-slice", "affinity"), ("sjf", "titan"), ("fifo:backfill", "random"),
@@ -54,7 +57,7 @@ def _finishes(scene: dict[str, Any] = SCENE, **layers: str) -> RunResult:
 
 
 def test_shifts_act_on_paced_flows() -> None:
-    """Plan first, pace the rest: two jobs that meet on a leaf's uplink are held to slots, their flows then paced."""
+    """Plan first, pace the rest: two jobs that meet on a leaf's uplink are shifted, their flows then paced."""
     scene = {
         **SCENE,
         "cluster": {
@@ -63,16 +66,20 @@ def test_shifts_act_on_paced_flows() -> None:
         },
         "workload": {"source": "jobs", "job": [{"model": "resnet50", "gpus": 4, "iterations": 60}] * 2},
     }  # fmt: skip
-    plain, shifted = (
-        weft.simulate(scene, order="fifo", place="random", interleave=i, pace="flow", seed=1)
-        for i in ("none", "cassini")
+    plain, shifted, fair = (
+        weft.simulate(scene, order="fifo", place="random", interleave=i, pace=pace, seed=1)
+        for i, pace in (("none", "flow"), ("cassini", "flow"), ("none", "fair"))
     )
+    one = {**scene, "workload": {"source": "jobs", "job": [{"model": "resnet50", "gpus": 4, "iterations": 60}]}}
+    alone = weft.simulate(one, order="fifo", place="random", pace="flow", seed=1)
     assert plain.jobs["gate_s"].to_list() == [0.0, 0.0]
-    assert min(shifted.jobs["gate_s"]) > 0.0
+    assert max(shifted.jobs["gate_s"]) > 0.05  # half a period, once
     assert "gate" in shifted.decisions["action"].to_list()
     assert shifted.links["bytes"].sum() == pytest.approx(plain.links["bytes"].sum())
-    slots = [(run.jobs["run_s"] / run.jobs["iterations"]).max() for run in (plain, shifted)]
-    assert slots == pytest.approx([0.18, 0.18], abs=0.003)  # periods are those of slots, and none is missed
+    slowest = [(run.jobs["run_s"] / run.jobs["iterations"]).max() for run in (plain, shifted, fair, alone)]
+    # shifted apart, or paced apart, both are as fast as alone but for one wait at the start; shared fairly they are not
+    for mean_s, at_least, at_most in zip(slowest[:3], (1.0, 1.0, 1.4), (1.01, 1.01, 2.0), strict=True):
+        assert at_least * (1 - 1e-6) <= mean_s / slowest[3] <= at_most  # type: ignore[operator]
 
 
 def test_what_cannot_be_combined_is_refused() -> None:

@@ -17,7 +17,7 @@ def test_a_claim_can_be_run(name: str) -> None:
     check = CLAIMS[name]
     for setting in check.needs:
         Scenario.load(scenario_path(setting.scenario))
-        assert resolve(setting.stack).pace.rates() is not None
+        assert resolve(setting.stack).pace.transport().opened  # all are compared as single flows
     if check.needs:
         assert resolve(check.needs[0].stack).pace.name.startswith("flow")
 
@@ -31,14 +31,12 @@ def test_every_figure_is_there() -> None:
 
 
 def test_the_laboratory() -> None:
-    """Alone an iteration takes computing, up to a slot of waiting, and 2 (n-1)/n M over the line; nobody is faster."""
+    """Two on a NIC: flow asks for no more than the line has, TCP does; who reacts leaves a foreign flow its half."""
     shared = flows_lab.two_on_a_nic("flow", 10)
     assert shared.crowded == 0.0
     assert flows_lab.two_on_a_nic("tcp:cubic", 10).crowded > 0.0
-    assert flows_lab.beside_foreign("tcp:cubic", 10) == pytest.approx((0.5, 0.5), rel=0.02)
-    theirs, with_last_slots = flows_lab.beside_foreign("flow", 10)
-    assert theirs == pytest.approx(0.5, rel=1e-9)  # friendly, and no more than that
-    assert with_last_slots > theirs  # what a last slot does not need the other has
+    assert flows_lab.beside_foreign("tcp:cubic", 10) == pytest.approx(0.5, rel=0.02)
+    assert flows_lab.beside_foreign("flow", 10) < 0.05  # it does not react: the other has what it leaves
     assert max(flows_lab.decision_ms(20)) > 0.0
 
 

@@ -17,8 +17,11 @@ import numpy as np
 
 from weft.model.plan import Gate
 from weft.network.state import TRANSFER
+from weft.pace.rates import RateRule
 from weft.sim.engine import EngineSpec
 from weft.sim.program import NodeSpec, compute_node, transfer_node
+
+from .rules import Drawn, Nothing
 
 FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value is the absence of the feature
     "skip": ("off", "exact", "estimate"),
@@ -31,6 +34,7 @@ FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value
     "chance": ("none", "jitter", "stragglers"),
     "latency": ("none", "some"),
     "demand": ("none", "some"),
+    "rule": ("none", "nothing", "caps", "ranks"),
 }
 
 
@@ -43,9 +47,12 @@ def admissible(a: tuple[str, str], b: tuple[str, str]) -> bool:
     """Whether two features can be had at once.
 
     Opened transfers exist under max-min sharing only: the other models know no rate of a single flow. What is random,
-    or has followers, never repeats exactly, so nothing is skipped there but by estimate.
+    or has followers, never repeats exactly, so nothing is skipped there but by estimate. Rules set caps of flows, so
+    they exist under max-min sharing only, and nothing is skipped there at all.
     """
     pair = {a, b}
+    if any(name == "rule" and value != "none" for name, value in pair):
+        return not pair & {("sharing", "ideal"), ("sharing", "k-way"), ("skip", "exact"), ("skip", "estimate")}
     if ("graph", "opened") in pair and pair & {("sharing", "ideal"), ("sharing", "k-way")}:
         return False
     random_or_opened = {("chance", "jitter"), ("chance", "stragglers"), ("graph", "opened")}
@@ -131,9 +138,20 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         window=2.0,  # few iterations are to be enough for an estimate
         budget=rng.choice([0, 1_000_000]),  # paces are computed, or measured
         segments=1 << 14,
+        rule=_draw_rule(rng, features["rule"]),
     )
     jobs = tuple(_draw_job(rng, features, spec, iterations) for _ in range(rng.randint(2, 5)))
     return Case(spec, jobs, features)
+
+
+def _draw_rule(rng: random.Random, kind: str) -> Callable[[], RateRule] | None:
+    slot_s, everyone = rng.choice([0.25, 0.5, 1.0, 0.37, math.inf]), rng.random() < 0.5
+    seed = rng.randint(0, 99)
+    if kind == "none":
+        return None
+    if kind == "nothing":
+        return lambda: Nothing(slot_s, everyone)
+    return lambda: Drawn(seed, slot_s if slot_s < math.inf else 0.5, everyone, kind == "ranks")
 
 
 def _draw_job(rng: random.Random, features: Mapping[str, str], spec: EngineSpec, iterations: int) -> JobCase:
@@ -239,6 +257,8 @@ def without(case: Case, feature: str) -> Case:
         return replace(case, spec=replace(spec, jitter=0.0, straggle_p=0.0))
     if feature == "skip":
         return plain(case)
+    if feature == "rule":
+        return replace(case, spec=replace(case.spec, rule=None))
     changes: dict[str, Callable[[NodeSpec], NodeSpec]] = {
         "gpus": lambda s: replace(s, gpu=-1),
         "graph": lambda s: replace(s, leads=(), chunk=0.0),

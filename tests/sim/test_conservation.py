@@ -37,6 +37,16 @@ def test_seeded_runs_with_stops() -> None:
         check_conservation(case, run_case(case))
 
 
+@pytest.mark.parametrize("rule", ["caps", "ranks"])
+def test_seeded_runs_under_rules(rule: str) -> None:
+    """The same under caps, weights and levels that change from slot to slot, also in cases that are stopped."""
+    for seed in range(thorough(75)):
+        rng = random.Random(seed)
+        stops = rng.choice(["none", "stopped", "resized"])
+        case = draw_case(rng, draw_features(rng, rule=rule, stops=stops), iterations=10)
+        check_conservation(case, run_case(case))
+
+
 def test_skipping_creates_nothing() -> None:
     """Skipped iterations carry their bytes too, exactly or estimated."""
     for seed in range(thorough(150)):

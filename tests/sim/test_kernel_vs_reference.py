@@ -107,12 +107,13 @@ def test_many_jobs() -> None:
 
 
 def exercised(case: Case) -> Mapping[str, str]:
-    """Features that made a difference: taking them away changes the outcome. What is absent is always itself."""
+    """Features that made a difference: taking them away changes the outcome. What is absent is always itself, and so
+    is a rule that caps nothing, which must make none."""
     base = run_case(case)
     seen = {}
     for name, value in case.features.items():
         off = FEATURES[name][0]
-        if value == off or (name == "graph" and value == "overlap"):
+        if value == off or (name, value) in {("graph", "overlap"), ("rule", "nothing")}:
             seen[name] = value
         elif name == "skip":
             seen.update({name: value} if base.events < run_case(plain(case)).events else {})

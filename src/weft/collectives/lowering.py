@@ -23,7 +23,16 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
 
-__all__ = ["Leg", "RoutedCollective", "alone_s", "lower", "ring_order", "route_collective"]
+__all__ = [
+    "Leg",
+    "PlacedStage",
+    "RoutedCollective",
+    "alone_s",
+    "lower",
+    "placed_stages",
+    "ring_order",
+    "route_collective",
+]
 
 _INF = float("inf")
 _SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
@@ -90,20 +99,10 @@ def route_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> RoutedCollective:
     """The part of lowering that does not depend on the size of the message."""
-    spec = get_collective(collective)
-    n = len(placement)
-    rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
-    if not rounds:
-        return RoutedCollective(())
-    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
-    if spec.rack_aware:
-        servers = [servers[r] for r in _by_rack(servers, cluster)]
-    number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
-    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
     known: list[Leg] = []  # of each stage
     legs: list[Leg] = []
-    for stage, shape in zip(rounds, shapes, strict=True):
-        leg = _leg(stage, shape, servers, cluster, flow_key) if shape.like < 0 else known[shape.like]
+    for stage in placed_stages(collective, placement, cluster, n_ps):
+        leg = _leg(stage, cluster, flow_key) if stage.like < 0 else known[stage.like]
         known.append(leg)
         last = legs[-1] if legs else None
         if last and (last.links, last.ports, last.demand_bytes_per_s) == (leg.links, leg.ports, leg.demand_bytes_per_s):
@@ -112,6 +111,40 @@ def route_collective(
         else:
             legs.append(leg)
     return RoutedCollective(tuple(legs))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStage:
+    """A stage on given servers, not routed yet: messages between servers by place in the algorithm, and for each flow
+    the bytes per byte of message, the speed that messages within a server leave it, and its latency."""
+
+    between: tuple[Pair, ...]
+    servers: list[int]  # of each place
+    ports: tuple[int, ...]
+    share: float
+    demand_bytes_per_s: float
+    latency_s: float
+    like: int  # an earlier stage that is the same, or -1
+
+    def path(self, cluster: Cluster, pair: Pair, flow_key: int) -> Sequence[int]:
+        """The links that one of its messages takes."""
+        src, dst = pair
+        key = (flow_key * _SPREAD + src) * _SPREAD + dst
+        return cluster.topology.router(self.servers[src], self.servers[dst], key)
+
+
+def placed_stages(collective: str, placement: Sequence[int], cluster: Cluster, n_ps: int = 1) -> list[PlacedStage]:
+    """The stages of a collective on these GPUs."""
+    spec, n = get_collective(collective), len(placement)
+    rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
+    if not rounds:
+        return []
+    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
+    if spec.rack_aware:
+        servers = [servers[r] for r in _by_rack(servers, cluster)]
+    number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
+    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
+    return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
 
 
 def ring_order(placement: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
@@ -166,17 +199,21 @@ def _shapes(collective: str, n: int, n_ps: int, together: tuple[int, ...]) -> tu
     return tuple(found)
 
 
-def _leg(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster, flow_key: int) -> Leg:
-    """One stage on the wire."""
-    router = cluster.topology.router
-    counts: dict[int, int] = {}
-    for src, dst in shape.between:
-        for link in router(servers[src], servers[dst], (flow_key * _SPREAD + src) * _SPREAD + dst):
-            counts[link] = counts.get(link, 0) + 1
+def _placed(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster) -> PlacedStage:
     demand, latency = _INF, 0.0
     if shape.inside:
         demand, latency = cluster.intra_server_bytes_per_s / shape.inside, cluster.intra_latency_s
     if shape.between:
         latency = max(latency, cluster.latency_s)
-    links, ports = tuple(sorted(counts.items())), tuple(sorted([servers[rank] for rank in shape.ports]))
-    return Leg(stage.bytes * stage.steps, links, ports, demand, latency * stage.steps)
+    ports = tuple(sorted([servers[rank] for rank in shape.ports]))
+    share = stage.bytes * stage.steps
+    return PlacedStage(shape.between, servers, ports, share, demand, latency * stage.steps, shape.like)
+
+
+def _leg(stage: PlacedStage, cluster: Cluster, flow_key: int) -> Leg:
+    """One stage on the wire."""
+    counts: dict[int, int] = {}
+    for pair in stage.between:
+        for link in stage.path(cluster, pair, flow_key):
+            counts[link] = counts.get(link, 0) + 1
+    return Leg(stage.share, tuple(sorted(counts.items())), stage.ports, stage.demand_bytes_per_s, stage.latency_s)

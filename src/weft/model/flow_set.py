@@ -1,9 +1,9 @@
-"""FlowSet: the single flows of many jobs, side by side in arrays, with what each of them waits for.
+"""FlowSet: the transfers of many jobs as a pace sees them, side by side in arrays, with what each of them waits for.
 
 A flow goes from a server to a server over links. `feed0:feed1` are the flows that bring what it sends on (the pushes
 that a parameter server adds up before it broadcasts; the flow before it in a ring), `next0:next1` the flows that send
 on what it brings. At any time it has sent no more than its own first `chunk` plus what the least advanced of the flows
-that feed it has delivered.
+that feed it has delivered. Where a pace leaves collectives whole, a row is a lock-step group of flows.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FlowRows:
-    """The flows of one transfer as they are opened; `feed` and `next` count from its own first flow."""
+    """The flows of one job; `feed` and `next` count from its own first row. A row without a path is no transfer."""
 
-    src: tuple[int, ...]
-    dst: tuple[int, ...]
     paths: tuple[tuple[int, ...], ...]
     size: tuple[float, ...]  # bytes
     chunk: tuple[float, ...]  # bytes that it may send before anything has reached its source
@@ -33,7 +31,7 @@ class FlowRows:
     next: tuple[tuple[int, int], ...]
 
     def __len__(self) -> int:
-        return len(self.src)
+        return len(self.paths)
 
 
 @dataclass
@@ -41,9 +39,7 @@ class FlowSet:
     """See the module. Rows are reused; `active` ones have bytes left and are ready to send."""
 
     job: Ints  # its place in the engine, which another job has after it
-    uid: Ints  # the job itself: the lower came earlier
-    src: Ints
-    dst: Ints
+    uid: npt.NDArray[np.int64]  # the job itself: the lower came earlier
     path: Ints  # link ids from the sender on, then -1
     feed0: Ints
     feed1: Ints
@@ -52,7 +48,7 @@ class FlowSet:
     size: Floats
     chunk: Floats
     sent: Floats  # of this iteration
-    rate: Floats  # bytes per second that it reached in the last slot
+    rate: Floats  # bytes per second in the last slot
     line: Floats  # of the slowest link of its path
     active: npt.NDArray[np.bool_]
 
@@ -65,9 +61,8 @@ class FlowSet:
             k = at + i
             self.path[k] = -1
             self.path[k, : len(rows.paths[i])] = rows.paths[i]
-            self.line[k] = min(float(capacity[link]) for link in rows.paths[i])
+            self.line[k] = min((float(capacity[link]) for link in rows.paths[i]), default=0.0)
             self.job[k], self.uid[k] = job, job if uid is None else uid
-            self.src[k], self.dst[k] = rows.src[i], rows.dst[i]
             self.size[k], self.chunk[k], self.sent[k], self.rate[k] = rows.size[i], rows.chunk[i], 0.0, 0.0
             self.feed0[k], self.feed1[k] = at + rows.feed[i][0], at + rows.feed[i][1]
             self.next0[k], self.next1[k] = at + rows.next[i][0], at + rows.next[i][1]
@@ -85,10 +80,8 @@ class FlowSet:
 
 def flow_set(n: int, width: int) -> FlowSet:
     """Room for n flows with paths of at most `width` links; none of them active."""
-    ints = [np.zeros(n, np.int32) for _ in range(8)]
-    floats = [np.zeros(n) for _ in range(5)]
-    job, uid, src, dst, feed0, feed1, next0, next1 = ints
+    job, feed0, feed1, next0, next1 = (np.zeros(n, np.int32) for _ in range(5))
+    size, chunk, sent, rate, line = (np.zeros(n) for _ in range(5))
     path = np.full((n, max(width, 1)), -1, np.int32)
-    size, chunk, sent, rate, line = floats
-    idle = np.zeros(n, np.bool_)
-    return FlowSet(job, uid, src, dst, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)
+    uid, idle = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    return FlowSet(job, uid, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)

@@ -9,12 +9,29 @@ the rate of a transfer that ended, or the rate at which a link of a new transfer
 level on, and connected to the change through such transfers, are solved again.
 """
 
-from numba import int64
+from numba import int64, void
 
 from weft.network import memory_kernel as m
 from weft.network.fill_kernel import fill
 from weft.network.memory_kernel import TABLE, apart, inner
-from weft.network.state import ACTIVE, I_DIRTY, I_DRAWN, I_FRESH, I_OPENED, I_STAMP, UNLIMITED
+from weft.network.state import (
+    ACTIVE,
+    I_DIRTY,
+    I_DRAWN,
+    I_FRESH,
+    I_RANKED,
+    I_RULE,
+    I_STAMP,
+    RULE_NONE,
+    UNLIMITED,
+)
+
+
+@inner((TABLE, int64))
+def loose(E, k):
+    """Whether a link has room for all that its transfers may have, so that it is nobody's bottleneck whatever their
+    rates are. Known only where a rule sets caps."""
+    return m.ints(E)[I_RULE] != RULE_NONE and m.loads(E)[k].uncapped == 0 and m.loads(E)[k].caps <= m.links(E)[k].units
 
 
 @inner()
@@ -38,32 +55,49 @@ def _fills_at(E, k):
 
 @inner()
 def _tighten(E, x):
-    """Any link of a transfer without a rate may turn out to be its bottleneck."""
+    """Any link of a transfer without a rate may turn out to be its bottleneck, unless it has room for everybody."""
     for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-        m.links(E)[m.flows(E)[f].link].tight = 1
+        if not loose(E, m.flows(E)[f].link):
+            m.links(E)[m.flows(E)[f].link].tight = 1
+
+
+@inner()
+def _moves_from(E, node):
+    """The lowest rate that a transfer which is looked at anew has, or may come to have by what it may have or may not
+    overtake; one that starts is limited by links too."""
+    level = UNLIMITED if node.units < 0 else min(node.units, node.demand_units)
+    for g in range(node.lead0, node.lead1):
+        lead = m.nodes(E)[m.leads(E)[g].node]
+        if m.leads(E)[g].tight != 0 and lead.state < ACTIVE:
+            return 0
+        if m.leads(E)[g].tight != 0 and lead.state == ACTIVE and lead.units >= 0:
+            level = min(level, lead.units)
+    return level
 
 
 @inner()
 def _felt_from(E):
-    """The level from which on the changes of this instant can be felt; below it nothing is solved again."""
+    """The level from which on the changes of this instant can be felt; below it nothing is solved again.
+
+    Where transfers have weights or priorities of their own, rates are not fixed in rising order: then it is 0.
+    """
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    level = UNLIMITED
+    level = UNLIMITED if m.ints(E)[I_RANKED] == 0 else 0
     for i in range(m.ints(E)[I_DIRTY]):
         link = links[m.dirty(E)[i]]
         if link.tight != 0 or link.binding == 0:
-            level = min(level, link.level)
-        link.level = UNLIMITED
+            level = min(level, link.felt)
+        link.felt = UNLIMITED
     for i in range(m.ints(E)[I_FRESH]):
         node = nodes[m.fresh(E)[i]]
         if node.state != ACTIVE:
             continue
-        if node.units >= 0 or node.lead0 < node.lead1 or node.fol0 < node.fol1:
-            level = 0  # opened transfers hang together in more ways than through links
         _tighten(E, m.fresh(E)[i])
+        level = min(level, _moves_from(E, node))
         for f in range(node.flow0, node.flow1):
-            if level <= 0:
+            if level <= 0 or node.units >= 0:
                 break
-            if links[flows[f].link].binding != 0:
+            if links[flows[f].link].binding != 0 and links[flows[f].link].tight != 0:
                 level = min(level, _fills_at(E, flows[f].link))
     return level
 
@@ -101,7 +135,7 @@ def _take_link(E, k, stamp, n_links):
 
 
 @inner()
-def _seeds(E, stamp, level, every):
+def _seeds(E, stamp, level):
     """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     n_nodes = take_fresh(E, stamp)
@@ -110,7 +144,7 @@ def _seeds(E, stamp, level, every):
         k = m.dirty(E)[i]
         links[k].fill = 0
         if links[k].binding != 0:
-            if links[k].stamp != stamp and (links[k].tight != 0 or every):
+            if links[k].stamp != stamp and links[k].tight != 0:
                 n_links = _take_link(E, k, stamp, n_links)
             continue
         for s in range(links[k].seat0, links[k].seat0 + links[k].count):
@@ -124,42 +158,47 @@ def _seeds(E, stamp, level, every):
 
 
 @inner()
+def _take_joined(E, node, stamp, n_nodes):
+    """List what moves in step with a transfer: what it may not overtake, and what may not overtake it."""
+    nodes, leads = m.nodes(E), m.leads(E)
+    for g in range(node.lead0, node.lead1):
+        y = leads[g].node
+        if leads[g].tight != 0 and nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
+            n_nodes = take(E, y, stamp, n_nodes)
+    for f in range(node.fol0, node.fol1):
+        lead = leads[m.follows(E)[f]]
+        if lead.tight != 0 and nodes[lead.by].state == ACTIVE and nodes[lead.by].stamp != stamp:
+            n_nodes = take(E, lead.by, stamp, n_nodes)
+    return n_nodes
+
+
+@inner()
 def _collect(E):
     """What must be solved again, into work_nodes and work_links: the seeds, and all that is connected with them, from
     the level on at which the change is felt."""
     nodes, flows, links, seats = m.nodes(E), m.flows(E), m.links(E), m.seats(E)
     work_nodes, work_links = m.work_nodes(E), m.work_links(E)
-    every = m.ints(E)[I_OPENED] > 0  # opened transfers are held up by others too, not only by links
     level = _felt_from(E)
     stamp = m.ints(E)[I_STAMP] + 1
     m.ints(E)[I_STAMP] = stamp
-    n_nodes, n_links = _seeds(E, stamp, level, every)
+    n_nodes, n_links = _seeds(E, stamp, level)
     i_node = 0
     i_link = 0
     while i_node < n_nodes or i_link < n_links:
         while i_node < n_nodes:
             node = nodes[work_nodes[i_node]]
             i_node += 1
-            if level > 0 and (node.lead0 < node.lead1 or node.fol0 < node.fol1):
-                level = 0  # those joined to it may be slower than the level: whoever shares a link with them comes too
-                i_link = 0
             node.fresh = -1
             had = max(node.units, 0)
             for f in range(node.flow0, node.flow1):
                 flow = flows[f]
                 link = links[flow.link]
-                if link.stamp != stamp and link.binding != 0 and (link.tight != 0 or every):
+                if link.stamp != stamp and link.binding != 0 and link.tight != 0:
                     n_links = _take_link(E, flow.link, stamp, n_links)
                 link.free += had * flow.n
-                link.weight_left += flow.n
-            for f in range(node.lead0, node.lead1):
-                y = m.leads(E)[f].node
-                if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    n_nodes = take(E, y, stamp, n_nodes)
-            for f in range(node.fol0, node.fol1):
-                y = m.follows(E)[f]
-                if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
-                    n_nodes = take(E, y, stamp, n_nodes)
+                link.weight_left += flow.n * node.claim
+            if node.lead0 < node.lead1 or node.fol0 < node.fol1:
+                n_nodes = _take_joined(E, node, stamp, n_nodes)
         while i_link < n_links:
             link = links[work_links[i_link]]
             i_link += 1
@@ -167,7 +206,7 @@ def _collect(E):
                 x = seats[s].node
                 node = nodes[x]
                 # no branch: which way it would go cannot be foretold
-                taken = (node.stamp != stamp) & (node.units >= level) & (node.state == ACTIVE)
+                taken = (node.stamp != stamp) & (node.units >= level) & (node.state == ACTIVE) & (node.demand_units > 0)
                 node.stamp = stamp if taken else node.stamp
                 work_nodes[n_nodes] = x
                 n_nodes += taken
@@ -212,9 +251,10 @@ def _find_tight(E):
     found = 0
     for i in range(m.ints(E)[I_DIRTY]):
         link = links[dirty[i]]
-        if link.stamp != stamp and link.binding != 0 and link.units - link.used < link.weight:
+        full = link.binding != 0 and link.units - link.used < link.weight
+        if link.stamp != stamp and full and not loose(E, dirty[i]):
             link.tight = 1
-            link.level = _fills_at(E, dirty[i])
+            link.felt = _fills_at(E, dirty[i])
             dirty[found] = dirty[i]
             found += 1
         else:
@@ -223,17 +263,30 @@ def _find_tight(E):
     return found > 0
 
 
-@apart(int64(TABLE))
+@inner()
+def _note_opened(E, instant):
+    """Transfers that may not overtake others, and are looked at, are listed as drawn even if their rates stay: when
+    they meet those others may have changed. Returns how many there are."""
+    nodes, n_drawn = m.nodes(E), 0
+    for i in range(m.ints(E)[I_FRESH]):
+        x = m.fresh(E)[i]
+        if nodes[x].state == ACTIVE and nodes[x].lead0 < nodes[x].lead1 and nodes[x].drawn != instant:
+            nodes[x].drawn = instant
+            m.drawn(E)[n_drawn] = x
+            n_drawn += 1
+    return n_drawn
+
+
+@apart(void(TABLE))
 def settle_maxmin(E):
-    """Max-min rates after this instant, committed. Returns how many transfers it looked at; those
-    whose rate it changed are in `drawn`.
+    """Max-min rates after this instant, committed. Those whose rates have changed are in `drawn`.
 
     A link that has as many units left as it carries flows, or more, is nobody's bottleneck: it is left out, and so are
     those who only meet there. If it turns out to be too full for the new rates it is let in, which is one more change.
     """
     links = m.links(E)
     instant = m.ints(E)[I_STAMP] + 1
-    n_drawn = 0
+    n_drawn = _note_opened(E, instant)
     while True:
         n_nodes, n_links = _collect(E)
         fill(E, n_nodes, n_links)
@@ -242,6 +295,5 @@ def settle_maxmin(E):
             break
     for i in range(n_links):
         link = links[m.work_links(E)[i]]
-        link.tight = link.units - link.used < link.weight
+        link.tight = link.units - link.used < link.weight and not loose(E, m.work_links(E)[i])
     m.ints(E)[I_DRAWN] = n_drawn
-    return n_nodes

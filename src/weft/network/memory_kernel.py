@@ -11,7 +11,7 @@ from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.network import plain_memory, rows_kernel
-from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, NODE, RECORD, SEAT, SEGMENT
+from weft.network.state import COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SEAT, SEGMENT
 
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
@@ -62,7 +62,7 @@ def apart(signature):
 
 _keep: dict[str, tuple[object, object]] = {}  # compiled code lives as long as somebody holds it
 
-I4, I8, F8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64)
+U1, I4, I8, F8 = (np.dtype(kind) for kind in (np.uint8, np.int32, np.int64, np.float64))
 
 _access = plain_memory if config.DISABLE_JIT else rows_kernel
 _rows, _word = _access.reader, _access.word
@@ -103,6 +103,11 @@ floats = _rows(64, F8)
 seats = _rows(66, SEAT)
 drawn = _rows(68, I4)
 starters = _rows(70, I4)
+loads = _rows(72, LOAD)
+live = _rows(74, U1)
+since = _rows(76, F8)
+stirs = _rows(78, I4)
+noted = _rows(80, U1)
 
 n_jobs = _word(1)
 n_links = _word(15)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.network.state import UNLIMITED
@@ -13,36 +13,48 @@ __all__ = ["Sharer", "k_way", "max_min"]
 
 @dataclass
 class Sharer:
-    """A transfer that is sending: n flows on each link, a demand, and those it may not overtake (already level)."""
+    """A transfer that is sending: n flows on each link, what it may have at most, the weight of its flows, its level,
+    and those that it may not overtake (and is as far as)."""
 
     links: Mapping[int, int]
     demand: int = UNLIMITED
+    claim: int = 1
+    level: int = 0
     level_with: Sequence[Sharer] = ()
     stalled: bool = False  # level with something that has not started
     rate: int = field(default=-1, compare=False)
 
 
 def max_min(sharers: Sequence[Sharer], capacity: Sequence[int]) -> None:
-    """Give every sharer its max-min fair rate per flow, in whole units.
+    """Give every sharer its weighted max-min fair rate per flow, in whole units: level by level, 0 first, each on what
+    those before it have left."""
+    free = dict(enumerate(capacity))
+    for s in sharers:
+        s.rate = -1
+    for level in sorted({s.level for s in sharers}):
+        _fill([s for s in sharers if s.level == level], free)
+
+
+def _fill(sharers: Sequence[Sharer], free: dict[int, int]) -> None:
+    """One level.
 
     Links wait in a queue by (share, id). The first one's share is computed anew; if it has grown the link goes back,
-    otherwise it is the next bottleneck: the transfers on it that have no rate yet get its share. Shares are rounded
-    down, so nothing is ever handed out twice, and sums are exact.
+    otherwise it is the next bottleneck: the transfers on it that have no rate yet get its share times their weight. A
+    link that can give all of these what they ask for limits none of them. Shares are rounded down, so nothing is ever
+    handed out twice, and sums are exact.
     """
-    free = dict(enumerate(capacity))
-    flows = dict.fromkeys(free, 0)
+    weight = dict.fromkeys(free, 0)
     users: dict[int, list[Sharer]] = {k: [] for k in free}
     followers: dict[int, list[Sharer]] = {}
     for s in sharers:
-        s.rate = -1
         for link, n in s.links.items():
-            flows[link] += n
+            weight[link] += n * s.claim
             users[link].append(s)
         for lead in s.level_with:
             followers.setdefault(id(lead), []).append(s)
 
-    def fix(group: Iterable[Sharer], rate: int) -> None:
-        todo = list(group)
+    def fix(first: Sharer, rate: int) -> None:
+        todo = [first]
         while todo:
             s = todo.pop()
             if s.rate >= 0:
@@ -50,24 +62,28 @@ def max_min(sharers: Sequence[Sharer], capacity: Sequence[int]) -> None:
             s.rate = rate
             for link, n in s.links.items():
                 free[link] -= rate * n
-                flows[link] -= n
+                weight[link] -= n * s.claim
             todo += followers.get(id(s), [])
 
-    n_links = len(capacity)
-    queue = [(s.demand, n_links + i) for i, s in enumerate(sharers) if s.demand < UNLIMITED]
-    queue += [(free[k] // flows[k], k) for k in free if flows[k] > 0]
-    fix([s for s in sharers if s.stalled], 0)
+    n_links = len(free)
+    for s in sharers:
+        if s.stalled or s.demand == 0:
+            fix(s, 0)
+    queue = [(s.demand // s.claim, n_links + i) for i, s in enumerate(sharers) if s.demand < UNLIMITED]
+    queue += [(free[k] // weight[k], k) for k in free if weight[k] > 0]
     heapq.heapify(queue)
     while queue:
         share, k = heapq.heappop(queue)
         if k >= n_links:
-            fix([sharers[k - n_links]], share)
-        elif flows[k] > 0:
-            now = free[k] // flows[k]
+            fix(sharers[k - n_links], sharers[k - n_links].demand)
+        elif weight[k] > 0:
+            now = free[k] // weight[k]
+            waiting = [s for s in users[k] if s.rate < 0]
             if now > share:
                 heapq.heappush(queue, (now, k))
-            else:
-                fix(users[k], share)
+            elif sum(s.demand * s.links[k] for s in waiting) > free[k]:
+                for s in waiting:
+                    fix(s, share * s.claim)
 
 
 def k_way(k: int, b: float, eta: float) -> float:

@@ -34,9 +34,10 @@ IDEAL, MAXMIN, KWAY = 0, 1, 2
 # admission rules
 ADMIT_ALL, ADMIT_AT_MOST, ADMIT_RATIO, ADMIT_ASK = 0, 1, 2, 3
 # why the kernel came back
-REACHED, JOB_FINISHED, RECORDS_FULL, ASK = 0, 1, 2, 3
+REACHED, JOB_FINISHED, RECORDS_FULL, ASK, STIRRED = 0, 1, 2, 3, 4
 
 UNLIMITED = 1 << 62  # units of rate
+CONTINUED = 1 << 24  # in the number of a node's task: a later stage of it
 MISSED = 1.5  # periods from one opening of a gate to the next: a slot in between was missed
 
 JOB = np.dtype(
@@ -64,17 +65,19 @@ JOB = np.dtype(
 )  # fmt: skip
 
 # What the max-min solver touches comes first, in one cache line; it works in whole units of rate, so that sums are
-# exact and their order does not matter. The last two fields fill up 256 bytes: four cache lines.
+# exact and their order does not matter. A row has 256 bytes: four cache lines. `claim` is the weight of each of a
+# transfer's flows and `level` its priority, 0 first. `limit` is what it demands in units, `demand_units` what it may
+# have now, which a pace may have lowered.
 NODE = np.dtype(
     [
         ("stamp", "i4"), ("state", "i4"), ("units", "i8"), ("fresh", "i8"), ("flow0", "i4"), ("flow1", "i4"),
-        ("fol0", "i4"), ("fol1", "i4"), ("lead0", "i4"), ("lead1", "i4"), ("demand_units", "i8"),
-        ("rate", "f8"), ("remaining", "f8"), ("mark", "f8"), ("amount", "f8"), ("job", "i4"), ("kind", "i4"),
-        ("task", "i4"), ("listed", "i4"), ("preds", "i4"), ("left", "i4"), ("event", "i4"), ("gpu", "i4"),
-        ("succ0", "i4"), ("succ1", "i4"), ("rank0", "i4"), ("rank1", "i4"), ("next", "i4"), ("gnext", "i4"),
-        ("gprev", "i4"), ("snap_state", "i4"), ("demand", "f8"), ("alone", "f8"), ("latency", "f8"), ("weight", "f8"),
-        ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("takes", "f8"), ("ready_s", "f8"),
-        ("drawn", "i8"), ("pad1", "f8"), ("pad2", "f8"),
+        ("fol0", "i4"), ("fol1", "i4"), ("lead0", "i4"), ("lead1", "i4"), ("demand_units", "i8"), ("claim", "i4"),
+        ("level", "i4"), ("rate", "f8"), ("remaining", "f8"), ("mark", "f8"), ("amount", "f8"), ("job", "i4"),
+        ("kind", "i4"), ("task", "i4"), ("listed", "i4"), ("preds", "i4"), ("left", "i4"), ("event", "i4"),
+        ("gpu", "i4"), ("succ0", "i4"), ("succ1", "i4"), ("rank0", "i4"), ("rank1", "i4"), ("next", "i4"),
+        ("gnext", "i4"), ("gprev", "i4"), ("snap_state", "i4"), ("demand", "f8"), ("alone", "f8"), ("latency", "f8"),
+        ("weight", "f8"), ("chunk", "f8"), ("began", "f8"), ("key", "f8"), ("snap", "f8"), ("takes", "f8"),
+        ("ready_s", "f8"), ("drawn", "i8"), ("limit", "i8"),
     ]
 )  # fmt: skip
 
@@ -86,14 +89,18 @@ SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
 LINK = np.dtype(
     [
         ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i2"), ("seat0", "i4"), ("count", "i4"),
-        ("free", "i8"), ("units", "i8"), ("used", "i8"), ("level", "i8"),
+        ("free", "i8"), ("units", "i8"), ("used", "i8"), ("felt", "i8"),
         ("weight_left", "i4"), ("weight", "i4"), ("room", "i4"), ("flowing", "i4"),
         ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("capacity", "f8"), ("bytes", "f8"),
         ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("load", "f8"),
     ]
 )  # fmt: skip
 GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i4")])
-LEAD = np.dtype([("node", "i4"), ("tight", "i4")])  # of a follower: never ahead of this node
+# `by` may never be ahead of `node`; `tight` while it is as far as it may be.
+LEAD = np.dtype([("node", "i4"), ("by", "i4"), ("tight", "i4"), ("pad", "i4")])
+# What a pace that sets caps needs to know of a link: the sum of the caps on it, its flows without one, and bytes that
+# transfers under caps have sent over it.
+LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("pad", "f8")])
 # Run-length iteration times: `count` iterations of `duration` of a job.
 RECORD = np.dtype([("uid", "i8"), ("slot", "i8"), ("duration", "f8"), ("count", "f8")])
 SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8"), ("end", "f8")])
@@ -116,11 +123,16 @@ NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
     I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
     I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
     I_ESTIMATES, I_NEW_HELD, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED,
-) = range(36)  # fmt: skip
-N_INTS = 40
+    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED, I_RANKED, I_RULE, I_STIRRED,
+    I_STIRS,
+) = range(40)  # fmt: skip
+# I_RANKED: transfers with a weight or a level of their own; I_RULE: whether a rule sets caps, and asks to be told
+RULE_NONE, RULE_STARTS, RULE_ENDS = 0, 1, 2  # nothing; that transfers start; that they start or end
+FOREIGN = 1 << 40  # from this uid on, transfers are not ours: no rule sets their caps
+N_INTS = 44
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(10)
 F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
+F_HORIZON = 13  # from here on a rule will have spoken again: who would catch up with whom is seen then
 N_FLOATS = 16
 
 
@@ -163,6 +175,11 @@ class Arrays(NamedTuple):
     seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
     starters: npt.NDArray[np.int32]  # jobs that the next run lets begin
+    loads: npt.NDArray[Any]  # of each link, where a rule sets caps
+    live: npt.NDArray[np.uint8]  # of each node: whether it is a transfer under the rule that has bytes left
+    since: npt.NDArray[np.float64]  # of each node: when it last became live
+    stirs: npt.NDArray[np.int32]  # nodes that came under the rule or left it since it was last asked, each once
+    noted: npt.NDArray[np.uint8]  # of each node: whether it is among these
 
 
 def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -190,6 +207,8 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
         finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
         seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4), starters=np.zeros(jobs, i4),
+        loads=aligned(max(1, n_links), LOAD), live=np.zeros(nodes, np.uint8), since=np.zeros(nodes, f8),
+        stirs=np.zeros(nodes, i4), noted=np.zeros(nodes, np.uint8),
     )  # fmt: skip
     arrays.links["shead"] = -1
     arrays.gpus["running"] = arrays.gpus["head"] = arrays.gpus["shead"] = -1

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from weft.model.policy import Policy
 from weft.model.transfer import Ask
-
-if TYPE_CHECKING:
-    from weft.pace.rates import RateRule
+from weft.pace.rates import RateRule, Transport
 
 __all__ = ["MOST_TRANSFERS", "Admission", "Pace", "RatedPace"]
 
@@ -36,18 +33,23 @@ class Admission:
 
 
 class Pace(Policy):
-    """One answer to "which transfers run now"."""
+    """One answer to "which transfers run now, how fast?"."""
 
     holds_back: bool = False  # may delay a transfer that is ready; contradicts time-shifts
     steers: bool = False  # asks more of the world than fair sharing (holding back implies it)
 
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """How its transfers go over the network, given the share of packets that are lost at random."""
+        return Transport()
+
     def rates(self) -> RateRule | None:
-        """A fresh rule that sets the rate of every flow, slot by slot; None leaves rates to the network."""
+        """A fresh rule that caps, weighs and ranks transfers while they run; None leaves that to the network."""
         return None
 
-    @abstractmethod
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """The rule, given the contention constants of the sharing model (eta = 0 under fair sharing)."""
+        """The rule by which transfers start, given the contention constants of the sharing model (eta = 0 under fair
+        sharing); by default they start at once."""
+        return Admission("all")
 
 
 class RatedPace(Pace):
@@ -55,9 +57,9 @@ class RatedPace(Pace):
 
     steers = True
 
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once; rates do the rest."""
-        return Admission("all")
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows, of senders that keep the rate they are told whatever is lost."""
+        return Transport(opened=True, reacts=False)
 
     @abstractmethod
     def rates(self) -> RateRule:

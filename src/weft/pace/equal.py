@@ -1,33 +1,19 @@
-"""equal: every flow asks for all it can get, and the links share themselves out; slotted as `flow` is."""
+"""equal: single flows, each of which has its fair share of every link: what `flow` is measured against."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from weft.pace.base import Pace
+from weft.pace.rates import Transport
 
-from weft.model.flow_set import FlowSet
-from weft.pace.base import RatedPace
-from weft.pace.rates import Demand, Floats, RateRule
-
-__all__ = ["Equal", "EqualRule"]
+__all__ = ["Equal"]
 
 
-class EqualRule(RateRule):
-    """Line rate for everybody."""
-
-    def begin(self, demand: Demand) -> None:
-        """Nothing to remember."""
-
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
-        """The line's rate."""
-        return flows.line.copy()
-
-
-class Equal(RatedPace):
-    """Equal shares: what a slotted simulation without any scheduler gives."""
+class Equal(Pace):
+    """Rings and parameter servers as single flows that keep step, and no scheduling at all."""
 
     name = "equal"
+    steers = True
 
-    def rates(self) -> RateRule:
-        """The rule of one run."""
-        return EqualRule()
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows, and a transport that loses nothing by packet loss but what is sent again."""
+        return Transport(opened=True)

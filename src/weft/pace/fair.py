@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.pace.base import Admission, Pace
+from weft.pace.base import Pace
 
 __all__ = ["Fair"]
 
@@ -11,7 +11,3 @@ class Fair(Pace):
     """No admission control: the network's own sharing decides."""
 
     name = "fair"
-
-    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """Everything at once."""
-        return Admission("all")

@@ -1,7 +1,9 @@
 """flow: every host plans its rates, every switch keeps a load table (Zhao, Wu and Zhu).
 
-`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14). `flow:fill` (ours) lets flows have
-what nobody has planned for, too, as a socket does that is given a lower priority instead of a limit.
+`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14). A flow starts at once, at what is
+free for the rest of the slot, and what it leaves is free at once. `flow:quantised` is the for-loop over slots of
+section VII: a flow waits for the next slot, and has one rate throughout a slot. `flow:fill` (ours) gives priorities
+instead of limits: jobs that have planned for this slot go first, and the others have what these leave.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flow_set import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Carried, Demand, Floats, RateRule
+from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 
 __all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth"]
 
 WINDOW = 4  # slots
+ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
 
 
 def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.bool_]) -> Floats:
@@ -35,7 +38,7 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
     return most
 
 
-def first_of_its_job(flows: FlowSet, live: npt.NDArray[np.int64], slot: int) -> int:
+def first_of_its_job(flows: FlowSet, live: Ints, slot: int) -> int:
     """Where in `live` a slot's decisions begin: another flow each slot, but the first of its job, so that a job's
     pushes have decided before its broadcasts ask how far they are."""
     if not len(live):
@@ -82,6 +85,7 @@ class FlowSpec:
     delay_s: float = 0.0
     message_loss: float = 0.0
     fill: bool = False
+    quantised: bool = False
 
     @property
     def late(self) -> int:
@@ -98,6 +102,7 @@ class FlowSpec:
         """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
         parts = ["host-only"] if self.host_only else []
         parts += ["fill"] if self.fill else []
+        parts += ["quantised"] if self.quantised else []
         parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
         parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
         parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
@@ -110,12 +115,14 @@ class FlowRule(RateRule):
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()
-        self.slot_s, self.fills = self.spec.slot_s, self.spec.fill
+        self.slot_s = self.spec.slot_s
+        self._alike = self.spec.message_loss <= 0.0  # switches know every plan: one array serves both
         self.table: Floats = np.zeros((0, self.spec.slots))
         self.plans: Floats = np.zeros((0, self.spec.slots))  # rates by flow and slot, as its host means to send
         self.posted: Floats = np.zeros((0, self.spec.slots))  # as the switches know them
         self.reached: Floats = np.zeros((0, WINDOW))
         self.told: Floats = np.zeros(0)  # F of each flow, as its peers know it
+        self.caps: Floats = np.zeros(0)  # rates at which flows send now
         self._last = -1
 
     @property
@@ -127,65 +134,76 @@ class FlowRule(RateRule):
         """Empty tables."""
         links, k = len(demand.capacity), self.spec.slots
         self.capacity, self.seed = demand.capacity, demand.seed
-        self._good_s = self.slot_s * (1.0 - demand.loss)  # of a slot; the rest goes into sending again
         self.table = np.zeros((links, k))
         self.available = demand.capacity.copy()
         self._carried, self._full = np.zeros((WINDOW, links)), np.zeros((WINDOW, links), np.bool_)
         self._room(0)
         self._history: list[_Heard] = []  # what was said in earlier slots and is on its way
+        self._seen: tuple[Floats, Floats] = (self.table, self.posted)  # what hosts know of switches in this slot
 
     def _room(self, n: int) -> None:
         """As many rows as there are flows."""
-        k = self.spec.slots
-        alike = self.spec.message_loss <= 0.0  # then switches know every plan, and one array serves both
-        if self._last < 0:
-            self.plans = np.zeros((n, k))
-            self.posted = self.plans if alike else np.zeros((n, k))
-            self.reached, self.told = np.zeros((n, WINDOW)), np.zeros(n)
-            return
-        more = n - len(self.plans)
+        k, more = self.spec.slots, n - len(self.plans)
         self.plans = np.vstack([self.plans, np.zeros((more, k))])
-        self.posted = self.plans if alike else np.vstack([self.posted, np.zeros((more, k))])
+        self.posted = self.plans if self._alike else np.vstack([self.posted, np.zeros((more, k))])
         self.reached = np.vstack([self.reached, np.zeros((more, WINDOW))])
-        self.told = np.concatenate([self.told, np.zeros(more)])
+        self.told, self.caps = (np.concatenate([a, np.zeros(more)]) for a in (self.told, self.caps))
 
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Every host in its turn; who is first changes from slot to slot."""
+        slot, late = when.slot, self.spec.late
         if len(flows) != len(self.plans):
             for heard in self._history:
                 heard.grow(len(flows) - len(self.plans))
             self._room(len(flows))
-        for past in range(max(self._last, slot - self.spec.slots), slot) if self._last >= 0 else ():
-            self.kernel.expire(past % self.spec.slots, self.table, self.posted, self.plans)
-        self._pass_idle(slot)
-        self._last = slot
-        late = self.spec.late
-        seen, seen_posted = self.table, self.posted
-        if late:
-            seen, seen_posted, self.told = self._heard(slot, len(flows))
-        line = self.capacity[flows.path[:, 0]] if self.spec.host_only else flows.line
+            self._seen = (self.table, self.posted) if not late else self._hear(slot, len(flows))
+        if slot != self._last:
+            for past in range(max(self._last, slot - self.spec.slots), slot) if self._last >= 0 else ():
+                self.kernel.expire(past % self.spec.slots, self.table, self.posted, self.plans, self._alike)
+            self._pass_idle(slot)
+            self._last = slot
+            self._seen = (self.table, self.posted) if not late else self._hear(slot, len(flows))
+        if when.begins or not self.spec.quantised:
+            self._plan(when, flows, live)
+        if late and when.begins:
+            soon = np.arange(slot, slot + late + 1) % self.spec.slots
+            reach = flows.sent / self.slot_s + self.plans[:, soon].sum(axis=1)
+            self._history.append(_Heard(slot, self.table.copy(), self.posted.copy(), reach))
+        if self.spec.fill:
+            return self._filling(flows, live, slot)
+        return Limits(self.caps * ROUND)
+
+    def _plan(self, when: Moment, flows: FlowSet, live: Ints) -> None:
+        """Plans, posted loads and caps of these flows."""
+        spec, slot = self.spec, when.slot
+        line = self.capacity[np.maximum(flows.path[:, 0], 0)] if spec.host_only else flows.line
         self.kernel.decide(
-            live, first_of_its_job(flows, live, slot), slot, self._good_s, late, self.spec.host_only,
-            self.spec.message_loss,
+            live, first_of_its_job(flows, live, slot), slot, self.slot_s, spec.late, spec.host_only,
+            spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
             flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
-            seen, seen_posted, self.told, self.spec.waiting, flows.job,
+            *self._seen, self.told, spec.waiting if when.begins else 0.0, flows.job, when.part, spec.quantised,
+            self._alike, self.caps,
         )  # fmt: skip
-        if late:
-            soon = np.arange(slot, slot + late + 1) % self.spec.slots
-            reach = flows.sent / self._good_s + self.plans[:, soon].sum(axis=1)
-            self._history.append(_Heard(slot, self.table.copy(), self.posted.copy(), reach))
-        rates: Floats = self.plans[:, slot % self.spec.slots].copy()
-        return rates  # means over the slot, what went before the answers included
 
-    def _heard(self, slot: int, flows: int) -> tuple[Floats, Floats, Floats]:
-        """Tables, schedules and F as they were said `late` slots ago or, if nobody said anything then, before that."""
+    def _filling(self, flows: FlowSet, live: Ints, slot: int) -> Limits:
+        """No caps: jobs that have planned for this slot are served first."""
+        planned = live[self.plans[live, slot % self.spec.slots] > 0.0]
+        levels = np.zeros(len(flows), np.int64)
+        levels[live] = ~np.isin(flows.job[live], flows.job[planned])
+        return Limits(np.full(len(flows), np.inf), levels=levels)
+
+    def _hear(self, slot: int, flows: int) -> tuple[Floats, Floats]:
+        """Tables and schedules as they were said `late` slots ago or, if nobody said anything then, before that; what
+        peers told of F too."""
         arrived = [heard for heard in self._history if heard.slot <= slot - self.spec.late]
         if not arrived:
-            return np.zeros_like(self.table), np.zeros_like(self.posted), np.zeros(flows)
+            self.told = np.zeros(flows)
+            return np.zeros_like(self.table), np.zeros_like(self.posted)
         self._history = self._history[len(arrived) - 1 :]
         arrived[-1].pass_by(slot)
-        return arrived[-1].table, arrived[-1].posted, arrived[-1].reach
+        self.told = arrived[-1].reach
+        return arrived[-1].table, arrived[-1].posted
 
     def _pass_idle(self, slot: int) -> None:
         """Slots in which nobody of ours sent are slots all the same: what was seen before them is forgotten in time."""
@@ -195,27 +213,27 @@ class FlowRule(RateRule):
         if idle:
             self.available = available_bandwidth(self.capacity, self._carried, self._full)
 
-    def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
+    def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:
         """Hosts note the rates they reached, and what their links carried."""
         row = slot % WINDOW
-        self.reached[:, row] = flows.rate
+        self.reached[: len(flows), row] = flows.rate[: len(self.reached)]
         self._carried[row], self._full[row] = came.link, came.full
         self.available = available_bandwidth(self.capacity, self._carried, self._full)
 
-    def over(self, low: int, high: int, flows: FlowSet) -> None:
+    def over(self, rows: Ints, flows: FlowSet) -> None:
         """What they had planned is withdrawn."""
-        if low < len(self.plans):
-            self.kernel.forget(low, high, self.table, self.posted, self.plans, flows.path)
-            self.reached[low:high] = 0.0
-            for heard in self._history:
-                heard.reach[low:high] = 0.0
+        rows = rows[rows < len(self.plans)]
+        self.kernel.forget(rows, self.table, self.posted, self.plans, flows.path)
+        self.reached[rows], self.caps[rows] = 0.0, 0.0
+        for heard in self._history:
+            heard.reach[rows] = 0.0
 
 
 _KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}
-_FLAGS = {"host-only": "host_only", "fill": "fill"}
+_FLAGS = {"host-only": "host_only", "fill": "fill", "quantised": "quantised"}
 _HOW = (
-    "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, or settings such "
-    "as flow:slot=30ms,slots=10,delay=6ms,loss=1%"
+    "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, flow:quantised "
+    "for rates that change at slots only, or settings such as flow:slot=30ms,slots=10,delay=6ms,loss=1%"
 )
 MOST_SLOTS = 1000  # of a horizon
 
@@ -244,7 +262,10 @@ def _settings(text: str) -> FlowSpec:
         raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
     if not 0.0 <= loss < 1.0:
         raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
-    return FlowSpec(slot_s, int(slots), bool(found.get("host_only")), delay_s, loss, bool(found.get("fill")))
+    flags = {name: bool(found.get(name)) for name in _FLAGS.values()}
+    if flags["fill"] and flags["quantised"]:
+        raise StackError(f"flow:{text}: fill sets no rates, so they cannot be quantised; choose one of the two")
+    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, **flags)
 
 
 class Flow(RatedPace):

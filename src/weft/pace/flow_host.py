@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.pace.flow_plan import adjusted, allowance, path_state, plan
+from weft.pace.flow_plan import ENOUGH, adjusted, allowance, path_state, plan
 
 __all__ = ["Answer", "HostScheduler", "OwnFlow", "Peers", "Schedule"]
 
@@ -55,14 +55,15 @@ class Peers:
     sent: Mapping[int, float]
     planned: Mapping[int, float]
 
-    def reach(self, flows: Sequence[int], slot_s: float) -> list[float]:
-        """F of those that told: what each will have sent by the end of this slot, over the length of a slot."""
-        return [self.sent[j] / slot_s + self.planned[j] for j in flows if j in self.planned]
+    def reach(self, flows: Sequence[int], slot_s: float, part: float) -> list[float]:
+        """F of those that told: what each will have sent by the end of this slot, of which `part` is left, over the
+        length of a slot."""
+        return [self.sent[j] / slot_s + part * self.planned[j] for j in flows if j in self.planned]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A message to the switches on a flow's path: its rates from this slot on."""
+    """A message to the switches on a flow's path: its rates from this slot on. The first is the rate to send at now."""
 
     flow: int
     slot: int
@@ -105,37 +106,44 @@ class HostScheduler:
         for known in self._flows.values():
             known.rates = [*known.rates[1:], 0.0]
 
-    def decide(self, flow: int, slot: int, links: Mapping[int, Answer] | None, peers: Peers) -> Schedule:
+    def decide(
+        self, flow: int, slot: int, links: Mapping[int, Answer] | None, peers: Peers, part: float = 1.0
+    ) -> Schedule:
         """Algorithm 2 for one flow. `links` holds the answers for its path (for links it has none for, nothing is
-        assumed); None if the answer was lost: then what was planned before goes on."""
+        assumed); None if the answer was lost: then what was planned before goes on. `part` is what is left of the
+        slot: a flow starts at once, in the middle of one."""
         known = self._flows[flow]
         own, s = known.flow, self.slot_s
         done = known.sent_bytes / s
-        feeders = peers.reach(own.feeders, s)
+        feeders = peers.reach(own.feeders, s, part)
         left = max((own.size_bytes - known.sent_bytes) / s, 0.0)
         allowed = allowance(done, own.chunk_bytes / s, feeders)
         if links is None:
-            known.rates[0] = min(known.rates[0], allowed, left)
+            known.rates[0] = min(known.rates[0], min(allowed, left) / part)
             return Schedule(flow, slot, tuple(known.rates))
         asked = [links[link] for link in own.path if link in links]
         others = [[b - r for b, r in zip(answer.load, known.rates, strict=True)] for answer in asked]
         mates = [(answer.mates, answer.mates_load) for answer in asked]
         free, load, prices = path_state(others, [answer.available for answer in asked], self.slots, known.rates, mates)
         free = [min(room, own.line_bytes_per_s) for room in free]
+        free[0] *= part
         rates = plan(left, free, load, prices)
-        followers = peers.reach(own.followers, s)
-        rate = adjusted(rates[0], done, feeders, followers, self.best(flow), free[0])
+        followers = peers.reach(own.followers, s, part)
+        rate = adjusted(rates[0], done, feeders, followers, part * self.best(flow), free[0])
         rate = min(rate, allowed, left)
         if rate != rates[0]:
             rates = [rate, *plan(left - rate, free[1:], load[1:], prices[1:])]
+        rates[0] = rate / part
+        if rate >= left * ENOUGH:  # the last bytes go out as fast as they can
+            rates[0] = max(rates[0], free[0] / part)
         known.rates = rates
         return Schedule(flow, slot, tuple(rates))
 
-    def cut(self, flow: int, slot: int, peers: Peers) -> Schedule | None:
+    def cut(self, flow: int, slot: int, peers: Peers, part: float = 1.0) -> Schedule | None:
         """A feeder told that it is slower than this flow planned for: less in this slot (None: nothing changes)."""
         known = self._flows[flow]
-        feeders = peers.reach(known.flow.feeders, self.slot_s)
-        most = allowance(known.sent_bytes / self.slot_s, known.flow.chunk_bytes / self.slot_s, feeders)
+        feeders = peers.reach(known.flow.feeders, self.slot_s, part)
+        most = allowance(known.sent_bytes / self.slot_s, known.flow.chunk_bytes / self.slot_s, feeders) / part
         if known.rates[0] <= most:
             return None
         known.rates[0] = most

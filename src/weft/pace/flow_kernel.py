@@ -8,7 +8,7 @@ step with its peers, posts, and cuts back who would overtake.
 import numpy as np
 from numba import njit
 
-ENOUGH = 1.0 - 1e-12
+ENOUGH = 1.0 - 2e-9
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING
 MOST_BITS = 62  # slots that a set of them can hold
@@ -105,6 +105,15 @@ def nothing(rows, i):
     for c in range(rows.shape[1]):
         empty &= rows[i, c] == 0.0
     return empty
+
+
+@leaf
+def none_plans(low, high, plans, now):
+    """Whether none of these flows means to send in this slot."""
+    none = True
+    for j in range(low, high):
+        none &= plans[j, now] <= 0.0
+    return none
 
 
 @leaf
@@ -254,33 +263,34 @@ def look(i, slot, late, host_only, path, available, table, posted, seen, seen_po
 
 
 @leaf
-def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, decided):
+def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided):
     """F of the least advanced feeder, as the host of flow i knows it. One that begins in this slot and has not decided
     yet holds nobody back: it will be raised, or cuts its followers, when it does."""
     least = np.inf
     for j in range(feed0[i], feed1[i]):
         if late == 0 and not decided[j] and sent[j] == 0.0 and nothing(plans, j):
             continue
-        f = told[j] if late > 0 else sent[j] / slot_s + plans[j, now]
+        f = told[j] if late > 0 else sent[j] / slot_s + part * plans[j, now]
         least = min(least, f)
     return least
 
 
 @leaf
 def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                  slot_s, p, seed, slot, known, decided):  # fmt: skip
+                  slot_s, part, p, seed, slot, known, decided, caps):  # fmt: skip
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
     fed, least = -1, 0.0
     for j in range(next0[i], next1[i]):
         if plans[j, now] <= 0.0:
             continue
         if feed0[j] != fed:  # the broadcasts of a server have the same feeders
-            fed, least = feed0[j], least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
-        most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0)
+            fed, least = feed0[j], least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided)
+        most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0) / part
         if plans[j, now] > most:
             if not lost(seed, slot, j, 2, p):
                 post(table, mine, posted, path, j, now, most, known)
             plans[j, now] = most
+            caps[j] = min(caps[j], most)
 
 
 @leaf
@@ -294,10 +304,14 @@ def waits(i, slot, late, seed, plans):
 
 @njit(cache=True, nogil=True)
 def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, feed1, next0, next1, size, chunk, sent,
-           reached, line, available, table, posted, plans, seen, seen_posted, told, waiting, job):  # fmt: skip
-    """Algorithm 2 for every live flow, from the start-th on and round; plans of this slot are the rates.
+           reached, line, available, table, posted, plans, seen, seen_posted, told, waiting, job, part,
+           quantised, alike, caps):  # fmt: skip
+    """Algorithm 2 for every one of these flows, from the start-th on and round; plans of this slot are the rates.
 
-    A flow without a plan whose path has no room in any slot plans nothing; in a full data centre most do.
+    `part` is what is left of the slot; `alike` says that `posted` and `plans` are one array. `caps` are the rates to
+    send at: those of the plan. A flow whose last bytes fit into this slot sends and posts as much as its path allows,
+    and withdraws that when it is done; where rates are quantised they are spread over the slot. A flow without a plan
+    whose path has no room in any slot plans nothing; in a full data centre most do.
     """
     k = table.shape[1]
     now = slot % k
@@ -307,6 +321,7 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
     decided = np.zeros(len(plans), np.bool_)
     mine, count, whose = np.empty_like(table), np.empty(len(table)), -1
     began, gathered = 0, False
+    quiet = -1  # the first of a row of followers of which none has a plan for now, as nobody has planned since
     seen_mine = np.empty_like(table) if late > 0 else mine
     hops = 1 if host_only or late > 0 else path.shape[1]
     for turn in range(len(live)):
@@ -315,18 +330,27 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         if job[i] != whose:
             whose, began, gathered = job[i], turn, False
         deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
-        if not deaf and nothing(plans, i) and nothing(posted, i) and shut(i, hops, path, available, table, known):
+        idle = not deaf and nothing(plans, i) and (alike or nothing(posted, i))
+        if idle and shut(i, hops, path, available, table, known):
+            caps[i] = 0.0
+            if next0[i] == quiet or next0[i] == next1[i]:
+                continue
+            quiet = next0[i] if none_plans(next0[i], next1[i], plans, now) else -1
+            if quiet >= 0:
+                continue
             cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                          slot_s, loss, seed, slot, known, decided)  # fmt: skip
+                          slot_s, part, loss, seed, slot, known, decided, caps)  # fmt: skip
             continue
-        least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, decided)
+        quiet = -1
+        least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided)
         done = sent[i] / slot_s
         allowed = max(least + chunk[i] / slot_s - done, 0.0) if least < np.inf else np.inf
         left = max((size[i] - sent[i]) / slot_s, 0.0)
         if deaf:  # what was planned before goes on
-            rate = min(plans[i, now], min(allowed, left))
+            rate = min(plans[i, now], min(allowed, left) / part)
             post(table, mine, posted, path, i, now, rate, known)
             plans[i, now] = rate
+            caps[i] = rate
             continue
         if not gathered:  # not before somebody looks: of most jobs in a full data centre nobody does
             gather(live, start, began, job, path, posted, mine, count)
@@ -336,7 +360,7 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count,
              line[i], work, free, load, prices)  # fmt: skip
         before = waiting * plans[i, now]  # has gone, or will go, before the answers of this slot are there
-        free[0] = before + (1.0 - waiting) * free[0]
+        free[0] = (before + (1.0 - waiting) * free[0]) * part  # bytes over the length of a slot, as all that follows
         plan(left, free, load, prices, 0, order, kept, rates)
         rate = rates[0]
         if least < np.inf:
@@ -344,34 +368,43 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         else:
             target = 0.0
             for j in range(next0[i], next1[i]):
-                f = told[j] if late > 0 else sent[j] / slot_s + plans[j, now]
+                f = told[j] if late > 0 else sent[j] / slot_s + part * plans[j, now]
                 target = max(target, f)
         increase = max(target - (done + rate), 0.0)
         if increase > 0.0:
-            rate = max(rate, min(rate + increase, min(best_rate(reached, i, line[i]), free[0])))
+            rate = max(rate, min(rate + increase, min(part * best_rate(reached, i, line[i]), free[0])))
         rate = min(max(rate, before), min(allowed, left))
         if rate != rates[0]:
             plan(left - rate, free, load, prices, 1, order, kept, rates)
-            rates[0] = rate
+        rates[0] = rate / part
+        if rate >= left * ENOUGH and not quantised:
+            rates[0] = max(rates[0], free[0] / part)
+        caps[i] = rates[0]
         arrives = not lost(seed, slot, i, 1, loss)
         commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known)
         cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                      slot_s, loss, seed, slot, known, decided)  # fmt: skip
+                      slot_s, part, loss, seed, slot, known, decided, caps)  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def forget(low, high, table, posted, plans, path):
+def forget(rows, table, posted, plans, path):
     """Take flows out of the tables: they are done, or gone."""
-    known, table_of_nobody = np.full(len(table), -1, np.int64), np.zeros_like(table)
-    for i in range(low, high):
+    for n in range(len(rows)):
+        i = rows[n]
         for c in range(table.shape[1]):
-            post(table, table_of_nobody, posted, path, i, c, 0.0, known)
+            if posted[i, c] != 0.0:
+                for h in range(path.shape[1]):
+                    if path[i, h] < 0:
+                        break
+                    table[path[i, h], c] -= posted[i, c]
+                posted[i, c] = 0.0
             plans[i, c] = 0.0
 
 
 @njit(cache=True, nogil=True)
-def expire(column, table, posted, plans):
+def expire(column, table, posted, plans, alike):
     """A slot has passed: its column becomes the last of the horizon, with nothing planned."""
     table[:, column] = 0.0
-    posted[:, column] = 0.0
     plans[:, column] = 0.0
+    if not alike:
+        posted[:, column] = 0.0

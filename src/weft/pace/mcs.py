@@ -9,12 +9,11 @@ from __future__ import annotations
 from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.compiled import load
 from weft.model.flow_set import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Demand, Floats, RateRule
+from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 
 __all__ = ["Mcs", "McsRule"]
 
@@ -22,7 +21,7 @@ __all__ = ["Mcs", "McsRule"]
 class McsRule(RateRule):
     """Coflow by coflow: all of its flows end together, as early as what is left of the NICs allows."""
 
-    start_after = True
+    everyone = True
 
     def begin(self, demand: Demand) -> None:
         """NICs are the first and last links of paths."""
@@ -33,20 +32,21 @@ class McsRule(RateRule):
         """weft.pace.mcs_kernel, compiled by numba when first called."""
         return load("weft.pace.mcs_kernel", ("pace",))
 
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
-        """Rates by the smallest remaining bottleneck; a flow that still waits for those before it gets none."""
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
+        """Rates by the smallest remaining bottleneck."""
         rates = np.zeros(len(flows))
-        self.kernel.decide(
-            live, flows.path, flows.job, flows.feed0, flows.feed1, flows.chunk, flows.sent, flows.size, self.capacity,
-            self.slot_s, rates,
-        )  # fmt: skip
-        return rates
+        self.kernel.decide(live, flows.path, flows.job, flows.sent, flows.size, self.capacity, rates)
+        return Limits(rates)
 
 
 class Mcs(RatedPace):
     """See the module."""
 
     name = "mcs"
+
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows that start after one another, of senders that keep the rate they are told."""
+        return Transport(opened=True, start_after=True, reacts=False)
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -8,17 +8,6 @@ leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  
 
 
 @leaf
-def may_start(i, feed0, feed1, chunk, sent, size):
-    """Whether a flow may send: it has a chunk of its own, or all of its feeders are done."""
-    if chunk[i] > 0.0:
-        return True
-    ok = True
-    for j in range(feed0[i], feed1[i]):
-        ok &= sent[j] >= size[j]
-    return ok
-
-
-@leaf
 def bottleneck_s(low, high, out, into, left, room, capacity, load):
     """Seconds that the busiest NIC of flows low:high needs for them; `load` is zero before and after."""
     for a in range(low, high):
@@ -38,7 +27,7 @@ def bottleneck_s(low, high, out, into, left, room, capacity, load):
 
 
 @njit(cache=True, nogil=True)
-def decide(live, path, job, feed0, feed1, chunk, sent, size, capacity, slot_s, rates):
+def decide(live, path, job, sent, size, capacity, rates):
     """Rates of the live flows, in `rates`; those of a job lie side by side."""
     most = len(live)
     flow, out, into = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -47,8 +36,6 @@ def decide(live, path, job, feed0, feed1, chunk, sent, size, capacity, slot_s, r
     for a in range(most):
         i = live[a]
         rates[i] = 0.0
-        if not may_start(i, feed0, feed1, chunk, sent, size):
-            continue
         h = 0
         while h + 1 < path.shape[1] and path[i, h + 1] >= 0:
             h += 1
@@ -67,7 +54,7 @@ def decide(live, path, job, feed0, feed1, chunk, sent, size, capacity, slot_s, r
         if not 0.0 < seconds < np.inf:
             continue
         for a in range(begins[g], begins[g + 1]):
-            rate = left[a] / max(seconds, slot_s)
+            rate = left[a] / seconds
             rates[flow[a]] = rate
             room[out[a]] = max(room[out[a]] - rate, 0.0)
             room[into[a]] = max(room[into[a]] - rate, 0.0)

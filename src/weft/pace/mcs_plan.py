@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["FULL", "bottleneck_s", "coflow_rates", "may_start"]
+__all__ = ["FULL", "bottleneck_s", "coflow_rates"]
 
 FULL = 1e-6  # a NIC with no more than this part of its capacity left is full
-
-
-def may_start(chunk: float, feeders: Sequence[tuple[float, float]]) -> bool:
-    """Whether a flow may send: it has a chunk of its own, or all of its feeders (sent, size) are done."""
-    return chunk > 0.0 or all(sent >= size for sent, size in feeders)
 
 
 def bottleneck_s(
@@ -35,7 +30,7 @@ def bottleneck_s(
 
 
 def coflow_rates(
-    job: Sequence[int], nics: Sequence[tuple[int, int]], left: Sequence[float], capacity: Sequence[float], slot_s: float
+    job: Sequence[int], nics: Sequence[tuple[int, int]], left: Sequence[float], capacity: Sequence[float]
 ) -> list[float]:
     """Rates of flows that may send; the flows of a job (side by side) are a coflow and end together."""
     coflows: dict[int, list[int]] = {}
@@ -49,7 +44,7 @@ def coflow_rates(
         if not 0.0 < seconds < float("inf"):
             continue
         for i in coflows[name]:
-            rates[i] = left[i] / max(seconds, slot_s)
+            rates[i] = left[i] / seconds
             for link in nics[i]:
                 room[link] = max(room[link] - rates[i], 0.0)
     return rates

@@ -8,11 +8,10 @@ slot. It keeps its rate from one iteration to the next.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.model.flow_set import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Carried, Demand, Floats, RateRule
+from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
 __all__ = ["Pcc", "PccRule", "utility"]
 
@@ -32,44 +31,55 @@ class PccRule(RateRule):
 
     def begin(self, demand: Demand) -> None:
         """No flow has a rate yet."""
-        self.rate, self.last, self.doubling = np.zeros(0), np.zeros(0), np.zeros(0, np.bool_)
-        self.owner = np.zeros(0, np.int32)  # whose rates they are
+        self.rate, self.last, self.asked = np.zeros(0), np.zeros(0), np.zeros(0)
+        self.doubling, self.tried = np.zeros(0, np.bool_), np.zeros(0, np.bool_)  # tried: for the whole of a slot
+        self.owner = np.zeros(0, np.int64)  # whose rates they are
 
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """The rate of the trial."""
         more = len(flows) - len(self.rate)
         if more:
-            self.rate, self.last = (np.concatenate([a, np.zeros(more)]) for a in (self.rate, self.last))
+            self.rate, self.last, self.asked = (
+                np.concatenate([a, np.zeros(more)]) for a in (self.rate, self.last, self.asked)
+            )
             self.doubling = np.concatenate([self.doubling, np.ones(more, np.bool_)])
-            self.owner = np.concatenate([self.owner, np.full(more, -1, np.int32)])
+            self.tried = np.concatenate([self.tried, np.zeros(more, np.bool_)])
+            self.owner = np.concatenate([self.owner, np.full(more, -1, np.int64)])
         new = live[(self.rate[live] == 0.0) | (self.owner[live] != flows.uid[live])]
         self.owner[new] = flows.uid[new]
         self.rate[new], self.doubling[new], self.last[new] = FIRST * flows.line[new], True, 0.0
-        step = np.where(self.doubling, 1.0, 1.0 + EPS if slot % 2 == 0 else 1.0 - EPS)
-        self.asked = np.minimum(self.rate * step, flows.line)
-        return self.asked.copy()
+        step = np.where(self.doubling[live], 1.0, 1.0 + EPS if when.slot % 2 == 0 else 1.0 - EPS)
+        self.asked[live] = np.minimum(self.rate[live] * step, flows.line[live])
+        self.tried[live] = when.begins
+        return Limits(self.asked.copy())
 
-    def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:
-        """What was asked for and not carried is loss; a flow that waits for others learns nothing."""
-        hops = flows.path[live]
+    def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:
+        """What was asked for and not carried is loss; a flow that waits for others, or began within the slot, learns
+        nothing."""
+        tried = live[self.tried[live]]
+        hops = flows.path[tried]
         full = (came.full[np.maximum(hops, 0)] & (hops >= 0)).any(axis=1)
-        asked = np.maximum(self.asked[live], 1e-9)
-        lost = np.where(full, np.clip(1.0 - flows.rate[live] / asked, 0.0, 1.0), came.loss)
+        asked = np.maximum(self.asked[tried], 1e-9)
+        lost = np.where(full, np.clip(1.0 - flows.rate[tried] / asked, 0.0, 1.0), came.loss)
         worth = utility(asked, lost)
-        starts = self.doubling[live]
-        fell = worth < self.last[live]
-        rate = self.rate[live]
-        better = np.where(worth > self.last[live], 1.0 - EPS, 1.0 + EPS)  # the second trial is the lower one
+        starts = self.doubling[tried]
+        fell = worth < self.last[tried]
+        rate = self.rate[tried]
+        better = np.where(worth > self.last[tried], 1.0 - EPS, 1.0 + EPS)  # the second trial is the lower one
         moved = np.where(starts, np.where(fell, rate / 2.0, rate * 2.0), rate * better if slot % 2 else rate)
-        self.rate[live] = np.clip(moved, 1e-3 * flows.line[live], flows.line[live])
-        self.doubling[live] = starts & ~fell
-        self.last[live] = worth
+        self.rate[tried] = np.clip(moved, 1e-3 * flows.line[tried], flows.line[tried])
+        self.doubling[tried] = starts & ~fell
+        self.last[tried] = worth
 
 
 class Pcc(RatedPace):
     """`pcc`."""
 
     name = "pcc"
+
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows of senders that slow down when a rate does not pay."""
+        return Transport(opened=True)
 
     def rates(self) -> RateRule:
         """The rule of one run."""

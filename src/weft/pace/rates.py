@@ -1,11 +1,13 @@
-"""RateRule: a pace that sets the rate of every single flow, slot by slot.
+"""RateRule: a pace that says what every transfer may have: how fast at most, with what weight, on which level.
 
-A rule sees flows, links and what became of its earlier rates; it knows no clock and no network. The world asks for
-rates at the start of each slot, lets the network carry what it can, and tells the rule what was carried.
+A rule sees flows, links and what became of its earlier answers; it knows no clock and no network. The engine asks it at
+the start of every slot, and at once when transfers start (or end, if the rule wants to know). Between these moments the
+network shares max-min under the answers: a flow under its cap has what it asks for, and what it leaves is free at once.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -14,15 +16,37 @@ import numpy.typing as npt
 
 from weft.model.flow_set import FlowSet
 
-__all__ = ["Carried", "Demand", "RateRule"]
+__all__ = ["Carried", "Demand", "Limits", "Moment", "RateRule", "Transport"]
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Transport:
+    """How a pace's transfers go over the network, whatever rates they have."""
+
+    opened: bool = False  # rings and parameter servers are single flows that keep step, not lock-step groups
+    start_after: bool = False  # opened: a broadcast waits for all of its pushes instead of following them
+    reacts: bool = True  # senders slow down for loss: foreign TCP beside them has its fair share, else what they leave
+    loss_limit: float = math.inf  # bytes per second that random loss leaves a flow
+    goodput: float = 1.0  # part of what is sent that counts, random losses aside
+    foreign_weight: int = 1  # of a foreign flow, where ours have weights
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a rule is asked: in which slot, how much of it is still to come, and whether it has just begun."""
+
+    slot: int
+    part: float = 1.0
+    begins: bool = True
+
+
+@dataclass(frozen=True)
 class Carried:
-    """What a slot came to, by link: bytes per second of our flows, and whether more was asked of it than it has.
+    """What a slot came to, by link: bytes per second of our flows, and whether it kept some from their caps.
 
     `loss` is the share of packets that are lost at random, which a sender notices.
     """
@@ -34,31 +58,44 @@ class Carried:
 
 @dataclass(frozen=True)
 class Demand:
-    """How a run begins: capacity of every link, and the seed of what is drawn."""
+    """How a run begins: capacity of every link, the seed of what is drawn, and random loss."""
 
     capacity: Floats
     seed: int = 0
     loss: float = 0.0
 
 
-class RateRule(ABC):
-    """Rates for the flows of one run; it may remember."""
+@dataclass(frozen=True)
+class Limits:
+    """What transfers may have, by row: bytes per second at most, whole-number weights, and levels (0 is served first).
 
-    slot_s: float = 0.06
-    start_after: bool = False  # a broadcast waits for all of its pushes, a ring's step for the whole step before
-    goodput: float = 1.0  # part of what it sends that counts, losses aside
-    fills: bool = False  # what nobody has planned for and nobody else takes is shared among flows that have bytes left
+    Flows that keep step with each other must have the same weight and level.
+    """
+
+    caps: Floats
+    weights: Ints | None = None
+    levels: Ints | None = None
+
+
+class RateRule(ABC):
+    """Limits for the transfers of one run; it may remember."""
+
+    slot_s: float = 0.06  # infinite: it is asked only when transfers start or end
+    everyone: bool = (
+        False  # it is asked about all transfers when one starts or ends, not only about jobs that start one
+    )
 
     @abstractmethod
     def begin(self, demand: Demand) -> None:
-        """Before the first slot."""
+        """Before anything else."""
 
     @abstractmethod
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
-        """Rates that the live flows ask for in this slot, in bytes per second, by row (other rows are ignored)."""
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
+        """What the flows of these rows may have from now on: of all that have bytes left or, when some start within a
+        slot, of all that these jobs have."""
 
-    def carried(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64], came: Carried) -> None:  # noqa: B027 - most need nothing
-        """What the slot came to; `flows.rate` and `flows.sent` are those after it."""
+    def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:  # noqa: B027 - most need nothing
+        """What a slot came to, before the next is decided; `flows.rate` and `flows.sent` are those after it."""
 
-    def over(self, low: int, high: int, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
-        """Flows of these rows have ended, all bytes sent, or are gone with their job."""
+    def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
+        """These flows have ended, all bytes sent, or are gone with their job."""

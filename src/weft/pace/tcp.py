@@ -1,8 +1,8 @@
 """tcp:reno, tcp:cubic, tcp:bbr, tcp:dctcp, tcp:dctcp-ecn: fluid models of what a kernel's congestion control reaches.
 
 Among themselves flows share links fairly. What sets the variants apart is random loss: by the steady-state laws of
-each, with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and every transient shorter than a slot are left
-out, and buffers are taken to be deep enough to keep a link busy.
+each, with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and every other transient are left out, and buffers
+are taken to be deep enough to keep a link busy.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ from __future__ import annotations
 import math
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
 from weft.errors import StackError
-from weft.model.flow_set import FlowSet
-from weft.pace.base import RatedPace
-from weft.pace.rates import Demand, Floats, RateRule
+from weft.pace.base import Pace
+from weft.pace.rates import Transport
 
-__all__ = ["VARIANTS", "Tcp", "TcpRule", "loss_limit"]
+__all__ = ["VARIANTS", "Tcp", "loss_limit"]
 
 RTT_S, SEGMENT_BYTES = 2e-4, 1460.0
 VARIANTS = ("cubic", "reno", "bbr", "dctcp", "dctcp-ecn")
 NOT_BY_LOSS = ("bbr", "dctcp-ecn")  # they do not slow down for a packet that is lost
-SLOT_S = 0.01  # so short that waiting for a slot is no matter
 
 
 def loss_limit(variant: str, loss: float) -> float:
@@ -42,27 +37,10 @@ def loss_limit(variant: str, loss: float) -> float:
     return window * SEGMENT_BYTES / RTT_S
 
 
-class TcpRule(RateRule):
-    """As fast as random loss lets it; the links do the rest."""
-
-    slot_s = SLOT_S
-
-    def __init__(self, variant: str) -> None:
-        self.variant = variant
-        self.goodput = 0.98 if variant == "bbr" else 1.0  # BBR drains its queue for 0.2 s of every 10
-
-    def begin(self, demand: Demand) -> None:
-        """The limit is the same for the whole run."""
-        self.limit = loss_limit(self.variant, demand.loss)
-
-    def decide(self, slot: int, flows: FlowSet, live: npt.NDArray[np.int64]) -> Floats:
-        """Line rate, or what loss allows."""
-        rates: Floats = np.minimum(flows.line, self.limit)
-        return rates
-
-
-class Tcp(RatedPace):
+class Tcp(Pace):
     """`tcp` is CUBIC; `tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp`, `tcp:dctcp-ecn`."""
+
+    steers = True
 
     def __init__(self, variant: str = "cubic") -> None:
         self.variant = variant
@@ -75,6 +53,10 @@ class Tcp(RatedPace):
             raise StackError(f"tcp:{arg}: write tcp:X with X one of {', '.join(VARIANTS)}")
         return cls(arg or "cubic")
 
-    def rates(self) -> RateRule:
-        """The rule of one run."""
-        return TcpRule(self.variant)
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows as fast as random loss lets them; BBR drains its queue for 0.2 s of every 10."""
+        return Transport(
+            opened=True,
+            loss_limit=loss_limit(self.variant, packet_loss),
+            goodput=0.98 if self.variant == "bbr" else 1.0,
+        )

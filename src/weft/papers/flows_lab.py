@@ -1,4 +1,4 @@
-"""The laboratory of the flow scheduling paper: few jobs on few servers, placed by hand, looked at slot by slot.
+"""The laboratory of the flow scheduling paper: few jobs on few servers, placed by hand, from change to change.
 
 Two jobs on one NIC (Figures 1 and 11a), one beside a foreign flow (11b), one under random loss (10), and how long a
 host takes to decide (15).
@@ -6,22 +6,23 @@ host takes to decide (15).
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 
 from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
+from weft.pace.rates import RateRule
 from weft.registry import make
+from weft.sim.engine import Engine, EngineSpec
 from weft.sim.foreign import Others
-from weft.sim.opened import open_flows
-from weft.sim.slotted import Iteration, SlottedEngine, SlotView
-from weft.sim.spec import Foreign
+from weft.sim.lower import Lowering
+from weft.sim.spec import Foreign, NetworkSpec
 from weft.workload import zoo
 
 __all__ = ["Shared", "beside_foreign", "decision_ms", "speed", "two_on_a_nic"]
@@ -40,36 +41,43 @@ class Shared:
     crowded: float  # share of that time in which more was asked of it than it has
 
 
+_Seen = list[tuple[float, dict[int, tuple[float, float]]]]  # moment; by job, what it sends out of server 0 and may send
+
+
 def _play(
     models: Sequence[str], servers: Sequence[Sequence[int]], pace: str, iterations: int, *, n_servers: int = 2,
     loss: float = 0.0, foreign: Sequence[Foreign] = (), nic_gbps: float = NIC_GBPS,
-) -> tuple[SlottedEngine, list[list[float]]]:  # fmt: skip
-    """Run jobs, each with a worker on each of its servers; also what each sends out of server 0, slot by slot."""
+) -> tuple[Engine, _Seen]:  # fmt: skip
+    """Run jobs, each with a worker on each of its servers; also what goes out of server 0, from change to change."""
     cluster = build_cluster("single-switch", servers=n_servers, gpus_per_server=len(models), nic_gbps=nic_gbps)
-    rule = cast(Pace, make("pace", pace)).rates()
-    assert rule is not None
-    others = Others(cluster, foreign, packet_loss=loss) if foreign else None
+    network = NetworkSpec(packet_loss=loss, foreign=tuple(foreign))
+    chosen = cast(Pace, make("pace", pace))
+    transport = chosen.transport(loss)
+    lowering = Lowering(cluster, network, transport=transport)
+    rule = None if chosen.rates() is None else cast(Callable[[], RateRule], chosen.rates)
+    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, rule=rule, packet_loss=loss, skip=False))
+    others = Others(cluster, network, 0, transport)
     nic = cluster.topology.route(0, 1)[0]
-    seen: list[list[float]] = []
-
-    def watch(view: SlotView) -> None:
-        flows = view.engine.flows
-        out = flows.path[:, 0] == nic
-        mine = [float(flows.rate[out & (flows.job == j)].sum()) for j in range(len(models))]
-        theirs = view.engine.foreign_bytes.sum()
-        asked = float(view.asked[view.live][flows.path[view.live, 0] == nic].sum())
-        goes_on = float(flows.active[out & (flows.job >= 0)].any())
-        seen.append([view.slot, *mine, float(theirs), asked, goes_on])
-
-    engine = SlottedEngine(cluster.topology.capacity, rule, packet_loss=loss, foreign=others, watch=watch)
     for j, (model, where) in enumerate(zip(models, servers, strict=True)):
         gpus = tuple(cluster.servers[s].gpus[j] for s in where)
         profile = zoo.profile(model, len(gpus), gpu=GPU)
-        rows = open_flows(profile, gpus, cluster, "ring", j)
-        engine.attach(j, Iteration(profile.compute_s, profile.gpu_s, rows), iterations)
-    while engine.run(math.inf):
-        pass
+        engine.attach(j, lowering.program(profile, gpus, model, j), iterations)
+    seen: _Seen = []
+    running = len(models)
+    while running:
+        if others.next_s <= engine.now:
+            others.change(engine)
+        finished = engine.step(others.next_s)
+        running -= len(finished)
+        seen.append((engine.now, engine.on_link(nic)))
     return engine, seen
+
+
+def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[float, float]]]]:
+    """When each stretch begins, how long it lasts, and who sends in it."""
+    for (start, sends), (end, _) in pairwise(seen):
+        if end > start:
+            yield start, end - start, sends
 
 
 @lru_cache(maxsize=64)
@@ -77,38 +85,39 @@ def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
     """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
     engine, seen = _play(("vgg19", "resnet50"), ((0, 1), (0, 1)), pace, iterations)
     records = engine.records()
-    first = [float(records["duration"][records["uid"] == j].mean()) for j in range(2)]
-    rates = np.array(seen)
-    together = rates[rates[:, 0] * engine.rule.slot_s < min(engine.finish_s(0), engine.finish_s(1))]
-    busy = (together[:, 1:3] > 0.0).any(axis=1)
-    both = (together[:, 1:3] > 0.0).all(axis=1)
-    crowded = together[:, 4] > NIC_GBPS / 8 * 1e9 * (1 + 1e-9)
-    return Shared(tuple(first), float(both.sum() / busy.sum()), float((busy & crowded).sum() / busy.sum()))
+    means = [
+        float(np.average(mine["duration"], weights=mine["count"]))
+        for mine in (records[records["uid"] == j] for j in range(2))
+    ]
+    first, line = min(engine.finish_s(0), engine.finish_s(1)), NIC_GBPS / 8 * 1e9
+    busy = both = crowded = 0.0
+    for start, lasts, sends in _stretches(seen):
+        sending = sum(rate > 0.0 for rate, _ in sends.values())
+        if start < first and sending:
+            busy += lasts
+            both += lasts * (sending == 2)
+            crowded += lasts * (sum(asked for _, asked in sends.values()) > line * (1 + 1e-9))
+    return Shared(tuple(means), both / busy, crowded / busy)
 
 
 @lru_cache(maxsize=64)
-def beside_foreign(pace: str, iterations: int = 60) -> tuple[float, float]:
-    """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on.
-
-    The foreign flow's share of the NIC in slots in which both send: in those in which VGG19 has more to send
-    afterwards, and in all of them. (In the last slot of an iteration it asks for what is left, and the other has the
-    rest.)
-    """
-    foreign = (Foreign("s0", "s1", start_s=0.6),)
-    engine, seen = _play(("vgg19",), ((0, 1),), pace, iterations, foreign=foreign)
-    rates = np.array(seen)
-    line = NIC_GBPS / 8 * 1e9 * engine.rule.slot_s
-    theirs = np.diff(rates[:, 2], prepend=0.0) / line
-    both = (rates[:, 0] * engine.rule.slot_s >= 0.6) & (rates[:, 1] > 0.0) & (theirs > 0.0)
-    going_on = both & (rates[:, 4] > 0.0)
-    return float(theirs[going_on].mean()), float(theirs[both].mean())
+def beside_foreign(pace: str, iterations: int = 60) -> float:
+    """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on: the foreign flow's share of the NIC
+    while VGG19 has bytes to send."""
+    _, seen = _play(("vgg19",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
+    ours = theirs = 0.0
+    for start, lasts, sends in _stretches(seen):
+        if start >= 0.6 and 0 in sends:
+            ours += lasts * sends[0][0]
+            theirs += lasts * sum(rate for uid, (rate, _) in sends.items() if uid != 0)
+    return theirs / (ours + theirs)
 
 
 @lru_cache(maxsize=256)
 def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> float:
     """Iterations per second of one job with 4 workers on 4 servers, as in Figure 10."""
     engine, _ = _play((model,), ((0, 1, 2, 3),), pace, iterations, n_servers=4, loss=loss)
-    return 1.0 / float(engine.records()["duration"].mean())
+    return iterations / engine.finish_s(0)
 
 
 def decision_ms(n: int) -> list[float]:

@@ -27,7 +27,6 @@ def rank(
     layers: Mapping[str, Mapping[str, str]],
     left_out: Sequence[tuple[str, str]],
     by: str = "jct_mean_s",
-    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Combinations best first; {stack: summaries by seed} with the reference first, and (stack, reason) left out."""
     compared = compare(summaries)
@@ -65,7 +64,6 @@ def rank(
         "combinations": entries,
         "layers": layer_effects(entries, by),
         "skipped": _grouped(left_out),
-        "notes": list(notes),
     }
 
 

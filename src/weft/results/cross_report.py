@@ -39,7 +39,6 @@ def ranking_table(found: Mapping[str, Any]) -> Group:
         parts.append(Text(f"... and {count(len(entries) - _SHOWN)} more (--json and --report have all)", style="dim"))
     parts += ["", Text(f"over the reference: {found['by']} over that of {found['reference']} at the same seed", "dim")]
     parts += ["", grid_text(_layer_grid(found))]
-    parts += [Text(f"\nnote: {note}") for note in found["notes"]]
     if found["skipped"]:
         total = sum(group["count"] for group in found["skipped"])
         parts += ["", Text(f"left out: {count(total)}")]
@@ -168,8 +167,6 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
         [count(group["count"]), escape(group["reason"]), _listed(group["combinations"])] for group in groups
     ]  # fmt: skip
     left_out = f'<section class="card">{plain_table(("left out", "why", "which"), rows, "log")}</section>'
-    listed = "".join(f"<li>{escape(note)}</li>" for note in found["notes"])
-    notes = f'<section class="card notes"><ul>{listed}</ul></section>' if listed else ""
     run = definition_list([("seeds", ", ".join(map(str, seeds))), ("reference", found["reference"])])
     text = (
         f"<details><summary>Scenario file</summary><pre>{escape(scenario_text)}</pre></details>"
@@ -182,7 +179,7 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
         f'<section class="card">{grid_table(_layer_grid(found))}</section>'
         f'<h2>Ranking</h2><section class="card">{grid_table(ranking_grid(found))}'
         f'<p class="key">{escape(key + shown)}</p>'
-        f"</section>{notes}{'<h2>Left out</h2>' + left_out if groups else ''}"
+        f"</section>{'<h2>Left out</h2>' + left_out if groups else ''}"
         f'<h2>What was run</h2><section class="card">{run}{f"<pre>{escape(command)}</pre>" if command else ""}{text}'
         "</section>"
     )

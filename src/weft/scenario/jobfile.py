@@ -48,14 +48,6 @@ class ReplayNetwork(Sharing):
 
     admission: ReplayAdmission | None = Field(None, description="Which transfers may start; by default all.")
 
-    @model_validator(mode="after")
-    def _no_pace(self) -> Self:
-        if self.sharing == "scheduled":
-            raise problem(
-                'is "scheduled", where a pace sets the rates and here is none; use max-min, k-way or ideal', "sharing"
-            )
-        return self
-
 
 class ReplayPhase(Section):
     """Compute and transfer side by side; the phase ends when both are done."""

@@ -159,10 +159,10 @@ class Sharing(Section):
     10 Gbit/s Ethernet in the Ada-SRSF authors' code.
     """
 
-    sharing: Literal["ideal", "max-min", "k-way", "scheduled"] = Field(
+    sharing: Literal["ideal", "max-min", "k-way"] = Field(
         "max-min",
-        description="How transfers share links. ideal: as if alone; max-min: fairly per flow; k-way: by the number of "
-        "transfers on the busiest server; scheduled: by rates that a pace sets (flow, tcp, ..., which bring it about).",
+        description="How transfers share links. ideal: as if alone; max-min: fairly per flow, within what a pace lets "
+        "each flow have; k-way: by the number of transfers on the busiest server.",
     )
     a_s: Seconds = Field(0.0, description="k-way: seconds before the first byte.")
     b_s_per_byte: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -269,14 +269,12 @@ class NetworkSection(Sharing):
     )
     program: str | None = Field(None, description="astra-sim: the path of ASTRA-sim's AnalyticalAstra.")
     packet_loss: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Share of packets lost at random on their way (with a pace that sets rates)."
+        0.0, description="Share of packets lost at random on their way, which are sent again."
     )
     foreign: list[ForeignRow] = Field(
-        default_factory=list, description="TCP flows of others (with a pace that sets rates)."
+        default_factory=list, description="TCP flows of others, which share the links with our jobs."
     )
-    cross_traffic: CrossTrafficTable | None = Field(
-        None, description="TCP flows of others, drawn at random (with a pace that sets rates)."
-    )
+    cross_traffic: CrossTrafficTable | None = Field(None, description="TCP flows of others, drawn at random.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -38,4 +38,6 @@ def _view(arrays: Arrays, ports: npt.NDArray[np.bool_], x: int) -> TransferView:
         left = float(node["remaining"] - node["rate"] * (arrays.floats[state.F_NOW] - node["mark"]))
     links = arrays.flows["link"][node["flow0"] : node["flow1"]]
     turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
-    return TransferView(str(job["uid"]), int(node["task"]), left, frozenset(links[ports[links]].tolist()), turn)
+    return TransferView(
+        str(job["uid"]), int(node["task"]) & (state.CONTINUED - 1), left, frozenset(links[ports[links]].tolist()), turn
+    )

@@ -46,6 +46,7 @@ def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
         m.flows(E)[i].node += node0
     for i in range(lead0, lead0 + n_leads):
         m.leads(E)[i].node += node0
+        m.leads(E)[i].by += node0
     for i in range(fol0, fol0 + n_fol):
-        m.follows(E)[i] = m.follows(E)[i] + node0
+        m.follows(E)[i] = m.follows(E)[i] + lead0
     return join(E, j)

@@ -13,11 +13,13 @@ from weft.network.state import (
     I_COMP_END,
     I_COMP_FREE,
     I_FORMED,
+    I_RULE,
     I_SEATS,
     I_SHARING,
     KWAY,
     MAXMIN,
     NOT_PARKED,
+    RULE_NONE,
 )
 
 MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this much less than it has
@@ -25,8 +27,12 @@ MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this
 
 @inner()
 def update_binding(E, k):
-    """Whether a link could ever be a bottleneck, given the jobs attached to it."""
+    """Whether a link could ever be a bottleneck, given the jobs attached to it. Where a rule sets caps these tell more,
+    and jobs have many flows: there any link could be."""
     link, jobs, nodes, flows = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E)
+    if m.ints(E)[I_RULE] != RULE_NONE:
+        link.binding = 1
+        return
     total = 0.0
     j = -1
     of_job = 0.0

@@ -7,6 +7,7 @@ jobs that influence each other are kept up to date here so that the kernel can s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -19,11 +20,14 @@ from weft.model.plan import Gate
 from weft.model.transfer import Ask
 from weft.network import state
 from weft.network.state import Arrays, address_table, allocate, grown, seated_anew
+from weft.pace.rates import Demand, RateRule
 from weft.sim.ask import questions
 from weft.sim.glance import carried, iterations_done
 from weft.sim.kernels import attach_kernel, engine_kernel, membership_kernel, park_kernel
 from weft.sim.layout import Layout
+from weft.sim.limits import EngineBody
 from weft.sim.program import Program
+from weft.sim.ruled import Ruled
 
 __all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
 
@@ -50,6 +54,8 @@ class EngineSpec:
     admission_k: int = 0
     admission_ratios: tuple[float, ...] = ()
     ask: Ask | None = None  # of admission "ask"; jobs are named by their uid
+    rule: Callable[[], RateRule] | None = None  # makes the rule that sets caps, weights and levels; nothing is skipped
+    packet_loss: float = 0.0  # share of packets lost at random, which a rule may notice
     seed: int = 0
     jitter: float = 0.0
     straggle_p: float = 0.0
@@ -81,7 +87,7 @@ class Engine:
         a = allocate(len(spec.capacity), spec.n_gpus)
         a.links["capacity"][: len(spec.capacity)] = spec.capacity
         a.links["port"][: len(spec.capacity)] = spec.ports
-        a.links["level"] = state.UNLIMITED
+        a.links["felt"] = state.UNLIMITED
         a.floats[state.F_UNIT] = unit = state.rate_unit(spec.capacity)
         a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
         ints, floats = a.ints, a.floats
@@ -89,14 +95,15 @@ class Engine:
         ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
         ints[state.I_BUDGET] = spec.budget
         ints[state.I_EXACT] = int(spec.exact)
-        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask")  # what a rule will say does not repeat
+        # what a rule will say does not repeat
+        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and spec.rule is None)
         floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
             spec.b_s_per_byte,
             spec.eta_s_per_byte,
             spec.jitter,
         )
         floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[state.F_WINDOW] = spec.window
+        floats[state.F_WINDOW], floats[state.F_HORIZON] = spec.window, math.inf
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
             ints[state.I_SEGMENT_MAX] = spec.segments
@@ -108,12 +115,17 @@ class Engine:
         self._early: list[int] = []  # finished while a component was brought up to date
         self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
         self._attach = attach_kernel().attach
+        self.ruled: Ruled | None = None
+        if spec.rule is not None:
+            rule = spec.rule()
+            ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
+            self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), EngineBody(self))
 
     def _use(self, arrays: Arrays) -> None:
         self.arrays = arrays
         self._layout.use(arrays)
         self._addresses = address_table(arrays)
-        self._table = int(self._addresses.ctypes.data)  # the address of the addresses is all that compiled code needs
+        self.table = int(self._addresses.ctypes.data)  # the address of the addresses is all that compiled code needs
 
     @property
     def now(self) -> float:
@@ -172,9 +184,11 @@ class Engine:
         if gate is not None:
             self._set_gate(slot, gate)
         p0, p1 = float(turn[0]), float(turn[1])
-        if self._attach(self._table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
+        if self._attach(self.table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
             self._catch_up()
         self._to_begin.append(slot)
+        if self.ruled is not None:
+            self.ruled.attach(starts[0], slot, uid, program)
         if len(program.leads):
             self.arrays.ints[state.I_OPENED] += 1
         return slot
@@ -187,7 +201,7 @@ class Engine:
         if slot in self._to_begin:  # it came and goes at one instant
             self._to_begin.remove(slot)
         if a.jobs["state"][slot] != state.FINISHED:
-            self._kernel.abort(self._table, slot)
+            self._kernel.abort(self.table, slot)
         job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
         if job[_LISTED]:  # it was to begin with the next run
             count = int(a.ints[state.I_STARTERS])
@@ -196,6 +210,8 @@ class Engine:
         usage = Usage(*_used(job))
         a.jobs["state"][slot] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        if self.ruled is not None:
+            self.ruled.detach(slot)
         if len(program.leads):
             a.ints[state.I_OPENED] -= 1
         self._layout.give(slot, program, starts)
@@ -208,12 +224,40 @@ class Engine:
         """
         self.arrays.ints[state.I_GO_ON] = int(go_on)
         for slot in self._to_begin:
-            self._kernel.begin(self._table, slot)
+            self._kernel.begin(self.table, slot)
         self._to_begin.clear()
         if self._early:
             early, self._early = self._early, []
             return early
         return self._advance(until)
+
+    def step(self, until: float = math.inf) -> list[int]:
+        """Advance to the next instant at which something happens, or to `until`; returns the jobs that finish then."""
+        ints = self.arrays.ints
+        event = float(self.arrays.heap_key[0]) if ints[state.I_HEAP] else math.inf
+        due = math.inf if self.ruled is None else math.nextafter(self.ruled.due, math.inf)
+        return self.run(self.now if self._to_begin else min(event, due, until))
+
+    def link_rates(self) -> npt.NDArray[np.float64]:
+        """Bytes per second that each link carries now (max-min sharing)."""
+        used: npt.NDArray[np.float64] = (
+            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.floats[state.F_UNIT]
+        )
+        return used
+
+    def on_link(self, link: int) -> dict[int, tuple[float, float]]:
+        """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
+        a, unit = self.arrays, float(self.arrays.floats[state.F_UNIT])
+        first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
+        found: dict[int, tuple[float, float]] = {}
+        for seat in a.seats[first : first + int(a.links["count"][link])]:
+            node = a.nodes[seat["node"]]
+            if node["state"] == state.ACTIVE:
+                uid, n = int(a.jobs["uid"][node["job"]]), int(seat["n"])
+                rate, asked = found.get(uid, (0.0, 0.0))
+                most = min(float(node["demand_units"]) * unit, line)
+                found[uid] = rate + n * max(int(node["units"]), 0) * unit, asked + n * most
+        return found
 
     def _make_seats(self, program: Program) -> None:
         """See to it that the links of a program can move their seats to where they have twice as many."""
@@ -232,13 +276,21 @@ class Engine:
         self._make_room()
         finished: list[int] = []
         while True:
-            why = self._kernel.run(self._table, until)
+            stop = until if self.ruled is None else min(until, self.ruled.due)
+            why = self._kernel.run(self.table, stop)
             self.arrays.ints[state.I_IN_RUN] = 0
             if why == state.ASK:
                 self._ask()
                 continue
+            if self.ruled is not None and why == state.STIRRED:
+                self.ruled.stirred(self.now)
+                continue
             if count := int(self.arrays.ints[state.I_FINISHED]):
                 finished += self.arrays.finished[:count].tolist()
+            if self.ruled is not None and why == state.REACHED and stop < until:
+                self.ruled.renew(self.now)
+                if not (self.ruled.stuck and until == math.inf and self.arrays.ints[state.I_HEAP] == 0):
+                    continue
             if why != state.RECORDS_FULL:
                 if until == math.inf and not finished:
                     self._check_progress()
@@ -250,7 +302,13 @@ class Engine:
         assert self.spec.ask is not None
         for x, waiting, beside in questions(self.arrays, self.spec.ports):
             if self.spec.ask(waiting, beside):
-                self._kernel.let(self._table, x)
+                self._kernel.let(self.table, x)
+
+    def sent_bytes(self, slot: int) -> float:
+        """Bytes that the one transfer of an attached job has sent over each of its links, all iterations together."""
+        job = self.arrays.jobs[slot]
+        rows = np.array([job["node0"]], np.int64)
+        return float(job["done"]) * float(self.arrays.nodes["amount"][rows[0]]) + float(EngineBody(self).sent(rows)[0])
 
     def _check_progress(self) -> None:
         ints = self.arrays.ints
@@ -269,7 +327,7 @@ class Engine:
     def catch_up(self, slot: int) -> None:
         """Bring the component of a job up to date with the clock."""
         self._make_room()
-        while self._membership.up_to_date(self._table, slot):
+        while self._membership.up_to_date(self.table, slot):
             self._catch_up()
 
     def catch_up_all(self) -> None:
@@ -294,8 +352,8 @@ class Engine:
         self.catch_up(slot)
         self._set_gate(slot, gate)
         if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
-            self._park.unpark(self._table, comp, self.now)
-            self._park.reset(self._table, comp)
+            self._park.unpark(self.table, comp, self.now)
+            self._park.reset(self.table, comp)
             self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:

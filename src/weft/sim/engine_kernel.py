@@ -8,7 +8,6 @@ from weft.network import memory_kernel as m
 from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import (
     ACTIVE,
-    ASK,
     COMPUTE,
     DONE,
     F_NOW,
@@ -70,7 +69,7 @@ def run(E, until):
     retired = 0
     while True:
         if ints[I_ASKED] != 0:
-            return ASK
+            return ints[I_ASKED]
         if retired < ints[I_FINISHED]:
             ints[I_IN_RUN] = ints[I_GO_ON]
             retire(E, retired)

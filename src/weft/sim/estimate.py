@@ -68,7 +68,7 @@ class Estimator:
                 EngineSpec(
                     self._lowering.capacity,
                     self._lowering.ports,
-                    sharing="max-min" if self.network.sharing == "scheduled" else self.network.sharing,
+                    sharing=self.network.sharing,
                     b_s_per_byte=self.network.b_s_per_byte,
                     eta_s_per_byte=self.network.eta_s_per_byte,
                 )

@@ -14,7 +14,9 @@ from weft.network.state import (
     ACTIVE,
     ADMIT_ALL,
     ADMIT_ASK,
+    ASK,
     COMPUTE,
+    CONTINUED,
     DONE,
     F_NOW,
     FINISHED,
@@ -33,6 +35,7 @@ from weft.network.state import (
     I_SEGMENT_MAX,
     I_SEGMENTS,
     I_SKIP,
+    I_STIRRED,
     I_TICKED,
     LATENCY,
     MISSED,
@@ -40,6 +43,7 @@ from weft.network.state import (
     QUEUED,
     RUNNING,
     STARTING,
+    STIRRED,
 )
 from weft.sim.heap_kernel import heap_drop, heap_set
 from weft.sim.rates_kernel import solve
@@ -171,7 +175,7 @@ def finish_node(E, x, now):
     if m.ints(E)[I_SEGMENTS] < m.ints(E)[I_SEGMENT_MAX]:
         segment = m.segments(E)[m.ints(E)[I_SEGMENTS]]
         segment.uid = job.uid
-        segment.task = node.task
+        segment.task = node.task & (CONTINUED - 1)
         segment.kind = node.kind
         segment.start = node.began
         segment.end = now
@@ -293,11 +297,15 @@ def instant(E):
             if ints[I_ADMIT] == ADMIT_ASK:
                 ints[I_RELEASED] = 0
                 ints[I_NEW_HELD] = 0
-                ints[I_ASKED] = 1
+                ints[I_ASKED] = ASK
                 return
             admit_held(E, now)
             if ints[I_DONE] > 0:
                 continue
         ints[I_RELEASED] = 0
         break
+    if ints[I_STIRRED] != 0:  # a rule says first what these transfers may have
+        ints[I_STIRRED] = 0
+        ints[I_ASKED] = STIRRED
+        return
     solve(E, now)

@@ -1,83 +1,121 @@
-"""Traffic that is not ours: TCP flows between servers that share links fairly and that no scheduler of ours may move.
+"""Traffic that is not ours: TCP flows between servers that no scheduler of ours may move.
 
 Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: every
 so often each server sends to another one, drawn anew, for a while; drawn by (seed, server, turn), so that they are the
-same whatever our jobs do.
+same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders that slow down
+for loss it has its fair share of a link; beside senders that do not it has what they leave, as on a lower level.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.model.cluster import Cluster
+from weft.network.state import FOREIGN
+from weft.pace.rates import Transport
 from weft.pace.tcp import loss_limit
-from weft.sim.spec import CrossTraffic, Foreign
+from weft.sim.engine import Engine
+from weft.sim.program import make_program, transfer_node
+from weft.sim.spec import NetworkSpec
 
 __all__ = ["Others", "there_are_others"]
 
-_KEEP = 4096  # turns of a server that are drawn at once
+_LONG_S = 1000.0  # a flow without an end sends this much of line rate again and again
+_FOR_EVER = 1 << 40  # iterations
 
 
-@dataclass(frozen=True)
-class _Turn:
-    path: tuple[int, ...]
-    end_s: float
-
-
-def there_are_others(foreign: Sequence[Foreign], cross: CrossTraffic | None) -> bool:
+def there_are_others(network: NetworkSpec) -> bool:
     """Whether anybody else sends."""
-    return bool(foreign) or cross is not None
+    return bool(network.foreign) or network.cross_traffic is not None
+
+
+@dataclass(frozen=True, order=True)
+class _Change:
+    """A flow starts or ends; at one moment ends come before starts."""
+
+    when_s: float
+    starts: bool
+    k: int
+    path: tuple[int, ...] = ()
+    end_s: float = math.inf
+    bytes_per_s: float = math.inf
 
 
 class Others:
-    """All foreign flows of a run; flow k of them has the k-th row, and at most one path at a time."""
+    """All foreign flows of a run; flow k of them has at most one path at a time. `bytes` is what each has delivered."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        foreign: Sequence[Foreign] = (),
-        cross: CrossTraffic | None = None,
-        seed: int = 0,
-        packet_loss: float = 0.0,
-    ) -> None:
-        self.cluster, self.cross, self.seed = cluster, cross, seed
+    def __init__(self, cluster: Cluster, network: NetworkSpec, seed: int, beside: Transport) -> None:
+        self.cluster, self.cross, self.seed = cluster, network.cross_traffic, seed
+        self._level, self._claim = 0 if beside.reacts else 1, beside.foreign_weight
+        self._loss = network.packet_loss
+        self._most = loss_limit("cubic", network.packet_loss)  # they are TCP flows, and lose as such
+        self._slots: dict[int, int] = {}
         number = {server.name: server.id for server in cluster.servers}
-        self._given = [
-            (f, cluster.topology.route(number[f.src], number[f.dst], k)) for k, f in enumerate(foreign)
-        ]  # fmt: skip
-        self._most = loss_limit("cubic", packet_loss)  # they are TCP flows, and lose as such
-        self._turns: dict[tuple[int, int], _Turn] = {}
+        self._changes = [
+            _Change(f.start_s, True, k, cluster.topology.route(number[f.src], number[f.dst], k), f.end_s, f.bytes_per_s)
+            for k, f in enumerate(network.foreign)
+        ]
+        self._given = len(self._changes)
+        heapq.heapify(self._changes)
+        self._turn = 0
+        servers = len(cluster.servers) if self.cross is not None and len(cluster.servers) > 1 else 0
+        self.bytes = np.zeros(self._given + servers)
 
-    def __len__(self) -> int:
-        return len(self._given) + (len(self.cluster.servers) if self.cross is not None else 0)
+    @property
+    def next_s(self) -> float:
+        """When a flow starts or ends next."""
+        turn_s = self._turn * self.cross.every_s if self.cross is not None else math.inf
+        return min(turn_s, self._changes[0].when_s if self._changes else math.inf)
 
-    def at(self, now_s: float) -> Iterator[tuple[int, tuple[int, ...], float]]:
-        """Those that send now: row, links, and the bytes per second they ask for."""
-        for k, (flow, path) in enumerate(self._given):
-            if flow.start_s <= now_s < flow.end_s:
-                yield k, path, min(flow.bytes_per_s, self._most)
-        if self.cross is None or len(self.cluster.servers) < 2:
-            return
-        turn = math.floor(now_s / self.cross.every_s)
-        for server in range(len(self.cluster.servers)):
-            drawn = self._turn(server, turn)
-            if now_s < drawn.end_s:
-                yield len(self._given) + server, drawn.path, min(self.cross.bytes_per_s, self._most)
+    def change(self, engine: Engine) -> None:
+        """Let those start and end whose time has come."""
+        now = engine.now
+        if self.cross is not None and self._turn * self.cross.every_s <= now:
+            for server in range(len(self.bytes) - self._given):
+                heapq.heappush(self._changes, self._drawn(server, self._turn))
+            self._turn += 1
+        while self._changes and self._changes[0].when_s <= now:
+            change = heapq.heappop(self._changes)
+            self._end(engine, change.k)
+            if change.starts:
+                self._start(engine, change)
 
-    def _turn(self, server: int, turn: int) -> _Turn:
-        """What a server sends in one turn: whereto, and until when."""
-        if (server, turn) not in self._turns:
-            assert self.cross is not None
-            if len(self._turns) > _KEEP * len(self.cluster.servers):
-                self._turns.clear()
-            draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=turn))
-            other = int(draw.integers(len(self.cluster.servers) - 1))
-            other += other >= server
-            seconds = draw.uniform(self.cross.shortest_s, self.cross.longest_s)
-            path = self.cluster.topology.route(server, other, turn)
-            self._turns[server, turn] = _Turn(path, turn * self.cross.every_s + seconds)
-        return self._turns[server, turn]
+    def end_all(self, engine: Engine) -> None:
+        """Stop them, at the end of a run."""
+        for k in list(self._slots):
+            self._end(engine, k)
+
+    def _start(self, engine: Engine, flow: _Change) -> None:
+        line = min(float(engine.spec.capacity[link]) for link in flow.path)
+        lasts = flow.end_s - flow.when_s
+        endless = lasts > _LONG_S
+        size = line * (_LONG_S if endless else 1.01 * lasts)  # more than it can send
+        node = transfer_node(
+            0, size, [(link, 1) for link in flow.path], demand=min(flow.bytes_per_s, self._most), claim=self._claim,
+            level=self._level,
+        )  # fmt: skip
+        program = make_program([node], engine.spec.capacity)
+        self._slots[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
+        if flow.end_s < math.inf:
+            heapq.heappush(self._changes, _Change(flow.end_s, False, flow.k))
+
+    def _end(self, engine: Engine, k: int) -> None:
+        slot = self._slots.pop(k, None)
+        if slot is not None:
+            self.bytes[k] += engine.sent_bytes(slot) * (1.0 - self._loss)
+            engine.detach(slot)
+
+    def _drawn(self, server: int, turn: int) -> _Change:
+        """What a server sends in one turn: whereto, and until when (at most until the next turn)."""
+        assert self.cross is not None
+        draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=turn))
+        other = int(draw.integers(len(self.cluster.servers) - 1))
+        other += other >= server
+        seconds = min(draw.uniform(self.cross.shortest_s, self.cross.longest_s), self.cross.every_s)
+        start = turn * self.cross.every_s
+        path = self.cluster.topology.route(server, other, turn)
+        return _Change(start, True, self._given + server, path, start + seconds, self.cross.bytes_per_s)

@@ -15,6 +15,7 @@ __all__ = [
     "compile_all",
     "engine_kernel",
     "is_cached",
+    "limits_kernel",
     "membership_kernel",
     "park_kernel",
 ]
@@ -57,6 +58,11 @@ def attach_kernel() -> ModuleType:
 def engine_kernel() -> ModuleType:
     """weft.sim.engine_kernel, compiled lazily by numba at the first call."""
     return _load("weft.sim.engine_kernel")
+
+
+def limits_kernel() -> ModuleType:
+    """weft.sim.limits_kernel."""
+    return _load("weft.sim.limits_kernel")
 
 
 def membership_kernel() -> ModuleType:

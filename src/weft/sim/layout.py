@@ -95,7 +95,7 @@ def _alongside(a: Arrays, n_nodes: int, n_jobs: int) -> dict[str, npt.NDArray[An
     """What must be as long as there are nodes, or jobs."""
     changes: dict[str, npt.NDArray[Any]] = {}
     n_links = len(a.links)
-    for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn"):
+    for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn", "live", "since", "stirs", "noted"):
         changes[name] = grown(getattr(a, name), n_nodes)
     for name in ("heap_key", "heap_id", "batch"):
         changes[name] = grown(getattr(a, name), n_nodes + n_jobs)

@@ -13,31 +13,39 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives import route_collective
+from weft.collectives import open_collective, route_collective
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.network.cost import CostModel
 from weft.network.shape import Shape, shape_of
+from weft.pace.rates import Transport
 from weft.sim.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec, cost_model
 
 if TYPE_CHECKING:
-    from weft.collectives.lowering import RoutedCollective
+    from weft.collectives import OpenFlow, RoutedCollective
 
 __all__ = ["Lowering"]
 
 _ONE_SERVER: Shape = ()
-_NO_TRANSFERS = -1.0  # where delays stand
 
 
 class Lowering:
     """Turns (profile, placement) into programs for one cluster and network; routes of a placement are kept."""
 
-    def __init__(self, cluster: Cluster, network: NetworkSpec, shared_gpus: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: NetworkSpec,
+        shared_gpus: bool = False,
+        transport: Transport | None = None,
+    ) -> None:
         self.cluster = cluster
         self.network = network
         self.shared_gpus = shared_gpus
+        self.transport = transport or Transport()
+        self.good = self.transport.goodput * (1.0 - network.packet_loss)  # part of the bytes on the wire that count
         self.kway_b = network.b_s_per_byte if network.sharing == "k-way" else None
         self.capacity: npt.NDArray[np.float64]
         if self.kway_b is None:
@@ -62,18 +70,6 @@ class Lowering:
         self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
         program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
         if alone:  # no link, no route: the same wherever it is; most jobs of most traces
-            self._kept[key] = (profile, program)
-        return program
-
-    def computing(self, profile: Profile, gpus: Placement) -> Program:
-        """The same without its transfers: what comes after one comes after what it waited for."""
-        key = (id(profile), _NO_TRANSFERS)
-        if key in self._kept and not self.shared_gpus:
-            return self._kept[key][1]
-        nodes: list[NodeSpec] = []
-        self._add_tasks(nodes, profile, gpus, 0, transfers=False)
-        program = make_program(nodes, self.capacity, link_units=self._units)
-        if not self.shared_gpus:
             self._kept[key] = (profile, program)
         return program
 
@@ -102,7 +98,7 @@ class Lowering:
         self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, flow_key: int, transfers: bool
     ) -> None:
         ends: list[dict[int, int] | tuple[int, ...]] = []  # per task: the node of each rank, or its last nodes
-        routes: dict[object, RoutedCollective] = {}
+        routes: dict[object, RoutedCollective | tuple[OpenFlow, ...]] = {}
         for t, task in enumerate(profile.tasks):
             if isinstance(task, Compute):
                 ends.append(self._add_compute(nodes, profile, t, task, gpus, ends))
@@ -144,26 +140,69 @@ class Lowering:
         task: Transfer,
         gpus: Placement,
         before: tuple[int, ...],
-        routes: dict[object, RoutedCollective],
+        routes: dict[object, RoutedCollective | tuple[OpenFlow, ...]],
         flow_key: int,
     ) -> tuple[int, ...]:
-        """Append the chain of a collective; returns what ends it (what came before, if nothing is sent)."""
+        """Append a collective; returns what ends it (what came before, if nothing is sent)."""
         collective = task.collective or self.network.collective
         key = (collective, task.workers, task.servers)
         if key not in routes:
             where = [gpus[r] for r in profile.ranks(task)]
-            routes[key] = route_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
-        groups = routes[key].groups(task.bytes, task.demand_bytes_per_s)
+            opened: tuple[OpenFlow, ...] = ()
+            if self.transport.opened:
+                opened = open_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
+            routes[key] = opened or route_collective(
+                collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key
+            )
+        route = routes[key]
+        if isinstance(route, tuple):
+            return self._add_opened(nodes, index, task, before, route)
+        return self._add_groups(nodes, index, task, before, route)
+
+    def _add_groups(
+        self, nodes: list[NodeSpec], index: int, task: Transfer, before: tuple[int, ...], route: RoutedCollective
+    ) -> tuple[int, ...]:
+        """A chain of lock-step groups."""
+        groups = route.groups(task.bytes, task.demand_bytes_per_s)
         if self.kway_b is not None and (ports := sorted({port for group in groups for port in group.ports})):
             links = [(port, 1) for port in ports]
             cap = float("inf") if task.demand_bytes_per_s is None else task.demand_bytes_per_s
-            nodes.append(transfer_node(index, task.bytes, links, before, demand=cap, latency=self.network.a_s))
+            size = task.bytes / self.good
+            nodes.append(transfer_node(index, size, links, before, demand=cap, latency=self.network.a_s))
             return (len(nodes) - 1,)
-        for g in groups:
-            cap = g.demand_bytes_per_s
-            nodes.append(transfer_node(index, g.bytes, g.links, before, demand=cap, latency=g.latency_s))
+        for i, g in enumerate(groups):
+            cap, size = g.demand_bytes_per_s, g.bytes
+            if g.links:
+                cap, size = min(cap, self.transport.loss_limit), size / self.good
+            nodes.append(transfer_node(index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0))
             before = (len(nodes) - 1,)
         return before
+
+    def _add_opened(
+        self, nodes: list[NodeSpec], index: int, task: Transfer, before: tuple[int, ...], route: tuple[OpenFlow, ...]
+    ) -> tuple[int, ...]:
+        """Single flows that follow each other; where a pace starts one after the other they do not follow, but wait."""
+        if task.bytes <= 0:
+            return before
+        base, waited_for = len(nodes), set[int]()
+        for flow in route:
+            feed, after = flow.feed, flow.after
+            if self.transport.start_after and flow.chunk <= 0.0 and feed[0] < feed[1]:
+                feed, after = (0, 0), feed
+            earlier = tuple(range(base + after[0], base + after[1]))
+            waited_for.update(earlier)
+            cap = flow.demand_bytes_per_s if task.demand_bytes_per_s is None else task.demand_bytes_per_s
+            cap, size = min(cap, flow.demand_bytes_per_s), flow.share * task.bytes
+            if flow.path:
+                cap, size = min(cap, self.transport.loss_limit), size / self.good
+            nodes.append(
+                transfer_node(
+                    index, size, [(link, 1) for link in flow.path], earlier or before, demand=cap,
+                    latency=flow.latency_s, leads=tuple(range(base + feed[0], base + feed[1])),
+                    chunk=flow.chunk * task.bytes / self.good, continued=bool(earlier),
+                )
+            )  # fmt: skip
+        return tuple(i for i in range(base, len(nodes)) if i not in waited_for)
 
 
 def _nodes(ends: dict[int, int] | tuple[int, ...]) -> Iterable[int]:

@@ -249,6 +249,8 @@ def join(E, j):
     True if some of them have events before this moment now, to be simulated first.
     """
     enter(E, j)
+    if m.ints(E)[I_SKIP] == 0:  # then nobody has a component
+        return False
     now = m.floats(E)[F_NOW]
     job = m.jobs(E)[j]
     job.gap = math.inf

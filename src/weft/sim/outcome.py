@@ -10,6 +10,7 @@ import polars as pl
 
 from weft.core.journal import MemoryJournal, rows
 from weft.model.units import bytes_per_s_to_gbps
+from weft.network.state import FOREIGN
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
 from weft.sim.records import JobRecord
 from weft.sim.world import SimWorld
@@ -28,6 +29,8 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
             f"exact = false: {paced:.0%} of the iterations go at a measured pace (two looks at it agreed within "
             f"{world.engine.estimate_error:.2%}), {fluid:.0%} at a computed one"
         )
+    if world.engine.spec.exact and not world.spec.exact:
+        notes.append(f"exact = false changes nothing here: {world.why_exact}, so every event was simulated")
     if world.lowering.kway_b is not None:
         notes += _beyond_links(world.lowering.kway_b, world.cluster.topology.capacity)
     return RunResult(
@@ -101,6 +104,7 @@ def _jobs(world: SimWorld, records: list[JobRecord]) -> pl.DataFrame:
 
 def _iterations(world: SimWorld, ids: list[str]) -> pl.DataFrame:
     records = world.engine.records()
+    records = records[records["uid"] < FOREIGN]
     return pl.DataFrame(
         {
             "job_id": pl.Series(ids, dtype=pl.String).gather(records["uid"]) if ids else [],
@@ -147,6 +151,7 @@ def _spans(world: SimWorld) -> pl.DataFrame:
 
 def _segments(world: SimWorld, records: list[JobRecord]) -> pl.DataFrame:
     segments = world.engine.segments()
+    segments = segments[segments["uid"] < FOREIGN]
     names = []
     for uid, task in zip(segments["uid"], segments["task"], strict=True):
         tasks = records[int(uid)].job.profile.tasks

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import InputError
-from weft.network.state import COMPUTE, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
+from weft.network.state import COMPUTE, CONTINUED, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
 
 __all__ = ["PARTS", "LinkUnits", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
 
@@ -55,6 +55,9 @@ class NodeSpec:
     latency: float = 0.0
     leads: tuple[int, ...] = ()
     chunk: float = 0.0
+    claim: int = 1  # weight of each of its flows where links are shared
+    level: int = 0  # priority: links serve level 0 first
+    continued: bool = False  # a later stage of its task, which a gate of that task does not hold up again
 
 
 def compute_node(
@@ -80,11 +83,15 @@ def transfer_node(
     latency: float = 0.0,
     leads: tuple[int, ...] = (),
     chunk: float = 0.0,
+    claim: int = 1,
+    level: int = 0,
+    continued: bool = False,
 ) -> NodeSpec:
     """A lock-step group of flows (or one flow of an opened group)."""
     return NodeSpec(
-        TRANSFER, task, flow_bytes, after, links=tuple(links), demand=demand, latency=latency, leads=leads, chunk=chunk
-    )
+        TRANSFER, task, flow_bytes, after, links=tuple(links), demand=demand, latency=latency, leads=leads, chunk=chunk,
+        claim=claim, level=level, continued=continued,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,17 +173,21 @@ def make_program(
     alone, demand_units = _alone(specs, kway_b, link_units)
     links = [[link for link in spec.links if link[1] > 0] for spec in specs]
     succ, *succ_ends = _ranges(_after(specs, "after"))
-    follows, *follow_ends = _ranges(_after(specs, "leads"))
     ranks, *rank_ends = _ranges([spec.ranks if spec.kind == COMPUTE else () for spec in specs])
     leads, *lead_ends = _ranges([spec.leads for spec in specs])
+    edges: list[list[int]] = [[] for _ in specs]  # numbers of the leads that name each node
+    for edge, lead in enumerate(leads):
+        edges[lead].append(edge)
+    follows, *follow_ends = _ranges(edges)
     flows, *flow_ends = _ranges(links)
     given = [
         (
-            spec.kind, spec.task, spec.amount, len(spec.after), spec.gpu, spec.weight, spec.latency, spec.chunk,
-            spec.demand, -1.0, *rest,
+            spec.kind, spec.task | CONTINUED * spec.continued, spec.amount, len(spec.after), spec.gpu, spec.weight,
+            spec.latency, spec.chunk, spec.demand, -1.0, spec.claim, spec.level, *rest,
         )
         for spec, *rest in zip(
-            specs, alone, demand_units, *succ_ends, *follow_ends, *rank_ends, *lead_ends, *flow_ends, strict=True
+            specs, alone, demand_units, demand_units, *succ_ends, *follow_ends, *rank_ends, *lead_ends, *flow_ends,
+            strict=True,
         )
     ]  # fmt: skip
     flow_array = _zeros(len(flows), FLOW)
@@ -184,7 +195,7 @@ def make_program(
         flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
         flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
     lead_array = _zeros(len(leads), LEAD)
-    lead_array["node"] = leads
+    lead_array["node"], lead_array["by"] = leads, [i for i, spec in enumerate(specs) for _ in spec.leads]
     return Program(
         tuple(specs),
         _laid_out(given),
@@ -200,7 +211,8 @@ def make_program(
 
 # What a program knows of a node; the rest of its row is the engine's.
 _GIVEN = (
-    "kind", "task", "amount", "preds", "gpu", "weight", "latency", "chunk", "demand", "snap", "alone", "demand_units",
+    "kind", "task", "amount", "preds", "gpu", "weight", "latency", "chunk", "demand", "snap", "claim", "level",
+    "alone", "demand_units", "limit",
     *(f"{name}{i}" for name in ("succ", "fol", "rank", "lead", "flow") for i in (0, 1)),
 )  # fmt: skip
 _GIVEN_ROW: np.dtype[np.void] = NODE[list(_GIVEN)]

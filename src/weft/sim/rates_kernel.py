@@ -6,19 +6,21 @@ from numba import float64, int64, void
 
 from weft.network import memory_kernel as m
 from weft.network.kway_kernel import collect_near, fill_kway
-from weft.network.maxmin_kernel import settle_maxmin
+from weft.network.maxmin_kernel import settle_maxmin, take
 from weft.network.memory_kernel import TABLE, apart, inner
 from weft.network.state import (
     ACTIVE,
     DONE,
     F_B,
     F_ETA,
+    F_HORIZON,
     F_UNIT,
     I_DIRTY,
     I_DRAWN,
     I_FRESH,
     I_OPENED,
     I_SHARING,
+    I_STAMP,
     KWAY,
     MAXMIN,
 )
@@ -42,34 +44,58 @@ def next_event_of(E, x, now):
             if lead.state == ACTIVE:
                 ahead -= lead.amount - lead.remaining - lead.rate * lead.mark
             catch = max(now, -ahead / (node.rate - lead_rate))
-            if catch < when:
+            if catch < when and catch < m.floats(E)[F_HORIZON]:
                 when = catch
                 node.event = g
     return when
 
 
 @inner()
-def schedule_opened(E, n_nodes, now):
-    """Followers: loosen those whose leader has become faster, then find when each ends or catches up."""
-    for i in range(n_nodes):
-        x = m.work_nodes(E)[i]
-        node = m.nodes(E)[x]
+def _list_opened(E):
+    """What has to be scheduled anew, into work_nodes: followers among those drawn, and followers of those drawn.
+
+    On the way followers whose leader has become faster are loosened from it.
+    """
+    nodes, leads = m.nodes(E), m.leads(E)
+    stamp = m.ints(E)[I_STAMP] + 1
+    m.ints(E)[I_STAMP] = stamp
+    n = 0
+    for i in range(m.ints(E)[I_DRAWN]):
+        node = nodes[m.drawn(E)[i]]
+        if node.lead0 < node.lead1 and node.stamp != stamp:
+            n = take(E, m.drawn(E)[i], stamp, n)
+        for f in range(node.fol0, node.fol1):
+            y = leads[m.follows(E)[f]].by
+            if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
+                n = take(E, y, stamp, n)
+    for i in range(n):
+        node = nodes[m.work_nodes(E)[i]]
         for g in range(node.lead0, node.lead1):
-            lead = m.nodes(E)[m.leads(E)[g].node]
+            lead = nodes[leads[g].node]
             if lead.state == DONE or (lead.state == ACTIVE and lead.rate > node.rate):
-                m.leads(E)[g].tight = 0
-    for i in range(n_nodes):
-        x = m.work_nodes(E)[i]
-        if m.nodes(E)[x].lead0 < m.nodes(E)[x].lead1:
-            when = next_event_of(E, x, now)
-            if when < math.inf:
-                heap_set(E, 2 * x, when)
-            else:
-                heap_drop(E, 2 * x)
+                leads[g].tight = 0
+    return n
+
+
+@inner((TABLE, int64, float64))
+def schedule(E, x, now):
+    """Put down when a transfer ends or catches up."""
+    when = next_event_of(E, x, now)
+    if when < math.inf:
+        heap_set(E, 2 * x, when)
+    else:
+        heap_drop(E, 2 * x)
+
+
+@inner()
+def schedule_opened(E, now):
+    """Find when each of those whose rate, or whose leader's rate, has changed ends or catches up."""
+    for i in range(_list_opened(E)):
+        schedule(E, m.work_nodes(E)[i], now)
 
 
 @inner((TABLE, int64, float64, float64))
-def _draw(E, x, rate, now):
+def draw(E, x, rate, now):
     """Let a transfer go on at a new rate; when it ends follows, unless it also depends on those it may not overtake."""
     node = m.nodes(E)[x]
     if node.rate >= 0.0:
@@ -86,13 +112,14 @@ def _draw(E, x, rate, now):
 @inner()
 def _solve_maxmin(E, now):
     nodes, unit = m.nodes(E), m.floats(E)[F_UNIT]
-    n_nodes = settle_maxmin(E)
+    settle_maxmin(E)
     for i in range(m.ints(E)[I_DRAWN]):
         x = m.drawn(E)[i]
         rate = nodes[x].units * unit
         if rate != nodes[x].rate:
-            _draw(E, x, rate, now)
-    return n_nodes
+            draw(E, x, rate, now)
+    if m.ints(E)[I_OPENED] > 0:
+        schedule_opened(E, now)
 
 
 @inner()
@@ -105,8 +132,7 @@ def _solve_near(E, now):
         x = m.work_nodes(E)[i]
         rate = nodes[x].key if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
         if rate != nodes[x].rate:
-            _draw(E, x, rate, now)
-    return n_nodes
+            draw(E, x, rate, now)
 
 
 @apart(void(TABLE, float64))
@@ -115,8 +141,6 @@ def solve(E, now):
     if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
         return
     if m.ints(E)[I_SHARING] == MAXMIN:
-        n_nodes = _solve_maxmin(E, now)
+        _solve_maxmin(E, now)
     else:
-        n_nodes = _solve_near(E, now)
-    if m.ints(E)[I_OPENED] > 0:
-        schedule_opened(E, n_nodes, now)
+        _solve_near(E, now)

@@ -10,10 +10,14 @@ import math
 from weft.model.plan import Gate
 from weft.model.transfer import TransferView
 from weft.network.reference import Sharer, k_way, max_min
-from weft.network.state import MISSED, TRANSFER, rate_unit
+from weft.network.state import FOREIGN, MISSED, TRANSFER, rate_unit
+from weft.pace.rates import Demand
 from weft.sim.engine import EngineSpec, Usage
-from weft.sim.program import Program, alone_rate, whole_units
+from weft.sim.layout import Pool
+from weft.sim.program import Program, alone_rate, alone_units, whole_units
 from weft.sim.reference_job import RefJob, RefNode, slow_factor
+from weft.sim.reference_rule import RefBody
+from weft.sim.ruled import Ruled
 
 __all__ = ["ReferenceEngine"]
 
@@ -35,6 +39,13 @@ class ReferenceEngine:
         self._ready: list[RefNode] = []  # nodes that are released at this instant
         self._moved = False  # some transfer began, ended or met its lead: rates must be found anew
         self.exact = True
+        self.horizon = math.inf  # from here on a rule will have spoken again
+        self._rows = Pool()
+        self._stirred = False  # transfers under a rule have started, or ended if it wants to know
+        self.ruled_bytes = [0.0] * len(spec.capacity)  # of transfers under the rule that have ended
+        self.ruled: Ruled | None = None
+        if spec.rule is not None:
+            self.ruled = Ruled(spec.rule(), Demand(spec.capacity, spec.seed, spec.packet_loss), RefBody(self))
 
     def attach(
         self,
@@ -50,10 +61,16 @@ class ReferenceEngine:
         slot, self._slots = self._slots, self._slots + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
+        row0 = self._rows.take(len(program.specs))
         for i, spec in enumerate(program.specs):
-            alone = alone_rate(spec, self.spec.capacity, kway_b) if spec.kind == TRANSFER else 0.0
-            job.nodes.append(RefNode(job, spec, i, alone))
+            node = RefNode(job, spec, i, 0.0, row=row0 + i, claim=spec.claim, level=spec.level)
+            if spec.kind == TRANSFER:
+                node.alone = alone_rate(spec, self.spec.capacity, kway_b)
+                node.demand = node.limit = alone_units(spec, self.spec.capacity)[1]
+            job.nodes.append(node)
         self.jobs[slot] = job
+        if self.ruled is not None:
+            self.ruled.attach(row0, slot, uid, program)
         self._begin_iteration(job)
         return slot
 
@@ -74,7 +91,18 @@ class ReferenceEngine:
                 node.state = "done"
             self._ready = [node for node in self._ready if node.job is not job]
         del self.jobs[slot]
+        if self.ruled is not None:
+            self.ruled.detach(slot)
+        self._rows.give(job.nodes[0].row, len(job.nodes))
         return Usage(job.done, job.comm_s, job.gate_s, job.gpu_s, job.finish, job.adjusted)
+
+    def limits_changed(self) -> None:
+        """A rule has changed what transfers may have: rates are found anew at the end of this instant."""
+        self._moved = True
+
+    def flowing(self) -> list[RefNode]:
+        """Transfers that are sending."""
+        return [n for n in self._admitted() if n.state == "active"]
 
     def set_gate(self, slot: int, gate: Gate | None) -> None:
         """Change the gate of an attached job."""
@@ -99,6 +127,14 @@ class ReferenceEngine:
         while not self._finished:
             nodes = [n for job in self.jobs.values() for n in job.nodes]
             when = min((n.event for n in nodes), default=math.inf)
+            stop = until if self.ruled is None else min(until, self.ruled.due)
+            if self.ruled is not None and when > stop and stop < until:
+                self.now = stop
+                self.ruled.renew(self.now)
+                if self.ruled.stuck and until == math.inf and when == math.inf:
+                    return []
+                self._settle([])
+                continue
             if when > until or when == math.inf:
                 self.now = until if until < math.inf else self.now
                 return []
@@ -116,7 +152,7 @@ class ReferenceEngine:
             elif node.state == "latency":
                 self._first_byte(node)
             elif node.catches >= 0:
-                node.level[node.catches] = True
+                node.tight[node.catches] = True
                 self._moved = True
             else:
                 self._ended.append(node)
@@ -131,6 +167,9 @@ class ReferenceEngine:
                 self._admit()
             if not self._ended:
                 break
+        if self.ruled is not None and self._stirred:
+            self._stirred = False
+            self.ruled.stirred(self.now)
         if self._moved:
             self._moved = False
             self._solve()
@@ -139,12 +178,12 @@ class ReferenceEngine:
         job.iter_start = self.now
         for node in job.nodes:
             node.state, node.left = "pending", len(node.spec.after)
-            node.level = dict.fromkeys(node.spec.leads, node.spec.chunk <= 0.0)
+            node.tight = dict.fromkeys(node.spec.leads, node.spec.chunk <= 0.0)
         self._ready += [node for node in job.nodes if node.left == 0]
 
     def _release(self, node: RefNode) -> None:
         job = node.job
-        if job.gate is not None and job.gate.task == node.spec.task:
+        if job.gate is not None and job.gate.task == node.spec.task and not node.spec.continued:
             opens = self._gate_opens(job, job.gate)
             if opens > self.now:
                 node.state, node.event = "gated", opens
@@ -200,10 +239,13 @@ class ReferenceEngine:
         node.state, node.remaining, node.mark, node.rate = "active", node.spec.amount, self.now, None
         self._moved = True
         for link in dict(node.spec.links):
-            if not any(link in dict(n.spec.links) for n in self._flowing() if n is not node):
+            if not any(link in dict(n.spec.links) for n in self.flowing() if n is not node):
                 self._busy_since[link] = self.now
         if node.spec.amount <= 0.0 or node.alone == math.inf:
             self._ended.append(node)
+        elif self.ruled is not None and node.spec.links and node.job.uid < FOREIGN:
+            node.ruled, node.since, node.demand, node.units = True, self.now, 0, -1
+            self._stirred = True
 
     def _end_transfer(self, node: RefNode, sent: float) -> None:
         was_flowing = node.state == "active"
@@ -211,9 +253,14 @@ class ReferenceEngine:
         self._moved = True
         if not was_flowing:
             return
+        if node.ruled and self.ruled is not None:
+            node.ruled = False
+            self._stirred |= self.ruled.rule.everyone
+            for link, n in node.spec.links:
+                self.ruled_bytes[link] += sent * n
         for link, n in node.spec.links:
             self.bytes[link] += sent * n
-            if not any(link in dict(other.spec.links) for other in self._flowing()):
+            if not any(link in dict(other.spec.links) for other in self.flowing()):
                 self.busy[link] += self.now - self._busy_since.pop(link)
 
     def _finish(self, node: RefNode) -> None:
@@ -291,16 +338,13 @@ class ReferenceEngine:
     def _admitted(self) -> list[RefNode]:
         return [n for j in self.jobs.values() for n in j.nodes if n.is_transfer and n.state in ("latency", "active")]
 
-    def _flowing(self) -> list[RefNode]:
-        return [n for n in self._admitted() if n.state == "active"]
-
     def _solve(self) -> None:
         """Find every rate; a transfer whose rate stays the same is left alone, to the last bit."""
-        nodes = self._flowing()
+        nodes = self.flowing()
         unit = rate_unit(self.spec.capacity)
-        sharers = {id(n): Sharer(dict(n.spec.links), whole_units(n.spec.demand, unit)) for n in nodes}
+        sharers = {id(n): Sharer(dict(n.spec.links), n.demand, n.claim, n.level) for n in nodes}
         for n in nodes:
-            leads = [n.job.nodes[lead] for lead, level in n.level.items() if level]
+            leads = [n.job.nodes[lead] for lead, tight in n.tight.items() if tight]
             sharers[id(n)].level_with = [sharers[id(x)] for x in leads if x.state == "active"]
             sharers[id(n)].stalled = any(x.state not in ("active", "done") for x in leads)
         if self.spec.sharing == "max-min":
@@ -313,16 +357,17 @@ class ReferenceEngine:
                 n.mark, n.rate = self.now, rate
                 n.event = self.now + n.remaining / rate if rate > 0.0 else math.inf
         for n in nodes:
-            for i in n.level:
+            for i in n.tight:
                 lead = n.job.nodes[i]
                 if lead.state == "done" or (lead.state == "active" and (lead.rate or 0.0) > (n.rate or 0.0)):
-                    n.level[i] = False
+                    n.tight[i] = False
         for n in nodes:
             if n.spec.leads:
                 self._find_meeting(n)
 
     def _rate(self, node: RefNode, sharer: Sharer) -> float:
         if self.spec.sharing == "max-min":
+            node.units = sharer.rate
             return sharer.rate * rate_unit(self.spec.capacity)
         if self.spec.sharing == "k-way" and node.spec.links:
             there = [dict(n.spec.links) for n in self._admitted()]
@@ -335,9 +380,9 @@ class ReferenceEngine:
         rate = node.rate or 0.0
         node.event = node.mark + node.remaining / rate if rate > 0.0 else math.inf
         node.catches = -1
-        for i, level in node.level.items():
+        for i, tight in node.tight.items():
             lead = node.job.nodes[i]
-            if lead.state == "done" or level:
+            if lead.state == "done" or tight:
                 continue
             lead_rate = (lead.rate or 0.0) if lead.state == "active" else 0.0
             if rate > lead_rate:
@@ -346,7 +391,7 @@ class ReferenceEngine:
                 if lead.state == "active":
                     ahead -= lead.spec.amount - lead.remaining - lead_rate * lead.mark
                 meets = max(self.now, -ahead / (rate - lead_rate))
-                if meets < node.event:
+                if meets < node.event and meets < self.horizon:
                     node.event, node.catches = meets, i
 
     def _book(self, job: RefJob, computing: int = 0, sending: int = 0, gated: int = 0) -> None:

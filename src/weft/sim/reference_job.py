@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from weft.model.plan import Gate
-from weft.network.state import TRANSFER
+from weft.network.state import TRANSFER, UNLIMITED
 from weft.sim.engine import EngineSpec
 from weft.sim.program import NodeSpec, Program
 
@@ -52,7 +52,15 @@ class RefNode:
     rate: float | None = None
     mark: float = 0.0
     catches: int = -1  # the lead it meets at `event`, or -1 if it ends then
-    level: dict[int, bool] = field(default_factory=dict)  # per lead: may not go faster than it
+    tight: dict[int, bool] = field(default_factory=dict)  # per lead: may not go faster than it
+    row: int = 0  # where a rule finds it
+    ruled: bool = False  # a rule says what it may have
+    since: float = math.nan  # when it last came under the rule
+    demand: int = UNLIMITED  # in whole units: what it may have; `limit` is what it would ask for by itself
+    limit: int = UNLIMITED
+    claim: int = 1
+    level: int = 0
+    units: int = 0  # its rate in whole units
 
     @property
     def is_transfer(self) -> bool:

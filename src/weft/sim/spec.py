@@ -39,7 +39,7 @@ class CrossTraffic:
 class NetworkSpec:
     """How transfers share links and what they cost. The constants belong to k-way sharing (Ada-SRSF, Eq. 5)."""
 
-    sharing: str = "max-min"  # ideal, max-min, k-way; a pace that sets rates makes it scheduled
+    sharing: str = "max-min"  # ideal, max-min, k-way
     cost: str = "links"  # links, tiers, analytical, astra-sim
     collective: str = "ring"  # for transfers whose profile does not say
     a_s: float = 0.0
@@ -49,9 +49,9 @@ class NetworkSpec:
     hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
     scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds
     program: str = ""  # of cost astra-sim
-    packet_loss: float = 0.0  # scheduled: share of packets lost at random
-    foreign: tuple[Foreign, ...] = ()  # scheduled: traffic of others
-    cross_traffic: CrossTraffic | None = None  # scheduled: the same, drawn
+    packet_loss: float = 0.0  # share of packets lost at random
+    foreign: tuple[Foreign, ...] = ()  # traffic of others
+    cross_traffic: CrossTraffic | None = None  # the same, drawn
 
 
 def cost_model(network: NetworkSpec) -> CostModel | None:

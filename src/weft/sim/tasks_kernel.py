@@ -14,6 +14,7 @@ from weft.network.state import (
     F_JITTER,
     F_STRAGGLE_P,
     F_STRAGGLE_X,
+    FOREIGN,
     I_ADMIT,
     I_ADMIT_K,
     I_DIRTY,
@@ -21,14 +22,21 @@ from weft.network.state import (
     I_FRESH,
     I_HELD,
     I_NEW_HELD,
+    I_RANKED,
     I_RECORDS,
     I_RELEASED,
+    I_RULE,
     I_SEED,
     I_SHARING,
+    I_STIRRED,
+    I_STIRS,
     KWAY,
     LATENCY,
     PARKED,
     QUEUED,
+    RULE_ENDS,
+    RULE_NONE,
+    UNLIMITED,
 )
 from weft.sim.heap_kernel import heap_set
 from weft.sim.random_kernel import slow_factor
@@ -68,6 +76,15 @@ def fresh_node(E, x):
         m.nodes(E)[x].listed = 1
         m.fresh(E)[m.ints(E)[I_FRESH]] = x
         m.ints(E)[I_FRESH] += 1
+
+
+@inner((TABLE, int64))
+def freshen_followers(E, x):
+    """What may not overtake a transfer gets new rates when this one starts or ends."""
+    for f in range(m.nodes(E)[x].fol0, m.nodes(E)[x].fol1):
+        y = m.leads(E)[m.follows(E)[f]].by
+        if m.nodes(E)[y].state == ACTIVE:
+            fresh_node(E, y)
 
 
 @inner((TABLE, int64))
@@ -124,6 +141,67 @@ def start_compute(E, x, now):
         heap_set(E, 2 * x, now + seconds)
 
 
+@inner((TABLE, int64, int64))
+def limit_to(E, x, units):
+    """Change what a transfer may have of its links; what they are asked for changes with it."""
+    node = m.nodes(E)[x]
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        load = m.loads(E)[flow.link]
+        if node.demand_units < UNLIMITED:
+            load.caps -= node.demand_units * flow.n
+        else:
+            load.uncapped -= flow.n
+        if units < UNLIMITED:
+            load.caps += units * flow.n
+        else:
+            load.uncapped += flow.n
+    node.demand_units = units
+
+
+@inner((TABLE, int64))
+def _note(E, x):
+    """Have the rule told of a transfer the next time it is asked."""
+    if m.noted(E)[x] == 0:
+        m.noted(E)[x] = 1
+        m.stirs(E)[m.ints(E)[I_STIRS]] = x
+        m.ints(E)[I_STIRS] += 1
+
+
+@inner((TABLE, int64, float64))
+def come_under_rule(E, x, now):
+    """A transfer starts where a rule sets caps: it has none of its links until the rule has spoken, unless it is
+    foreign."""
+    node = m.nodes(E)[x]
+    if node.flow0 == node.flow1:
+        return
+    node.demand_units = 0
+    if m.jobs(E)[node.job].uid >= FOREIGN:
+        limit_to(E, x, node.limit)
+        return
+    m.live(E)[x] = 1
+    m.since(E)[x] = now
+    _note(E, x)
+    m.ints(E)[I_STIRRED] = 1
+
+
+@inner((TABLE, int64, float64))
+def leave_rule(E, x, sent):
+    """A transfer ends, or is stopped, where a rule sets caps."""
+    node = m.nodes(E)[x]
+    if node.flow0 == node.flow1 or node.amount <= 0.0:  # it never was under the rule
+        return
+    limit_to(E, x, 0)
+    if m.live(E)[x] == 0:
+        return
+    m.live(E)[x] = 0
+    _note(E, x)
+    for f in range(node.flow0, node.flow1):
+        m.loads(E)[m.flows(E)[f].link].sent += sent * m.flows(E)[f].n
+    if m.ints(E)[I_RULE] == RULE_ENDS:
+        m.ints(E)[I_STIRRED] = 1
+
+
 @inner((TABLE, int64, float64))
 def start_flowing(E, x, now):
     """First byte of an admitted transfer."""
@@ -133,20 +211,21 @@ def start_flowing(E, x, now):
     node.rate = NO_RATE
     node.units = -1
     node.mark = now
+    m.ints(E)[I_RANKED] += node.claim != 1 or node.level != 0
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
-        link.weight += flow.n
+        link.weight += flow.n * node.claim
         if link.flowing == 0:
             link.mark = now
         link.flowing += 1
     if node.amount <= 0.0 or node.alone == math.inf:
         push_done(E, x)
         return
+    if m.ints(E)[I_RULE] != RULE_NONE:
+        come_under_rule(E, x, now)
     fresh_node(E, x)
-    for f in range(node.fol0, node.fol1):
-        if m.nodes(E)[m.follows(E)[f]].state == ACTIVE:
-            fresh_node(E, m.follows(E)[f])
+    freshen_followers(E, x)
 
 
 @inner((TABLE, int64, float64))
@@ -179,6 +258,7 @@ def unlink(E, x, now, sent):
     """Take an admitted transfer off its links and book the bytes each of its flows has sent."""
     node = m.nodes(E)[x]
     flowed = node.rate != NOT_FLOWING
+    ranked = node.claim != 1 or node.level != 0
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
@@ -189,20 +269,22 @@ def unlink(E, x, now, sent):
         seat.flow = last.flow
         m.flows(E)[last.flow].seat = flow.seat
         if flowed:
-            link.weight -= flow.n
+            link.weight -= flow.n * node.claim
             link.flowing -= 1
             link.bytes += sent * flow.n
             if node.units >= 0:
                 link.used -= node.units * flow.n
-                link.level = min(link.level, node.units)
+                link.felt = min(link.felt, node.units if not ranked else 0)
             if link.flowing == 0:
                 link.busy += now - link.mark
         if link.binding != 0 or m.ints(E)[I_SHARING] == KWAY:
             dirty_link(E, flow.link)
     m.ints(E)[I_RELEASED] = 1
-    for f in range(node.fol0, node.fol1):
-        if m.nodes(E)[m.follows(E)[f]].state == ACTIVE:
-            fresh_node(E, m.follows(E)[f])
+    if flowed:
+        m.ints(E)[I_RANKED] -= ranked
+        if m.ints(E)[I_RULE] != RULE_NONE:
+            leave_rule(E, x, sent)
+    freshen_followers(E, x)
 
 
 @inner((TABLE, int64, float64))

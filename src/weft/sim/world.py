@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +24,14 @@ from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
+from weft.pace.rates import RateRule, Transport
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.estimate import Estimator
+from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
+from weft.sim.played import PlayedTraffic
 from weft.sim.records import Clockwork, JobRecord, Span
-from weft.sim.slotted import SlottedEngine
-from weft.sim.slotted_setup import Slots
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.workload.traffic import iteration_s, link_traffic
 
@@ -74,12 +76,14 @@ class SimWorld:
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
         self._next_sample = 0.0 if record else math.inf
-        self._engine: Engine | SlottedEngine | None = None
+        self._engine: Engine | None = None
+        self.foreign: Others | None = None
+        self.why_exact = ""  # why nothing is skipped or estimated, if that is so
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
-        self._slots: Slots | None = None  # where a pace sets rates
+        self._played: PlayedTraffic | None = None  # where a pace opens collectives
 
     @property
-    def engine(self) -> Engine | SlottedEngine:
+    def engine(self) -> Engine:
         """The physics; made when the pace is known."""
         if self._engine is None:
             raise EngineError("the simulated world was asked to run before its pace was set")
@@ -90,60 +94,61 @@ class SimWorld:
         return self._engine.now if self._engine else 0.0
 
     def set_pace(self, pace: Pace) -> None:
-        """Build the engine with the pace's admission rule, or the rule by which it sets rates, for the whole run."""
+        """Build the engine with the pace's rules, for the whole run."""
         if self._engine is not None:
             return
-        rule_of_rates = pace.rates()
-        if rule_of_rates is not None:
-            self._slots = Slots(pace, self.cluster, self.network, self.spec, self.lowering)
-            self._engine = self._slots.engine(rule_of_rates)
-            return
-        if self.network.sharing == "scheduled":
-            raise StackError(
-                f'network.sharing is "scheduled", and pace {pace.name} sets no rates; use pace flow, or max-min'
+        network, run = self.network, self.spec
+        transport = pace.transport(network.packet_loss)
+        self._refuse(pace, transport)
+        self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport)
+        if transport.opened:
+            self._played = PlayedTraffic(pace, self.lowering.capacity, network.packet_loss)
+        if there_are_others(network):
+            self.foreign = Others(self.cluster, network, run.seed, transport)
+        ruled = pace.rates() is not None
+        if ruled or self.foreign is not None:
+            self.why_exact = (
+                f"the rates of pace {pace.name} have a memory" if ruled else "foreign traffic never repeats"
             )
-        self._refuse_rough_weather(pace)
-        k_way = self.network.sharing == "k-way"
-        b = self.network.b_s_per_byte
-        rule = pace.admission(b, self.network.eta_s_per_byte if k_way else 0.0)
-        run = self.spec
+        k_way = network.sharing == "k-way"
+        b = network.b_s_per_byte
+        rule = pace.admission(b, network.eta_s_per_byte if k_way else 0.0)
         self._engine = Engine(
             EngineSpec(
                 self.lowering.capacity,
                 self.lowering.ports,
                 n_gpus=self.cluster.n_gpus,
-                sharing=self.network.sharing,
+                sharing=network.sharing,
                 b_s_per_byte=b,
-                eta_s_per_byte=self.network.eta_s_per_byte if k_way else 0.0,
+                eta_s_per_byte=network.eta_s_per_byte if k_way else 0.0,
                 admission=rule.kind,
                 admission_k=rule.k,
                 admission_ratios=rule.ratios,
                 ask=self._by_id(rule.ask) if rule.ask else None,
+                rule=cast(Callable[[], RateRule], pace.rates) if ruled else None,
+                packet_loss=network.packet_loss,
                 seed=run.seed,
                 jitter=run.jitter,
                 straggle_p=run.stragglers,
                 straggle_x=run.straggler_factor,
-                skip=run.skip,
-                exact=run.exact,
+                skip=run.skip and not self.why_exact,
+                exact=run.exact or bool(self.why_exact),
                 budget=int(run.effort * BUDGET),
                 segments=20_000 if self._record else 0,
             )
         )
 
-    def _refuse_rough_weather(self, pace: Pace) -> None:
-        """Packet loss and foreign flows are known to slots only; elsewhere they would seem to cost nothing."""
+    def _refuse(self, pace: Pace, transport: Transport) -> None:
+        """Refuse, in words, what a network without single flows does not know."""
         network = self.network
-        rough = {
-            "packet_loss": network.packet_loss > 0.0,
-            "foreign": bool(network.foreign),
-            "cross_traffic": network.cross_traffic is not None,
-        }
-        for name, there in rough.items():
-            if there:
-                raise StackError(
-                    f"network.{name} is simulated with a pace that sets rates, and {pace.name} sets none; use equal, "
-                    "tcp:cubic, flow or another of those, or leave it out"
-                )
+        known = network.sharing == "max-min" and network.cost == "links"
+        what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
+        if transport.opened and not known:
+            raise StackError(f"pace {pace.name} needs single flows on links, which {what} does not know; drop one")
+        if there_are_others(network) and not known:
+            raise StackError(f"foreign traffic goes over links, which {what} does not know; drop one")
+        if network.packet_loss > 0.0 and network.cost != "links":
+            raise StackError(f"network.packet_loss is that of links, which {what} does not know; drop one")
 
     def _by_id(self, ask: Ask) -> Ask:
         """A rule that knows jobs by their id, for an engine that knows them by number."""
@@ -182,12 +187,16 @@ class SimWorld:
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
         found = link_traffic(profile, gpus, self.cluster, collective, uid)
-        if self._slots is not None:
-            return self._slots.traffic(found, profile, gpus, uid)
         run = self.spec
-        if run.jitter <= 0.0 and run.stragglers <= 0.0:
+        noisy = run.jitter > 0.0 or run.stragglers > 0.0
+        mean, spread = 1.0, 0.0
+        if noisy:
+            mean, spread = slowest_worker(len(gpus), run.jitter, run.stragglers, run.straggler_factor)
+        if self._played is not None:
+            program = self.lowering.program(profile, gpus, job.model, uid)
+            return replace(self._played.of(found, program, mean), spread_s=profile.compute_s * spread)
+        if not noisy:
             return found
-        mean, spread = slowest_worker(len(gpus), run.jitter, run.stragglers, run.straggler_factor)
         slower = iteration_s(profile, gpus, self.cluster, collective, uid, 1.0 + _PROBE) - found.iteration_s
         return replace(
             found,
@@ -218,10 +227,18 @@ class SimWorld:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
             target = min(limit, arrival, own)
+            if target == math.inf and not self._by_slot:
+                return []
+            others = self.foreign.next_s if self.foreign is not None else math.inf
+            if others <= engine.now and self.foreign is not None:
+                self.foreign.change(engine)
+                continue
             sample = max(self._next_sample, engine.now) if self._by_slot else math.inf
-            finished = engine.run(min(target, sample))
+            finished = engine.run(min(target, sample, others))
             if finished:
                 return [self._finish(self._by_slot[slot]) for slot in finished]
+            if others <= min(target, sample):
+                continue
             if sample < target:
                 self._take_sample()
                 continue
@@ -286,15 +303,10 @@ class SimWorld:
         job, span = record.job, record.span
         if span is None:
             raise EngineError(f"job {job.id} is to run nowhere")
-        profile, left, engine = job.profiles[len(span.gpus)], job.iterations - record.saved, self.engine
+        profile, left = job.profiles[len(span.gpus)], job.iterations - record.saved
         base, gate, turn = record.saved, record.gate, record.turn
-        if isinstance(engine, SlottedEngine):
-            assert self._slots is not None
-            work = self._slots.work(profile, span.gpus, record.uid)
-            record.slot = engine.attach(record.uid, work, left, base=base, gate=gate, turn=turn)
-        else:
-            program = self.lowering.program(profile, span.gpus, job.model, record.uid)
-            record.slot = engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
+        program = self.lowering.program(profile, span.gpus, job.model, record.uid)
+        record.slot = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
         self._by_slot[record.slot] = record
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
@@ -326,7 +338,7 @@ class SimWorld:
         record.saved += usage.iterations
         record.finish_s = usage.finish_s
         self._close(record, "finished")
-        return Finished(min(usage.finish_s, self.now()), record.job.id)  # slots have ends that are rounded
+        return Finished(usage.finish_s, record.job.id)
 
     def _detach(self, record: JobRecord) -> Usage:
         usage = self.engine.detach(record.slot)
@@ -363,6 +375,8 @@ class SimWorld:
         self.engine.catch_up_all()
         if self._record:
             self.samples.append((self.engine.now, self.engine.links()["bytes"].copy()))
+        if self.foreign is not None:
+            self.foreign.end_all(self.engine)
         for record in list(self._by_slot.values()):
             record.iterations += self._detach(record).iterations
         for record in self.records.values():

@@ -1,1 +1,0 @@
-"""Sharing "scheduled": rates that a pace sets, slot by slot."""

@@ -1,1 +1,0 @@
-"""GPUs beside a network that is simulated slot by slot."""
