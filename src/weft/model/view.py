@@ -116,6 +116,11 @@ class Offer:
         free: npt.NDArray[np.bool_] = self.usable & (self.residents == 0)
         return free
 
+    def free_among(self, gpus: Iterable[int]) -> list[int]:
+        """Those of some GPUs that nobody is on: what `free` says of them, without looking at the whole cluster."""
+        residents, usable = self.residents, self.usable
+        return [gpu for gpu in gpus if not residents[gpu] and usable[gpu]]
+
 
 class ClusterView(Protocol):
     """What a policy sees. `waiting` and `running` are in order of submission; STARTING and STOPPING jobs are in

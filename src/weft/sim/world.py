@@ -65,6 +65,7 @@ class SimWorld:
         self.estimator = Estimator(cluster, network)
         self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
+        self.n_finished = 0
         self.spans: list[Span] = []
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
@@ -325,6 +326,7 @@ class SimWorld:
         record.iterations += usage.iterations
         record.saved += usage.iterations
         record.finish_s = usage.finish_s
+        self.n_finished += 1
         self._close(record, "finished")
         return Finished(min(usage.finish_s, self.now()), record.job.id)  # slots have ends that are rounded
 
