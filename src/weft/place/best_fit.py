@@ -17,6 +17,7 @@ __all__ = ["BestFit"]
 
 Ints = npt.NDArray[np.int64]
 Share = tuple[int, int]  # server, GPUs on it
+_NONE = np.iinfo(np.int64).max  # free GPUs of a server that will not do
 
 
 class BestFit(Place):
@@ -46,19 +47,17 @@ class BestFit(Place):
         shares = find(offer.free_per_server, racks, gpus)
         if not shares:
             return Answer(None, f"wants {gpus} GPUs, as many on each server; no servers have them free", state)
-        free = offer.free
         chosen: list[int] = []
         for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])):
-            ids = np.asarray(view.cluster.servers[server].gpus)
-            chosen += ids[free[ids]][:count].tolist()
+            chosen += offer.free_among(view.cluster.servers[server].gpus)[:count]
         return Answer(tuple(chosen), f"tightest fit on {len(shares)} server{'s' * (len(shares) > 1)}", state)
 
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     """Servers for `gpus` workers (there are that many free), by the numbers free on each server."""
-    alone = np.flatnonzero(free >= gpus)
-    if len(alone):
-        return [(int(alone[np.argmin(free[alone])]), gpus)]
+    least = int(np.where(free >= gpus, free, _NONE).argmin())
+    if free[least] >= gpus:
+        return [(least, gpus)]
     some = np.flatnonzero(free)  # in a busy cluster most servers have none
     return [(int(some[i]), count) for i, count in _over_several(free[some], racks[some], gpus)]
 
