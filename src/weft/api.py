@@ -287,9 +287,9 @@ def run_stack(
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
     compile_kernels(on_compile)
-    with few_collections():
-        workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
+    with few_collections():
+        workload = build_workload(scenario, cluster, seed, network)
     with located(scenario.where):
         run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
     return replace(

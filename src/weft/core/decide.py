@@ -23,6 +23,8 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     """
     candidate = pick.candidate
     stops, starts = _changes(table, candidate)
+    if not (stops or starts or candidate.declined or table.gates or candidate.plan.gates):
+        return []
     leaving = set(stops)
     decisions: list[Decision] = [Stop(job, reason) for job, reason in stops.items()]
     if table.gates or candidate.plan.gates:
@@ -72,6 +74,8 @@ def _changes(table: Table, candidate: Candidate) -> tuple[dict[str, str], dict[s
 
 def _suspects(table: Table, plan: Mapping[str, Placement]) -> tuple[list[str], Iterator[tuple[str, Placement]]]:
     """Running jobs the plan leaves out, and the jobs it mentions; an amended plan names its changes itself."""
+    if plan is table.placements:
+        return [], iter(())
     if isinstance(plan, Amended) and plan.base is table.placements:
         gone = [job for job in plan.removed if job in table.running and job not in plan.added]
         return sorted(gone, key=table.number.__getitem__), iter(plan.added.items())

@@ -57,7 +57,8 @@ class Layered(Planner):
     def _candidate(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> Candidate:
         started = tuple(job for job in outcome.placed if job in view.waiting)
         state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
-        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving))
+        changed = bool(outcome.placed or outcome.leaving)
+        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving) if changed else view.placements)
         return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)
 
 

@@ -53,4 +53,6 @@ def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
 
 
 def _earlier(a: float | None, b: float | None) -> float | None:
-    return min((t for t in (a, b) if t is not None), default=None)
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)

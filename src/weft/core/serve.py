@@ -31,6 +31,8 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     """
     if ranking.pooled:
         return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
+    if not ranking.preemptive and not view.waiting:
+        return Outcome(state)  # nobody to serve: what half of all cycles come to, where the queue is short
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
     claims = iter(ranking.claims)
     if ranking.preemptive:

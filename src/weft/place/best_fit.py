@@ -17,7 +17,6 @@ __all__ = ["BestFit"]
 
 Ints = npt.NDArray[np.int64]
 Share = tuple[int, int]  # server, GPUs on it
-_NONE = np.iinfo(np.int64).max  # free GPUs of a server that will not do
 
 
 class BestFit(Place):
@@ -55,9 +54,10 @@ class BestFit(Place):
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     """Servers for `gpus` workers (there are that many free), by the numbers free on each server."""
-    least = int(np.where(free >= gpus, free, _NONE).argmin())
-    if free[least] >= gpus:
-        return [(least, gpus)]
+    for level in range(gpus, int(free.max(initial=0)) + 1):  # mostly one or two: a pass over the servers for each
+        server = int((free == level).argmax())
+        if free[server] == level:
+            return [(server, gpus)]
     some = np.flatnonzero(free)  # in a busy cluster most servers have none
     return [(int(some[i]), count) for i, count in _over_several(free[some], racks[some], gpus)]
 

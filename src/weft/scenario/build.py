@@ -25,8 +25,7 @@ from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection
-from weft.sim.estimate import Estimator
-from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
@@ -69,13 +68,15 @@ def build_stack(scenario: Scenario, layers: Layers) -> Stack:
     return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))
 
 
-def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
+def build_workload(
+    scenario: Scenario, cluster: Cluster, seed: int, network: NetworkSpec | None = None
+) -> Workload:  # fmt: skip
     """The jobs, the same for every stack at a seed, and notes about where they come from.
 
     Arrivals by load and iterations from durations need to know how long an iteration takes: alone on the network, on
-    as few servers as can hold it.
+    as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
-    estimator = Estimator(cluster, physics(scenario, seed)[0])
+    alone = estimates(cluster, network or physics(scenario, seed)[0])
     roomiest = int(cluster.gpus_per_server.max())
 
     @cache
@@ -93,7 +94,7 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
         return zoo.profile(name, gpus, batch=shared, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
     def iteration_s(model: str, gpus: int) -> float:
-        return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
+        return alone.of(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
         workload = generate(

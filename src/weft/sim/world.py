@@ -24,14 +24,13 @@ from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
-from weft.sim.estimate import Estimator
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
 from weft.sim.records import Clockwork, JobRecord, Span
 from weft.sim.slotted import SlottedEngine
 from weft.sim.slotted_setup import Slots
-from weft.sim.spec import NetworkSpec, RunSpec
-from weft.workload.traffic import iteration_s, link_traffic
+from weft.sim.spec import NetworkSpec, RunSpec, estimates
+from weft.workload.traffic import link_traffic
 
 __all__ = ["SimWorld"]
 
@@ -62,7 +61,7 @@ class SimWorld:
         self.cluster = cluster
         self.network, self.spec = network, run
         self.lowering = Lowering(cluster, network, shared_gpus)
-        self.estimator = Estimator(cluster, network)
+        self.estimates = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
         self.n_finished = 0
@@ -161,7 +160,7 @@ class SimWorld:
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
-        return self.estimator.estimate(job.profiles[workers], job.model, spread)
+        return self.estimates.of(job.profiles[workers], job.model, spread)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
@@ -182,14 +181,14 @@ class SimWorld:
 
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
-        found = link_traffic(profile, gpus, self.cluster, collective, uid)
+        found = link_traffic(profile, gpus, self.cluster, collective, uid, self.network.alone)
         if self._slots is not None:
             return self._slots.traffic(found, profile, gpus, uid)
         run = self.spec
         if run.jitter <= 0.0 and run.stragglers <= 0.0:
             return found
         mean, spread = slowest_worker(len(gpus), run.jitter, run.stragglers, run.straggler_factor)
-        slower = iteration_s(profile, gpus, self.cluster, collective, uid, 1.0 + _PROBE) - found.iteration_s
+        slower = self.estimates.seconds(profile, gpus, job.model, uid, 1.0 + _PROBE) - found.iteration_s
         return replace(
             found,
             iteration_s=found.iteration_s + slower / _PROBE * (mean - 1.0),

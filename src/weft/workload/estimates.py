@@ -1,16 +1,18 @@
-"""Estimator: how fast a job would run alone, at some size and spread. Found by running it alone, once per shape."""
+"""Estimates: how fast a job would run alone at some size and spread. Both worlds and the workload generators ask here."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile
 from weft.model.view import Estimate, Spread
-from weft.sim.engine import Engine, EngineSpec
-from weft.sim.lower import Lowering
-from weft.sim.spec import NetworkSpec
+from weft.workload.iteration import MAX_MIN, Sharing, play_on
 
-__all__ = ["Estimator", "example_placement"]
+__all__ = ["Estimates", "example_placement"]
+
+Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
 
 def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placement:
@@ -47,33 +49,40 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placeme
     return tuple(gpus)
 
 
-class Estimator:
-    """Remembers what it has measured: each (profile, spread) is run once."""
+class Estimates:
+    """Estimates for one cluster and one network; each (profile, model, spread) is worked out once.
 
-    def __init__(self, cluster: Cluster, network: NetworkSpec) -> None:
+    `sharing` and `collective` say how transfers go over links. With `exposed` a cost model stands in for the links.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sharing: Sharing = MAX_MIN,
+        collective: str = "ring",
+        exposed: Exposed | None = None,
+    ) -> None:
         self.cluster = cluster
-        self.network = network
-        self._lowering = Lowering(cluster, network)
-        self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}
-        self.asked = 0  # shapes that had to be run
+        self.sharing = sharing
+        self.collective = collective
+        self.exposed = exposed
+        self.asked = 0  # estimates that had to be worked out
+        self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}  # the profile is kept, and so its id
 
-    def estimate(self, profile: Profile, model: str, spread: Spread) -> Estimate:
-        """Seconds of one iteration alone on the network, and its compute part."""
+    def of(self, profile: Profile, model: str, spread: Spread) -> Estimate:
+        """Seconds of one iteration on an example of such a placement, and its compute part."""
         key = (id(profile), model, spread)
         if key not in self._known:
             self.asked += 1
             gpus = example_placement(self.cluster, profile.workers, spread)
-            program = self._lowering.program(profile, gpus, model)
-            engine = Engine(
-                EngineSpec(
-                    self._lowering.capacity,
-                    self._lowering.ports,
-                    sharing="max-min" if self.network.sharing == "scheduled" else self.network.sharing,
-                    b_s_per_byte=self.network.b_s_per_byte,
-                    eta_s_per_byte=self.network.eta_s_per_byte,
-                )
-            )
-            engine.attach(0, program, 1)
-            engine.run()
-            self._known[key] = (profile, Estimate(engine.now, profile.compute_s))
+            self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
         return self._known[key][1]
+
+    def seconds(
+        self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0, compute_factor: float = 1.0
+    ) -> float:
+        """Seconds of one iteration on these GPUs, in which computing takes `compute_factor` times as long."""
+        if self.exposed is not None:
+            return profile.compute_s * compute_factor + self.exposed(profile, model, gpus)
+        played = play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
+        return played.seconds
