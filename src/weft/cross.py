@@ -20,6 +20,7 @@ from weft.combinations import Combination, combinations, policies_in
 from weft.core.capabilities import refuse
 from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
+from weft.kept import identity
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
 from weft.scenario.build import build_cluster, build_stack, check, physics
@@ -198,6 +199,14 @@ class _Task:
     scenario: Scenario
     combination: Combination
     seed: int
+
+    def identity(self) -> str | None:
+        """The key that the summary of the run is kept under."""
+        return identity(self.scenario, self.combination, self.combination.stack(), self.seed, record=False)
+
+    def again(self, outcome: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
+        """A summary that was kept, under the name that the scenario has now."""
+        return outcome if isinstance(outcome, str) else {**outcome, "scenario": self.scenario.name}
 
 
 def _attempt(task: _Task) -> Mapping[str, Any] | str:

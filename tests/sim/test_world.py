@@ -17,7 +17,6 @@ from weft.errors import EngineError
 from weft.model.job import Job
 from weft.model.profile import Compute, Profile
 from weft.model.topologies import Machine, leaf_spine, single_switch
-from weft.model.view import Spread
 from weft.results.run import RunResult
 from weft.sim import NetworkSpec, RunSpec, Tier, simulate
 from weft.sim.world import SimWorld

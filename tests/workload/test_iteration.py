@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_links_carry_what_the_collective_sends() -> None:
         pieces = played.links[link.id]
         assert sum((end - start) * rate for start, end, rate in pieces) == pytest.approx(1.5 * 6e6)
         assert all(rate <= link.bytes_per_s * (1 + 1e-12) for _, _, rate in pieces)
-        assert all(a[1] <= b[0] for a, b in zip(pieces, pieces[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(pieces))
     assert played.first == 1
 
 

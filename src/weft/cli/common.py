@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
-    "MOST_SEED", "MOST_SEEDS",
+    "MOST_SEED", "MOST_SEEDS", "FreshOption",
     "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
     "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
     "stdout",
@@ -43,6 +43,14 @@ PaceOption = Annotated[str | None, typer.Option("--pace", help="Replace the stac
 MOST_SEED = 2**63 - 1  # what a scenario allows, too
 MOST_SEEDS = 100_000
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed instead of the scenario's.")]
+FreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Run everything again. Otherwise runs that have finished before are taken from ~/.cache/weft/results "
+        "(at most 2000 MB; weft cache says more and clears it).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"

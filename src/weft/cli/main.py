@@ -13,6 +13,7 @@ import typer
 
 from weft.cli import (
     bench,
+    cache,
     calibrate,
     compare,
     compat,
@@ -54,6 +55,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)
+app.command("cache")(cache.cache)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("submit")(submit.submit)

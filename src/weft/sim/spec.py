@@ -86,7 +86,9 @@ def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:
     cost = network.cost_model
     if cost is None:
         return Estimates(cluster, network.alone, network.collective)
-    return Estimates(cluster, exposed=lambda profile, model, gpus: cost.exposed_s(profile, model, shape_of(cluster, gpus)))
+    return Estimates(
+        cluster, exposed=lambda profile, model, gpus: cost.exposed_s(profile, model, shape_of(cluster, gpus))
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Estimates: how fast a job would run alone at some size and spread. Both worlds and the workload generators ask here."""
+"""Estimates: how fast a job would run alone at some size and spread, for both worlds and for workload generators."""
 
 from __future__ import annotations
 

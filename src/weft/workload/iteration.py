@@ -212,7 +212,7 @@ class _Rates:
         return min(1.0 / seconds_per_byte, group.demand_bytes_per_s)
 
     def _max_min(self, sending: Mapping[int, FlowGroup]) -> dict[int, float]:
-        """Raise all rates together; whoever meets a full link or its own demand stays there. Shares are rounded down."""
+        """Raise all rates together; one that meets a full link or its demand stays there. Shares are rounded down."""
         found: dict[int, float] = {}
         open_ = dict(sending)
         free = {link: self.units[link] for group in open_.values() for link, _ in group.links}
@@ -257,8 +257,8 @@ class _Stage:
             after[i].append(before)
         self.waits = [len(before) for before in after]
         self.followers: list[list[int]] = [[] for _ in tasks]
-        for i, before in enumerate(after):
-            for p in before:
+        for i, waited_for in enumerate(after):
+            for p in waited_for:
                 self.followers[p].append(i)
         self.start, self.end = [0.0] * len(tasks), [0.0] * len(tasks)
         self._settle([], [i for i, n in enumerate(self.waits) if n == 0])

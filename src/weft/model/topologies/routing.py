@@ -36,7 +36,7 @@ class _Between:
     many racks there are. Servers do not forward.
     """
 
-    __slots__ = ("count", "_next_hops", "_paths", "_start")
+    __slots__ = ("_next_hops", "_paths", "_start", "count")
 
     def __init__(self, start: int, end: int, outgoing: _Hops, incoming: _Hops, is_server: Sequence[bool]) -> None:
         self._start = start
@@ -73,7 +73,10 @@ class _Between:
 def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: set[int], goal: int) -> set[int]:
     """Nodes one hop on that were not seen yet; of the servers only the goal."""
     found = {
-        other for node in nodes for _, other in hops[node] if other not in seen and (other == goal or not is_server[other])
+        other
+        for node in nodes
+        for _, other in hops[node]
+        if other not in seen and (other == goal or not is_server[other])
     }
     seen |= found
     return found
