@@ -198,7 +198,7 @@ def test_wakes_at_the_earliest_time_asked_for_after_now() -> None:
     assert core.wake_s is None
 
 
-def test_refusal_leaves_the_core_as_it_was() -> None:
+def test_a_refusal_commits_no_decision_but_keeps_what_happened() -> None:
     planner = Says()
     core = core_with(Stack("x", planner), *submitted(("a", 1), ("b", 1)))
     planner.says = [Candidate(Plan({"a": (0,), "b": (0,)}), {"memory": "wrong"})]
@@ -210,7 +210,9 @@ def test_refusal_leaves_the_core_as_it_was() -> None:
     assert not core.journal.entries  # type: ignore[attr-defined]
     planner.says = []
     with pytest.raises(DecisionError, match="says proposed nothing"):
-        core.step(2.0, [])
+        core.step(2.0, [Submitted(2.0, toy_job("late", 1))])
+    assert list(core.table.waiting) == ["a", "b", "late"]
+    assert core.cycle == before["cycle"] + 2
 
 
 def test_journal_is_written_before_the_hand_over() -> None:

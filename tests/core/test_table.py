@@ -51,12 +51,15 @@ def test_life_of_a_job() -> None:
 
     table.stopping("a")
     table.take(Stopped(13.0, "a", 6))
+    assert job.status is JobStatus.RUNNING  # what was shown of a job stays as it was
+    job = table.jobs["a"]
     assert (job.status, job.gpus, job.saved_iterations, job.preemptions) == (JobStatus.WAITING, (), 6, 1)
     assert (job.run_s, job.service_gpu_s, job.waiting_since_s, job.started_s) == (10.0, 20.0, 13.0, None)
     assert table.gpus.offer.n_free == 16
 
     table.starting("a", (0, 1), None)
     table.take(Started(14.0, "a"))
+    job = table.jobs["a"]
     table.take(Finished(18.0, "a"))
     assert table.ended == {"a": JobStatus.FINISHED}
     assert (table.jobs, dict(table.running), table.placements) == ({}, {}, {})

@@ -66,7 +66,8 @@ class Core:
         # 5. Turn the difference to what is into decisions, and give each start its turn on shared GPUs and links.
         decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
 
-        # 6. Check them. Up to here nothing is committed: a refusal leaves the core as it was.
+        # 6. Check them. A refusal raises before any decision is written down or committed: what the world has reported
+        #    is in the table and the cycle is counted, but no job has moved and the policies remember what they did.
         if decisions:
             check(decisions, table, self.capabilities, stack.planner.shares_gpus)
 

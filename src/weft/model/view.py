@@ -37,9 +37,9 @@ class JobStatus(Enum):
     WITHDRAWN = "withdrawn"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class JobView:
-    """A job and what has become of it so far. Policies read it; only the core writes it."""
+    """A job and what has become of it so far. When something happens to the job, the core makes a new one."""
 
     job: Job
     status: JobStatus = JobStatus.WAITING
