@@ -210,7 +210,7 @@ def test_a_refusal_commits_no_decision_but_keeps_what_happened() -> None:
     assert not core.journal.entries  # type: ignore[attr-defined]
     planner.says = []
     with pytest.raises(DecisionError, match="says proposed nothing"):
-        core.step(2.0, [Submitted(2.0, toy_job("late", 1))])
+        core.step(2.0, [Submitted(2.0, toy_job("late", 1, submit_s=2.0))])
     assert list(core.table.waiting) == ["a", "b", "late"]
     assert core.cycle == before["cycle"] + 2
 
