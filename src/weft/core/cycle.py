@@ -41,6 +41,8 @@ class Core:
         self.interleave_state: State = stack.interleave.initial_state()
         self.capabilities = world.capabilities
         self.paced = False  # whether the world has been given the pace
+        # Half of all cycles follow the end of a job; where nobody waits, they have nothing to decide.
+        self._idle_without_jobs = stack.planner.idle_without_jobs and stack.interleave.idle_without_gates
 
     def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
         """One cycle: what has happened, hence what to do."""
@@ -52,6 +54,10 @@ class Core:
         # 2. Bring the view to this moment.
         self.cycle += 1
         view.move_to(now, self.cycle)
+
+        if self._idle_without_jobs and not table.waiting:
+            self.wake_s = None
+            return []
 
         # 3. Ask the planner for whole-cluster plans, best first.
         candidates = stack.planner.propose(view, self.planner_state, stack.interleave.candidates)

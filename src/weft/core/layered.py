@@ -34,6 +34,7 @@ class Layered(Planner):
         self.names_gpus = place.names_gpus
         self.uneven = place.uneven
         self.resizes = order.resizes
+        self.idle_without_jobs = order.idle_without_jobs and type(place).observe is Place.observe
 
     def initial_state(self) -> State:
         """Both memories, side by side."""
