@@ -38,12 +38,23 @@ class BestFit(Place):
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     """Servers for `gpus` workers (there are that many free), by the numbers free on each server."""
-    for level in range(gpus, int(free.max(initial=0)) + 1):  # mostly one or two: a pass over the servers for each
-        server = int((free == level).argmax())
-        if free[server] == level:
-            return [(server, gpus)]
+    server = _tightest_server(free, gpus)
+    if server is not None:
+        return [(server, gpus)]
     some = np.flatnonzero(free)  # in a busy cluster most servers have none
     return [(int(some[i]), count) for i, count in _over_several(free[some], racks[some], gpus)]
+
+
+def _tightest_server(free: Ints, gpus: int) -> int | None:
+    """The first of the servers with the fewest free GPUs among those that have enough."""
+    server = int((free == gpus).argmax())  # mostly there is one that is just right
+    if free[server] == gpus:
+        return server
+    for level in range(gpus + 1, int(free.max()) + 1):
+        server = int((free == level).argmax())
+        if free[server] == level:
+            return server
+    return None
 
 
 def _over_several(free: Ints, racks: Ints, gpus: int) -> list[Share]:
