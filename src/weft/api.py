@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weft import __version__
 from weft.errors import InputError, WeftError
 from weft.kept import current, identity
-from weft.scenario import Scenario, load_job_file
+from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
 from weft.sim import few_collections
 from weft.sim import simulate as run_engine
@@ -116,6 +116,8 @@ def compare(
 
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
     """The physics alone: given jobs over given links. With `skip` False every iteration is simulated."""
+    from weft.scenario.jobfile import load_job_file
+
     spec = load_job_file(jobs)
     compile_kernels(on_compile)
     from weft.sim.replay import run_replay

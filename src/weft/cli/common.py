@@ -100,6 +100,9 @@ def print_json(value: Mapping[str, Any]) -> None:
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr while work goes on (nothing when stderr is no terminal); tell what it yields (done, in all)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None  # loading the bar takes longer than many a run
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = stderr()
