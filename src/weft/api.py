@@ -308,7 +308,7 @@ def _run_each(
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Workers started inside are born deaf to interrupts: one that comes while they import must leave no traceback."""
+    """Workers started inside ignore interrupts at first: one that comes while they import leaves no traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -28,7 +28,7 @@ from weft.sim.world import SimWorld
 
 __all__ = ["MOST_RUNS", "Cross", "Skipped", "admissible", "cross"]
 
-MOST_RUNS = 20_000  # more than this is asked for by name
+MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
 
 
@@ -187,7 +187,7 @@ def _layers(stack: Stack) -> tuple[str, str, str]:
 
 
 def _without_name(reason: str, one: Combination) -> str:
-    """The reason without what differs between combinations that it keeps out alike: the stack's name and its order."""
+    """The reason without the names of stack and order, so that combinations refused for one reason count as one."""
     short = re.sub(r"^stack \S+: ", "", reason).replace(f"stack {one.name} ", "it ")
     return re.sub(rf"[^\s/]+/(?={re.escape(one.place)}[\s:])", "", short) if one.place else short
 

@@ -20,7 +20,7 @@ def bench(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Measure how fast the engine and its parts are here.
+    """Measure how fast the engine and its parts are on this machine.
 
     With one name --json prints its figures; with several, an object per name.
 

@@ -99,9 +99,9 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while work goes on (nothing when stderr is no terminal); tell what it yields (done, in all)."""
+    """A progress bar on stderr (none if that is no terminal); call the function that it yields with (done, total)."""
     if not sys.stderr.isatty():
-        yield lambda done, total: None  # loading the bar takes longer than many a run
+        yield lambda done, total: None  # loading the bar takes longer than some runs
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -125,7 +125,7 @@ def fail(text: str, code: int) -> int:
 
 
 def exit_code(error: BaseException) -> int:
-    """Tell the user about an error in one line; 2 for what they can mend, 1 for what we must."""
+    """Print an error in one line; returns 2 if the user can fix it, 1 if it is a bug."""
     if isinstance(error, EngineError):
         return fail(f"{error}; {BUG}", 1)
     if isinstance(error, WeftError):

@@ -1,4 +1,4 @@
-"""Even: any place, held to as many workers on each server of a job, for worlds that cannot do otherwise (Slurm)."""
+"""Even: makes any place put the same number of workers on each server of a job, which Slurm requires."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Even(Place):
 
 
 def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
-    """The offer with `each` free GPUs left on every server that has so many, and none elsewhere.
+    """The offer as if every server with at least `each` free GPUs had just that many, and the others none.
 
     The job's own GPUs are left first, then those that are idle now.
     """

@@ -10,7 +10,7 @@ from weft.model.view import JobView
 
 __all__ = ["SortedJobs"]
 
-_Entry = tuple[float, float, int, str]  # key, time of submission, number of arrival (each is another), id
+_Entry = tuple[float, float, int, str]  # key, time of submission, number of arrival (unique), id
 
 
 class SortedJobs(Mapping[str, JobView]):
@@ -36,7 +36,7 @@ class SortedJobs(Mapping[str, JobView]):
         insort(self._entries, entry)
 
     def put(self, job: JobView) -> None:
-        """Replace what is known of a job that is in."""
+        """Replace what is known of a job."""
         self._jobs[job.job.id] = job
 
     def remove(self, job_id: str) -> None:

@@ -19,7 +19,7 @@ __all__ = ["Layered"]
 
 
 class Layered(Planner):
-    """Order ranks, place answers one hypothetical offer after another; both are committed or neither.
+    """Order ranks the jobs; place answers offers for one job after another. Both memories are committed, or neither.
 
     Asked for several candidates it returns alternatives of equal merit: the same jobs start and give way, each over as
     many servers and racks, on other servers (core/alternatives.py). Fewer are returned when fewer are found.

@@ -52,7 +52,7 @@ class JobView:
     preemptions: int = 0
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
-    barred: str = ""  # why it cannot be started now, though it waits: no policy is shown it
+    barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
     def id(self) -> str:

@@ -16,9 +16,10 @@ Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: se
 
 
 def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placement:
-    """GPUs for so many workers on so many servers of so many racks, as evenly as it goes.
+    """GPUs for so many workers on so many servers of so many racks, as evenly as possible.
 
-    Where the cluster has no such shape (not enough servers in a rack, or GPUs in a server) the nearest wider one.
+    Where the cluster has no such shape (not enough servers in a rack, or GPUs in a server), the nearest wider one is
+    taken.
     """
     by_rack: dict[int, list[int]] = {}
     for server in cluster.servers:
