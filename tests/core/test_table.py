@@ -22,7 +22,7 @@ from weft.model import (
     Submitted,
     Withdrawn,
 )
-from weft.model.view import JobStatus
+from weft.model.view import JobStatus, JobView
 from weft.testing import toy_cluster, toy_job
 
 
@@ -210,3 +210,17 @@ def test_counts_always_equal_a_recount(steps: list[tuple[int, str]]) -> None:
     assert offer.free_per_server.tolist() == free.reshape(4, 4).sum(axis=1).tolist()
     assert offer.n_free == free.sum()
     assert sum(table.demand.values()) == len(table.waiting)
+
+
+def test_the_end_of_a_job_is_told_with_what_it_had_in_the_end() -> None:
+    """Two jobs start at 2 s: one finishes at 7 s, the other is stopped at 5 s with 3 iterations and withdrawn."""
+    table = table_with(toy_job("a", 2), toy_job("b", 1))
+    told: list[JobView] = []
+    table.on_end = told.append
+    table.starting("a", (4, 5), None)
+    table.starting("b", (0,), None)
+    for event in (Started(2.0, "a"), Started(2.0, "b"), Finished(7.0, "a"), Stopped(5.0, "b", 3), Withdrawn(5.0, "b")):
+        table.take(event)
+    assert [(job.id, job.status) for job in told] == [("a", JobStatus.FINISHED), ("b", JobStatus.WITHDRAWN)]
+    assert [(job.run_s, job.service_gpu_s) for job in told] == [(5.0, 10.0), (3.0, 3.0)]
+    assert told[1].saved_iterations == 3

@@ -64,6 +64,7 @@ class Table:
         self.gates: dict[str, Gate] = {}
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
+        self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
         self._queues: dict[Key, SortedJobs] = {}
 
     # What happened
@@ -132,13 +133,15 @@ class Table:
 
     def _ended(self, event: Finished | Withdrawn, job: JobView) -> None:
         if job.status is not JobStatus.WAITING:
-            self._free_gpus(job)
+            job = self._leave_gpus(job, event.time_s) if self.on_end is not None else self._free_gpus(job)
         elif isinstance(event, Finished):
             raise WorldError(f"Finished at {event.time_s} s: job {job.id} was not running")
         elif not job.barred:
             self._leave_waiting(job)
-        self.ended[job.id] = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
+        self.ended[job.id] = status = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
         del self.jobs[job.id], self.number[job.id]
+        if self.on_end is not None:
+            self.on_end(replace(job, status=status))
 
     def _barred(self, event: Barred, job: JobView) -> None:
         self._expect(event, job, JobStatus.WAITING)
@@ -230,11 +233,12 @@ class Table:
         self.gpus.enter(job.id, gpus, memory_of(job.job, len(gpus)))
         self.running.add(job, self.number[job.id])
 
-    def _free_gpus(self, job: JobView) -> None:
+    def _free_gpus(self, job: JobView) -> JobView:
         self.gpus.exit(job.id, job.gpus)
         self.running.remove(job.id)
         del self.placements[job.id]
         self.gates.pop(job.id, None)
+        return job
 
     def _leave_gpus(self, job: JobView, time_s: float) -> JobView:
         """Free a job's GPUs; returns the job with what it has had of them."""
