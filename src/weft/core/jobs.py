@@ -1,14 +1,15 @@
-"""SortedJobs: jobs that stay in order while they come and go one at a time."""
+"""SortedJobs and QueueBySize: jobs that stay in order while they come and go one at a time."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, ValuesView
+from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 
 from weft.model.view import JobView
 
-__all__ = ["SortedJobs"]
+__all__ = ["QueueBySize", "SortedJobs"]
 
 _Entry = tuple[float, float, int, str]  # key, time of submission, number of arrival (unique), id
 
@@ -61,6 +62,10 @@ class SortedJobs(Mapping[str, JobView]):
         """The jobs, first to last."""
         return _Values(self)
 
+    def entries(self) -> Iterator[_Entry]:
+        """What the jobs are sorted by, first to last."""
+        return iter(self._entries)
+
     def in_order(self) -> Iterator[JobView]:
         """The jobs, first to last."""
         return map(self._jobs.__getitem__, self)
@@ -71,3 +76,52 @@ class _Values(ValuesView[JobView]):
 
     def __iter__(self) -> Iterator[JobView]:
         return self._mapping.in_order()
+
+
+class QueueBySize:
+    """Jobs by a key as in SortedJobs, but apart by size: those that are too large can be passed without a look at each.
+
+    The size of a job is the fewest GPUs that it can start on.
+    """
+
+    def __init__(self, key: Callable[[JobView], float]) -> None:
+        self._key = key
+        self._of_size: dict[int, SortedJobs] = {}
+        self._size: dict[str, int] = {}
+
+    def add(self, job: JobView, number: int, size: int) -> None:
+        """Take a job in; `number` is its place among all jobs ever submitted."""
+        if size not in self._of_size:
+            self._of_size[size] = SortedJobs(self._key)
+        self._of_size[size].add(job, number)
+        self._size[job.id] = size
+
+    def remove(self, job_id: str) -> None:
+        """Let a job go."""
+        size = self._size.pop(job_id)
+        self._of_size[size].remove(job_id)
+        if not self._of_size[size]:
+            del self._of_size[size]
+
+    def in_order(self, room: Callable[[], float]) -> Iterator[JobView]:
+        """The jobs, first to last. Of those that are larger than there is `room` for when their turn comes, only one.
+
+        The room may only shrink meanwhile, and the queue may not change.
+        """
+        heads = [(next(entries), size, entries) for size, entries in self._all_entries()]
+        heapify(heads)
+        passed = False
+        while heads:
+            entry, size, entries = heads[0]
+            too_large = size > room()
+            if not (too_large and passed):
+                yield self._of_size[size][entry[3]]
+            passed = passed or too_large
+            following = None if too_large else next(entries, None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (following, size, entries))
+
+    def _all_entries(self) -> Iterator[tuple[int, Iterator[_Entry]]]:
+        return ((size, jobs.entries()) for size, jobs in self._of_size.items())

@@ -45,7 +45,7 @@ class Layered(Planner):
         ranking = self.order.rank(view, state["order"])
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
-        outcome = serve(view, ranking, self.place, state["place"])
+        outcome = serve(view, ranking, self.place, state["place"], once=n == 1)
         outcomes = [outcome]
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self.place, state["place"], outcome, n - 1)

@@ -11,6 +11,7 @@ from weft.core.occupancy import Draft
 from weft.core.outcome import Ask, Outcome
 from weft.core.pool import serve_pool
 from weft.core.table import memory_of, shape_of
+from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
@@ -19,7 +20,9 @@ from weft.place.base import Answer, Place
 __all__ = ["Ask", "Outcome", "serve"]
 
 
-def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None) -> Outcome:
+def serve(
+    view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None, once: bool = False
+) -> Outcome:
     """Serve claims, best first.
 
     A waiting job is offered the free GPUs; under a preemptive order then also those that STOPPING jobs are leaving,
@@ -27,7 +30,7 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
 
     Place is not asked about a job that wants more GPUs than there can be; of those only the first is declined in
-    words, the rest stand behind it.
+    words, the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
     """
     if ranking.pooled:
         return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
@@ -37,8 +40,18 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     claims = iter(ranking.claims)
     if ranking.preemptive:
         claims = service.rank_running(claims)
+    if once and isinstance(view, View) and not (ranking.strict or place.shares_gpus):
+        view.limit(lambda: service.n_free + service.spare_gpus)
+        try:
+            return _serve_each(service, ranking, claims)
+        finally:
+            view.limit(None)
+    return _serve_each(service, ranking, claims)
+
+
+def _serve_each(service: _Service, ranking: Ranking, claims: Iterator[Claim]) -> Outcome:
     for claim in claims:
-        if ranking.preemptive and claim.job in view.running:
+        if ranking.preemptive and claim.job in service.view.running:
             service.keep(claim)
             continue
         if service.full():

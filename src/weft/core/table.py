@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from weft.core.jobs import SortedJobs
+from weft.core.jobs import QueueBySize, SortedJobs
 from weft.core.occupancy import Occupancy
 from weft.errors import WorldError
 from weft.model.cluster import Cluster
@@ -65,7 +65,7 @@ class Table:
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
-        self._queues: dict[Key, SortedJobs] = {}
+        self._queues: dict[Key, QueueBySize] = {}
 
     # What happened
 
@@ -189,15 +189,15 @@ class Table:
 
     # What follows from it
 
-    def waiting_by(self, key: Key) -> SortedJobs:
+    def waiting_by(self, key: Key) -> QueueBySize:
         """Waiting jobs by a key that depends on the job alone; built once, then kept."""
         queue = self._queues.get(key)
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
                 del self._queues[next(iter(self._queues))]
-            queue = self._queues[key] = SortedJobs(key)
+            queue = self._queues[key] = QueueBySize(key)
             for job in self.waiting.in_order():
-                queue.add(job, self.number[job.id])
+                queue.add(job, self.number[job.id], shape_of(job.job)[0])
         return queue
 
     def _put(self, job: JobView) -> None:
@@ -215,7 +215,7 @@ class Table:
         number = self.number[job.id]
         self.waiting.add(job, number)
         for queue in self._queues.values():
-            queue.add(job, number)
+            queue.add(job, number, shape[0])
 
     def _leave_waiting(self, job: JobView) -> None:
         shape = shape_of(job.job)
