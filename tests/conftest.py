@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -14,6 +15,9 @@ from weft.bench._simgrid import find as find_simgrid
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)
 settings.load_profile("weft")
+
+
+os.environ["WEFT_RESULTS_MB"] = "0"  # tests run what they test, whatever earlier ones have left behind
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,7 +32,7 @@ def test_every_built_in_policy_can_be_made_and_knows_its_name(layer: str, name: 
 
 
 def test_parameters_follow_a_colon() -> None:
-    assert make("place", "best-fit:even").name == "best-fit:even"
+    assert make("order", "srsf:preemptive").name == "srsf:preemptive"
     with pytest.raises(StackError, match="fair takes no parameter; write fair"):
         make("pace", "fair:2")
 

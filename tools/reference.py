@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from weft.cli.main import app
-from weft.scenario import JobFile, Scenario
+from weft.scenario import Scenario
+from weft.scenario.jobfile import JobFile
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

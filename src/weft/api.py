@@ -19,12 +19,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from weft import __version__
 from weft.errors import InputError, WeftError
-from weft.scenario import Scenario, load_job_file
+from weft.kept import current, identity
+from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
 from weft.sim import few_collections
 from weft.sim import simulate as run_engine
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from weft.core.stack import Stack
     from weft.results.run import RunResult
+    from weft.results.store import Store
 
 __all__ = [
     "Comparison", "Task", "compare", "compile_kernels", "replay", "run_all", "run_stack", "run_task", "seeds_of",
@@ -44,7 +47,7 @@ __all__ = [
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]  # jobs or runs done, and in all
-Piece = TypeVar("Piece")
+Given = TypeVar("Given")
 Outcome = TypeVar("Outcome")
 
 
@@ -113,6 +116,8 @@ def compare(
 
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
     """The physics alone: given jobs over given links. With `skip` False every iteration is simulated."""
+    from weft.scenario.jobfile import load_job_file
+
     spec = load_job_file(jobs)
     compile_kernels(on_compile)
     from weft.sim.replay import run_replay
@@ -182,6 +187,15 @@ class Task:
     seed: int | None
     record: bool
 
+    def identity(self) -> str | None:
+        """The key that the run is kept under."""
+        seed = self.scenario.run.seed if self.seed is None else self.seed
+        return identity(self.scenario, self.layers, build_stack(self.scenario, self.layers), seed, self.record)
+
+    def again(self, run: RunResult) -> RunResult:
+        """A run that was kept, under the name and with the text that the scenario has now."""
+        return replace(run, scenario=self.scenario.name, scenario_text=self.scenario.text)
+
 
 def _check(task: Task) -> None:
     """Refuse what cannot run before any worker is started."""
@@ -220,8 +234,51 @@ def _check_seed(seed: int) -> None:
         raise InputError(f"seed {seed} is out of range; give 0 to 2^63 - 1")
 
 
+class Keepable(Protocol):
+    """A task whose outcome can be kept: the key that tells it from others, and what becomes of a kept outcome."""
+
+    def identity(self) -> str | None: ...
+    def again(self, run: Any) -> Any: ...
+
+
+Piece = TypeVar("Piece", bound=Keepable)
+
+
 def run_all(
     tasks: Sequence[Piece], workers: int | None, run: Callable[[Piece], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    """Run all tasks, here or in worker processes; yields (index, outcome) as they end.
+
+    Inside `weft.kept.kept` outcomes are kept as soon as they are there, and those that were kept come first.
+    """
+    keeping = current()
+    if keeping is None:
+        yield from _run_each(tasks, workers, run)
+        return
+    keys = [task.identity() for task in tasks]
+    to_do = []
+    for i, (task, key) in enumerate(zip(tasks, keys, strict=True)):
+        if (found := keeping.load(key)) is None:
+            to_do.append(i)
+        else:
+            yield i, task.again(found)
+    if len(to_do) < len(tasks) and keeping.say is not None:
+        keeping.say(f"{len(tasks) - len(to_do)} of {len(tasks)} runs were kept from before; --fresh runs them again")
+    pieces = [(tasks[i], keys[i]) for i in to_do]
+    for k, outcome in _run_each(pieces, workers, partial(_run_and_keep, run, keeping.store)):
+        yield to_do[k], outcome
+
+
+def _run_and_keep(run: Callable[[Piece], Outcome], store: Store, piece: tuple[Piece, str | None]) -> Outcome:
+    task, key = piece
+    outcome = run(task)
+    if key is not None:
+        store.save(key, outcome)  # type: ignore[arg-type]
+    return outcome
+
+
+def _run_each(
+    tasks: Sequence[Given], workers: int | None, run: Callable[[Given], Outcome]
 ) -> Iterator[tuple[int, Outcome]]:
     """Run all tasks, here or in worker processes; yields (index, outcome) as they end."""
     workers = min(len(tasks), workers or len(os.sched_getaffinity(0)))
@@ -251,7 +308,7 @@ def run_all(
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Workers started inside are born deaf to interrupts: one that comes while they import must leave no traceback."""
+    """Workers started inside ignore interrupts at first: one that comes while they import leaves no traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -287,9 +344,9 @@ def run_stack(
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
     compile_kernels(on_compile)
-    with few_collections():
-        workload = build_workload(scenario, cluster, seed)
     network, circumstances = physics(scenario, seed)
+    with few_collections():
+        workload = build_workload(scenario, cluster, seed, network)
     with located(scenario.where):
         run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
     return replace(

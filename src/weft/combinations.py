@@ -1,7 +1,8 @@
 """Combinations: every way to answer the four questions, from the policies that there are.
 
 A joint planner (Themis, Pollux) answers order and place at once and stands where those two would. Some policies are
-worth trying in more than one spelling (`flow`, `flow:host-only`); an installed one is tried under its plain name.
+worth trying in more than one spelling (`flow`, `flow:host-only`); a policy from another package is tried under its
+plain name.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Combination:
 
 
 def policies(layer: str) -> list[str]:
-    """The policies of a layer as they are tried when nobody says which."""
+    """The policies of a layer that are tried by default."""
     spelled = SPELLINGS.get(layer, {})
     return [text for name in policy_names(layer) for text in spelled.get(name, (name,))]
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["ENGINE", "cache_dir", "load"]
+__all__ = ["ENGINE", "cache_dir", "cache_root", "load"]
 
 ENGINE = ("network", "sim")  # rooms whose kernels call each other
 
@@ -27,8 +27,13 @@ def cache_dir(rooms: tuple[str, ...] = ENGINE) -> Path:
     for room in rooms:
         for source in sorted([*(root / room).glob("*_kernel.py"), *(root / room).glob("state.py")]):
             digest.update(source.read_bytes())
+    return cache_root() / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def cache_root() -> Path:
+    """The folder of everything that weft keeps to save time and could make again."""
     base = os.environ.get("WEFT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "weft" / f"kernels-{digest.hexdigest()[:16]}"
+    return Path(base) / "weft"
 
 
 @cache

@@ -20,6 +20,7 @@ from weft.combinations import Combination, combinations, policies_in
 from weft.core.capabilities import refuse
 from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
+from weft.kept import identity
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
 from weft.scenario.build import build_cluster, build_stack, check, physics
@@ -27,7 +28,7 @@ from weft.sim.world import SimWorld
 
 __all__ = ["MOST_RUNS", "Cross", "Skipped", "admissible", "cross"]
 
-MOST_RUNS = 20_000  # more than this is asked for by name
+MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
 
 
@@ -174,7 +175,7 @@ def _layers(stack: Stack) -> tuple[str, str, str]:
 
 
 def _without_name(reason: str, one: Combination) -> str:
-    """The reason without what differs between combinations that it keeps out alike: the stack's name and its order."""
+    """The reason without the names of stack and order, so that combinations refused for one reason count as one."""
     short = re.sub(r"^stack \S+: ", "", reason).replace(f"stack {one.name} ", "it ")
     return re.sub(rf"[^\s/]+/(?={re.escape(one.place)}[\s:])", "", short) if one.place else short
 
@@ -186,6 +187,14 @@ class _Task:
     scenario: Scenario
     combination: Combination
     seed: int
+
+    def identity(self) -> str | None:
+        """The key that the summary of the run is kept under."""
+        return identity(self.scenario, self.combination, self.combination.stack(), self.seed, record=False)
+
+    def again(self, outcome: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
+        """A summary that was kept, under the name that the scenario has now."""
+        return outcome if isinstance(outcome, str) else {**outcome, "scenario": self.scenario.name}
 
 
 def _attempt(task: _Task) -> Mapping[str, Any] | str:

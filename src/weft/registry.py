@@ -119,7 +119,7 @@ def near(name: str, known: list[str]) -> str:
 
 
 def _load(layer: str, point: EntryPoint) -> Any:
-    """The class that another package installed; where there is none, that package is to blame and is named."""
+    """The class that another package installed; where it cannot be loaded, the message names that package."""
     where = f"{layer.removesuffix('s')} {point.name}: its package names {point.value}, which"
     try:
         policy = point.load()

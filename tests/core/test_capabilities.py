@@ -55,4 +55,4 @@ def test_facts_the_world_does_not_know() -> None:
 
 
 def test_even_placement_runs_where_uneven_ones_cannot() -> None:
-    Core(resolve("fifo", place="best-fit:even"), ToyWorld(toy_cluster(), [], capabilities=Capabilities(uneven=False)))
+    Core(resolve("fifo", place="even:best-fit"), ToyWorld(toy_cluster(), [], capabilities=Capabilities(uneven=False)))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from weft.core.cycle import Core
+from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.interleave.base import Interleave, Pick
@@ -31,6 +32,9 @@ from weft.model import (  # fmt: skip
     Submitted,
 )
 from weft.model.view import ClusterView
+from weft.order.base import Ranking
+from weft.order.fifo import Fifo
+from weft.place.best_fit import BestFit
 from weft.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
@@ -198,7 +202,7 @@ def test_wakes_at_the_earliest_time_asked_for_after_now() -> None:
     assert core.wake_s is None
 
 
-def test_refusal_leaves_the_core_as_it_was() -> None:
+def test_a_refusal_commits_no_decision_but_keeps_what_happened() -> None:
     planner = Says()
     core = core_with(Stack("x", planner), *submitted(("a", 1), ("b", 1)))
     planner.says = [Candidate(Plan({"a": (0,), "b": (0,)}), {"memory": "wrong"})]
@@ -210,7 +214,9 @@ def test_refusal_leaves_the_core_as_it_was() -> None:
     assert not core.journal.entries  # type: ignore[attr-defined]
     planner.says = []
     with pytest.raises(DecisionError, match="says proposed nothing"):
-        core.step(2.0, [])
+        core.step(2.0, [Submitted(2.0, toy_job("late", 1, submit_s=2.0))])
+    assert list(core.table.waiting) == ["a", "b", "late"]
+    assert core.cycle == before["cycle"] + 2
 
 
 def test_journal_is_written_before_the_hand_over() -> None:
@@ -224,3 +230,31 @@ def test_journal_is_written_before_the_hand_over() -> None:
     core = Core(resolve("fifo"), ToyWorld(toy_cluster(), []), journal=Paper())
     decisions = core.step(0.5, submitted(("a", 1)))
     assert written == [(1, 0.5, decisions)]
+
+
+class _Asked(Fifo):
+    """Counts how often it is asked."""
+
+    idle_without_jobs = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def rank(self, view: ClusterView, state: State) -> Ranking:
+        self.asked += 1
+        return super().rank(view, state)
+
+
+class _Remembers(_Asked):
+    """Says nothing about being idle, whatever the class that it is derived from says."""
+
+
+@pytest.mark.parametrize(("order", "asked"), [(_Asked(), 1), (_Remembers(), 2)])
+def test_an_idle_planner_is_not_asked_while_nobody_waits(order: _Asked, asked: int) -> None:
+    core = core_with(Stack("x", Layered(order, BestFit())))
+    (start,) = core.step(0.0, submitted(("a", 1)))
+    core.confirm([Started(0.0, "a")])
+    assert core.step(1.0, [Finished(1.0, "a")]) == []
+    assert isinstance(start, Start)
+    assert (order.asked, core.cycle) == (asked, 2)

@@ -14,14 +14,18 @@ from weft.core.table import Table
 from weft.core.view import View
 from weft.errors import StackError
 from weft.model.events import Submitted
-from weft.place.best_fit import BestFit, tightest_even
+from weft.place.best_fit import BestFit
 from weft.place.first_fit import FirstFit
 from weft.place.random import RandomPlace
 from weft.stacks import resolve
-from weft.testing import toy_cluster, toy_job
+from weft.testing import check_place, toy_cluster, toy_job
 from weft.testing.toy import ToyWorld
 
 CLUSTER = toy_cluster(2, 3, 4)
+
+
+def test_conforms() -> None:
+    check_place(lambda: Even(BestFit()))
 
 
 def shares(busy: list[int], gpus: int, place: Even) -> dict[int, int] | None:
@@ -45,7 +49,7 @@ def shares(busy: list[int], gpus: int, place: Even) -> dict[int, int] | None:
 def test_it_finds_an_even_placement_whenever_there_is_one(busy: set[int], gpus: int) -> None:
     """On as few servers as the exact search over equal shares finds, for any place that takes what it sees."""
     free = CLUSTER.gpus_per_server - np.bincount(CLUSTER.server_of_gpu[sorted(busy)], minlength=6)
-    best = tightest_even(free, CLUSTER.rack_of_server, gpus)
+    best = [n for n in range(1, gpus + 1) if gpus % n == 0 and sum(free >= gpus // n) >= n]  # numbers of servers
     for place in (BestFit(), FirstFit()):
         found = shares(sorted(busy), gpus, Even(place))
         if not best:
@@ -53,7 +57,13 @@ def test_it_finds_an_even_placement_whenever_there_is_one(busy: set[int], gpus: 
         else:
             assert found is not None
             assert len(set(found.values())) == 1
-            assert len(found) == len(best)
+            assert len(found) == best[0]
+
+
+def test_a_place_that_wants_a_tight_fit_still_sees_how_full_servers_are() -> None:
+    """Three GPUs are free on server 1, all four on the others: a job of 2 or of 3 goes to server 1."""
+    for gpus in (2, 3):
+        assert shares([4], gpus, Even(BestFit())) == {1: gpus}
 
 
 def test_a_place_that_spreads_at_random_is_held_to_it_or_declines() -> None:

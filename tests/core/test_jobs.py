@@ -1,11 +1,11 @@
-"""SortedJobs keeps the order that sorting anew would give."""
+"""SortedJobs and QueueBySize keep the order that sorting anew would give."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.jobs import SortedJobs
+from weft.core.jobs import QueueBySize, SortedJobs
 from weft.model.view import JobView
 from weft.testing import toy_job
 
@@ -26,3 +26,34 @@ def test_same_as_sorting(entries: list[tuple[int, int, bool]]) -> None:
     assert [name for name, _ in jobs.items()] == expected
     assert len(jobs) == len(expected)
     assert all(name in jobs and jobs[name].id == name for name in expected)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=40),
+    st.lists(st.integers(0, 4), max_size=40),
+)
+def test_jobs_that_are_too_large_are_passed_but_for_the_first(
+    entries: list[tuple[int, int, bool]], served: list[int]
+) -> None:
+    """As a walk over all jobs would find: those that fit when their turn comes, and the first that does not."""
+    queue = QueueBySize(lambda job: job.job.iterations)
+    kept: list[tuple[int, int, str, int]] = []
+    for number, (iterations, size, stays) in enumerate(entries):
+        job = JobView(toy_job(f"j{number}", size, iterations=iterations))
+        queue.add(job, number, size)
+        kept.append((iterations, number, job.id, size))
+        if not stays and len(kept) > 1:
+            queue.remove(kept.pop(len(kept) // 2)[2])
+    room, expected, passed = 4, [], False
+    for i, (_, _, name, size) in enumerate(sorted(kept)):
+        if size <= room or not passed:
+            expected.append((name, room))
+        passed = passed or size > room
+        room = min(room, served[i]) if i < len(served) and expected and expected[-1][0] == name else room
+    found, left = [], [4]
+    place = {name: i for i, (_, _, name, _) in enumerate(sorted(kept))}
+    for job in queue.in_order(lambda: left[0]):
+        found.append((job.id, left[0]))
+        if place[job.id] < len(served):
+            left[0] = min(left[0], served[place[job.id]])
+    assert found == expected

@@ -21,7 +21,7 @@ LAYERS = [
     *({"name": name} for name in STACKS),
     {"name": "srsf-preemptive", "place": "random:shared"},
     {"name": "fifo-backfill", "place": "first-fit:shared"},
-    {"name": "sjf", "place": "best-fit:even"},
+    {"name": "sjf", "place": "even:best-fit"},
 ]
 
 
@@ -90,7 +90,7 @@ def test_one_seed_one_result(number: int, layers: dict[str, str]) -> None:
 
     runs = []
     for _ in range(2):
-        world = workload(number).world(uneven=layers.get("place") != "best-fit:even")
+        world = workload(number).world(uneven=layers.get("place") != "even:best-fit")
         core = Core(resolve(**layers), world, seed=number)
         run(core, world)
         runs.append((core.journal.entries, world.log))  # type: ignore[attr-defined]

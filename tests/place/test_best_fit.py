@@ -10,18 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from weft.errors import StackError
-from weft.place.best_fit import BestFit, tightest, tightest_even
+from weft.place.best_fit import BestFit, tightest
 from weft.testing import check_place
 
 
-@pytest.mark.parametrize("text", [None, "even"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: BestFit.from_text(text))
+def test_conforms() -> None:
+    check_place(BestFit)
 
 
-def shares(free: list[int], racks: list[int], gpus: int, even: bool = False) -> list[tuple[int, int]]:
-    find = tightest_even if even else tightest
-    return find(np.array(free), np.array(racks), gpus)
+def shares(free: list[int], racks: list[int], gpus: int) -> list[tuple[int, int]]:
+    return tightest(np.array(free), np.array(racks), gpus)
 
 
 @pytest.mark.parametrize(
@@ -53,14 +51,10 @@ def clusters(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
     return free, racks, draw(st.integers(1, sum(free)))
 
 
-def fewest(free: list[int], racks: list[int], gpus: int, each: int = 0) -> tuple[int, int]:
+def fewest(free: list[int], racks: list[int], gpus: int) -> tuple[int, int]:
     """Fewest servers, and then fewest racks, by trying all sets of servers."""
     for n in range(1, len(free) + 1):
-        sets = combinations(range(len(free)), n)
-        if each:
-            fitting = [s for s in sets if all(free[i] >= each for i in s)] if n * each == gpus else []
-        else:
-            fitting = [s for s in sets if sum(free[i] for i in s) >= gpus]
+        fitting = [s for s in combinations(range(len(free)), n) if sum(free[i] for i in s) >= gpus]
         if fitting:
             return n, min(len({racks[i] for i in s}) for s in fitting)
     return 0, 0
@@ -77,22 +71,6 @@ def test_as_few_servers_as_any_choice_and_one_rack_if_one_will_do(case: tuple[li
     used = len({racks[server] for server, _ in found})
     assert used >= least_racks
     assert least_racks > 1 or used == 1  # exact for one rack, greedy beyond
-
-
-@given(clusters())
-def test_even_shares(case: tuple[list[int], list[int], int]) -> None:
-    free, racks, gpus = case
-    found = shares(*case, even=True)
-    options = [(n, gpus // n) for n in range(1, gpus + 1) if gpus % n == 0]
-    possible = [(n, each) for n, each in options if sum(f >= each for f in free) >= n]
-    if not possible:
-        assert found == []
-        return
-    n, each = possible[0]
-    assert [count for _, count in found] == [each] * n
-    assert len({server for server, _ in found}) == n
-    assert all(free[server] >= each for server, _ in found)
-    assert len({racks[server] for server, _ in found}) == fewest(free, racks, gpus, each)[1]
 
 
 def test_several_racks_taken_greedily_are_nearly_always_the_fewest() -> None:
@@ -112,6 +90,5 @@ def test_several_racks_taken_greedily_are_nearly_always_the_fewest() -> None:
 
 
 def test_parameter() -> None:
-    assert not BestFit.from_text("even").uneven
-    with pytest.raises(StackError, match="write best-fit or best-fit:even"):
-        BestFit.from_text("odd")
+    with pytest.raises(StackError, match="best-fit takes no parameter; write best-fit"):
+        BestFit.from_text("even")

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InputError
-from weft.scenario import Scenario, load_job_file
+from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, check
+from weft.scenario.jobfile import load_job_file
 from weft.scenario.template import TEMPLATE
 
 SCENARIO = tomllib.loads(TEMPLATE.format(name="x.toml"))

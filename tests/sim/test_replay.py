@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.errors import ScenarioError
-from weft.scenario import load_job_file
+from weft.scenario.jobfile import load_job_file
 from weft.sim.replay import run_replay
 
 GBPS = 1e9 / 8  # bytes/s

@@ -6,7 +6,8 @@ import pytest
 
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import cassini
-from weft.workload.traffic import iteration_s, link_traffic
+from weft.workload.iteration import play_on
+from weft.workload.traffic import link_traffic
 
 GBPS = 1e9 / 8
 
@@ -20,7 +21,7 @@ def test_links_that_carry_the_same_have_the_same_arcs() -> None:
     sent_s = 1.5 * 1e9 / (50 * GBPS)
     assert (found.task, found.offset_s) == (1, pytest.approx(0.1))
     assert found.iteration_s == pytest.approx(0.1 + sent_s)
-    assert iteration_s(profile, gpus, cluster, compute_factor=2.0) == pytest.approx(0.2 + sent_s)
+    assert play_on(cluster, profile, gpus, compute_factor=2.0).seconds == pytest.approx(0.2 + sent_s)
     nics = [link for link in cluster.topology.links if link.src in {cluster.servers[g].name for g in gpus}]
     assert len(nics) == 4
     for link in nics:

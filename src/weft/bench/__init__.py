@@ -1,7 +1,8 @@
 """Benchmarks that anyone can run with `weft bench`: each module here is one.
 
 A benchmark module has a docstring whose first line says what it measures, and a function
-`run(quick: bool, say: Callable[[str], None]) -> dict[str, float | None]`: figures by name, undefined ones None.
+`run(quick: bool, say: Callable[[str], None]) -> dict[str, float | None]`: figures by name, undefined ones None. It may
+have a function `large` of the same kind, for a size that takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ def available() -> dict[str, str]:
     return found
 
 
-def load(name: str) -> Benchmark:
-    """The function that runs a benchmark."""
+def load(name: str, large: bool = False) -> Benchmark:
+    """The function that runs a benchmark, or its large size."""
     if name not in available():
         raise InputError(f"bench: there is no benchmark {name}; choose one of {', '.join(available()) or '(none)'}")
-    run: Benchmark = import_module(f"{__name__}.{name.replace('-', '_')}").run
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    run: Benchmark | None = getattr(module, "large" if large else "run", None)
+    if run is None:
+        raise InputError(f"bench: {name} has no large size; leave --large out")
     return run

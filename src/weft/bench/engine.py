@@ -50,7 +50,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _replay(jobs: dict[str, Any], **options: Any) -> dict[str, Any]:
-    from weft.scenario import load_job_file
+    from weft.scenario.jobfile import load_job_file
     from weft.sim.replay import run_replay
 
     # CPU seconds: the figures are to be those of this process, whatever else the machine does

@@ -15,9 +15,12 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which to run; none: all.")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="A large size instead, for benchmarks that have one (scale: 15 minutes).")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Measure how fast the engine and its parts are here.
+    """Measure how fast the engine and its parts are on this machine.
 
     With one name --json prints its figures; with several, an object per name.
 
@@ -33,7 +36,7 @@ def bench(
                 print(f"{name:12s} {text}")
         return
     wanted = names or list(available())
-    runs = [(name, load(name)) for name in wanted]
+    runs = [(name, load(name, large)) for name in wanted]
     figures = {name: run(quick, notice) for name, run in runs}
     if json:
         print_json(figures[wanted[0]] if names and len(wanted) == 1 else figures)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
-    "MOST_SEED", "MOST_SEEDS",
+    "MOST_SEED", "MOST_SEEDS", "FreshOption",
     "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
     "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
     "stdout",
@@ -43,6 +43,14 @@ PaceOption = Annotated[str | None, typer.Option("--pace", help="Replace the stac
 MOST_SEED = 2**63 - 1  # what a scenario allows, too
 MOST_SEEDS = 100_000
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed instead of the scenario's.")]
+FreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Run everything again. Otherwise runs that have finished before are taken from ~/.cache/weft/results "
+        "(at most 2000 MB; weft cache says more and clears it).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
@@ -91,7 +99,10 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while work goes on (nothing when stderr is no terminal); tell what it yields (done, in all)."""
+    """A progress bar on stderr (none if that is no terminal); call the function that it yields with (done, total)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None  # loading the bar takes longer than some runs
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = stderr()
@@ -114,7 +125,7 @@ def fail(text: str, code: int) -> int:
 
 
 def exit_code(error: BaseException) -> int:
-    """Tell the user about an error in one line; 2 for what they can mend, 1 for what we must."""
+    """Print an error in one line; returns 2 if the user can fix it, 1 if it is a bug."""
     if isinstance(error, EngineError):
         return fail(f"{error}; {BUG}", 1)
     if isinstance(error, WeftError):

@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.common import (
     MOST_SEEDS,
+    FreshOption,
     JsonOption,
     ScenarioArgument,
     command_line,
@@ -22,7 +23,7 @@ from weft.errors import InputError
 
 __all__ = ["compare"]
 
-_ALL = "with --all: of which policies to take combinations (a,b; may be repeated)."
+_ALL = "with --all: policies to combine (a,b; may be repeated)."
 
 
 def compare(
@@ -49,6 +50,7 @@ def compare(
     ] = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run several stacks on the same jobs, side by side.
@@ -57,8 +59,12 @@ def compare(
     [compare] section of the scenario says which. With --all every combination of policies that the scenario allows is
     run and ranked, and the report has a heat map of them; the others are counted with their reasons.
 
+    A comparison that is interrupted and started again goes on from the runs that it had finished.
+
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
+    from weft.kept import kept
+
     if report is not None:
         from weft.results.writing import refuse_unwritable
 
@@ -68,7 +74,8 @@ def compare(
         if stack:
             raise InputError("compare: --stack names stacks and --all takes every combination; use one of them")
         chosen = {layer: texts or [] for layer, texts in {**layers, "planner": planner}.items()}
-        _cross(scenario, chosen, by, most, seeds, workers, report, json)
+        with kept(fresh, notice):
+            _cross(scenario, chosen, by, most, seeds, workers, report, json)
         return
     if planner or by != "jct_mean_s":
         raise InputError("compare: --planner and --by belong to --all; give it too, or leave them out")
@@ -77,8 +84,9 @@ def compare(
             raise InputError(
                 f"compare: --{layer} is given {len(texts)} times; give one, or all combinations with --all"
             )
-    _stacks(scenario, stack, {layer: texts[0] if texts else None for layer, texts in layers.items()}, seeds, workers,
-            report, json)  # fmt: skip
+    one = {layer: texts[0] if texts else None for layer, texts in layers.items()}
+    with kept(fresh, notice):
+        _stacks(scenario, stack, one, seeds, workers, report, json)
 
 
 def _stacks(

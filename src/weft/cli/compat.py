@@ -18,10 +18,13 @@ def compat(
         float, typer.Option("--quantum-ms", min=1e-6, help="Iteration times are rounded to this.")
     ] = 0.001,
     padding: Annotated[
-        float, typer.Option("--padding", min=0.0, max=1.0, help="How much longer iterations may be made, relative.")
+        float, typer.Option("--padding", min=0.0, max=1.0, help="Largest relative lengthening of an iteration.")
     ] = 0.0,
     grid: Annotated[
-        float | None, typer.Option("--grid", min=0.05, max=120.0, help="Also on the paper's grid of so many degrees.")
+        float | None,
+        typer.Option(
+            "--grid", min=0.05, max=120.0, help="Also solve on the paper's grid, in steps of this many degrees."
+        ),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the circles before and after.")

@@ -29,7 +29,9 @@ def _fit() -> None:
 @app.command("allreduce")
 def allreduce(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV: job_num, msg_size (bytes), avg_latency (us).")],
-    max_k: Annotated[int | None, typer.Option("--max-k", min=1, help="Leave out more jobs at once than this.")] = None,
+    max_k: Annotated[
+        int | None, typer.Option("--max-k", min=1, help="Leave out timings with more jobs at once than this.")
+    ] = None,
     absolute: Annotated[bool, typer.Option("--absolute", help="Weigh seconds instead of relative errors.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw timings and fit.")] = None,
     json: JsonOption = False,

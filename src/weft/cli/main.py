@@ -13,6 +13,7 @@ import typer
 
 from weft.cli import (
     bench,
+    cache,
     calibrate,
     compare,
     compat,
@@ -54,6 +55,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("stacks")(stacks.stacks)
 app.command("topology")(topology.topology)
 app.command("bench")(bench.bench)
+app.command("cache")(cache.cache)
 app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("submit")(submit.submit)
@@ -110,14 +112,14 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `weft` script."""
-    gc.set_threshold(100_000, 20, 20)  # loading makes many objects and no garbage: looking for it took a tenth of a run
+    gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for some took a tenth of a run
     code = run(sys.argv[1:])
     if code == INTERRUPTED:  # everything has been unwound; threads of a pool whose workers are gone would wait for them
         for stream in (sys.stdout, sys.stderr):  # or complain about them, once in a while
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
-    gc.freeze()  # nor is there any need to take all of it apart at the end
+    gc.freeze()  # no collection at exit either
     sys.exit(code)
 
 
@@ -134,6 +136,6 @@ def _usage(error: Exception) -> int:
 
 
 def _pipe_closed() -> int:
-    """Whoever read our output has gone (weft ... | head): say nothing, and nothing at exit either."""
+    """The reader of our output has gone (weft ... | head): print nothing more, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

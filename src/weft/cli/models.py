@@ -96,7 +96,7 @@ def show(
 
 
 def _named(model: str) -> str:
-    """A model as the zoo knows it: a file of the folder one is in may lack an ending that tells."""
+    """A model as the zoo knows it; a file in the current folder is one even without the usual ending."""
     from weft.workload import zoo
 
     return f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model

@@ -48,7 +48,7 @@ def replay(
 
 
 def _point_out(links: dict[str, Any]) -> None:
-    """Say so where a sharing model that does not go by capacity put more on a link than it can carry."""
+    """Point out links that carried more than they can, which sharing models other than max-min allow."""
     name, used = max(
         ((n, link["utilisation"] or 0.0) for n, link in links.items()), key=lambda x: x[1], default=("", 0)
     )

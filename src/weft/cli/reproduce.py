@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.common import MOST_SEED, MOST_SEEDS, JsonOption, command_line, notice, print_json, progress, stdout
+from weft.cli.common import (
+    MOST_SEED,
+    MOST_SEEDS,
+    FreshOption,
+    JsonOption,
+    command_line,
+    notice,
+    print_json,
+    progress,
+    stdout,
+)
 
 __all__ = ["reproduce"]
 
@@ -25,14 +35,17 @@ def reproduce(
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
+    fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run a paper's experiments and set published and measured numbers side by side.
 
-    Each claim has an interval over seeds and says whether it holds; docs/papers has the readings chosen.
+    Each claim has an interval over seeds and says whether it holds; docs/papers has the readings chosen. A reproduction
+    that is interrupted and started again goes on from the runs that it had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
+    from weft.kept import kept
     from weft.papers import claims_of
     from weft.papers import reproduce as run
     from weft.papers.claims import Request
@@ -49,7 +62,7 @@ def reproduce(
         return
     if report is not None:
         refuse_unwritable(report)
-    with progress("reproducing") as on_progress:
+    with kept(fresh, notice), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     if report is not None:
         write(report, result, command_line())

@@ -192,7 +192,7 @@ def _on_slurm(
 
 
 def _even(layers: tuple[str | None, ...], scenario: str | None) -> tuple[str | None, ...]:
-    """Slurm gives every node of a job as many GPUs: a stack's place is held to that, unless one was named."""
+    """Slurm gives every node of a job as many GPUs as the others: a stack's place becomes even:PLACE."""
     from weft.stacks import describe, resolve
 
     stack, order, place, interleave, pace = layers
@@ -203,5 +203,5 @@ def _even(layers: tuple[str | None, ...], scenario: str | None) -> tuple[str | N
     own = describe(stack or _DEFAULT_STACK).get("place")
     if own is None or not planner.uneven or planner.shares_gpus:
         return layers  # if Slurm cannot do it, it is refused in words
-    notice(f"place even:{own} instead of {own}: Slurm gives every node of a job as many GPUs")
+    notice(f"place even:{own} instead of {own}: Slurm gives every node of a job the same number of GPUs")
     return (stack, order, f"even:{own}", interleave, pace)

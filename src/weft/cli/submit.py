@@ -67,5 +67,5 @@ def cancel(
 
 
 def _model(model: str) -> str:
-    """A profile file is named from here, and read elsewhere."""
+    """The path of a profile file is made absolute, because the server reads it from another folder."""
     return str(Path(model).resolve()) if model and Path(model).is_file() else model

@@ -23,7 +23,7 @@ app = typer.Typer(
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Trace file, gzip or not, or a folder of them.")]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help="Format of FILE, if it cannot be told from its content (weft trace formats)."),
+    typer.Option("--format", help="Format of FILE, if it is not detected (weft trace formats lists them)."),
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Stop at the first damaged row instead of skipping it.")]
 AttemptsOption = Annotated[

@@ -14,7 +14,7 @@ CLOSED_FORMS = ("tree", "recursive-doubling", "halving-doubling", "ring")
 def closed_form(algorithm: str, n: int, alpha: float, beta: float, gamma: float = 0.0) -> tuple[float, float]:
     """(a, b) of Table I: alpha seconds per message, beta seconds per byte sent, gamma seconds per byte added up.
 
-    The table is for powers of two; between them it is its smooth continuation, below what whole rounds take.
+    The table is for powers of two. For other numbers this continues it smoothly, which is less than whole rounds take.
     """
     if n < 1:
         raise InputError(f"collective {algorithm}: it has {n} workers; give at least 1")

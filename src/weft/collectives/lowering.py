@@ -175,7 +175,7 @@ def _by_rack(servers: list[int], cluster: Cluster) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A stage on workers of which it is known who shares a server with whom, not where the servers are."""
+    """A stage once it is known which workers share a server, but not yet where the servers are."""
 
     between: tuple[Pair, ...]  # messages between servers
     inside: int  # most messages that one worker sends or receives at once within its server

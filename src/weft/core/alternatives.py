@@ -1,10 +1,10 @@
 """Other plans of equal merit: the same jobs start and give way, spread as wide, on other servers.
 
 An interleaver chooses among them (CASSINI, section 4.2, step 1: candidates with the same fairness and other worker
-placements). Claims are served again, in turn in two ways. With other random streams: what a place then does
-differently it holds to be as good. And with servers hidden each time place is asked, by lot: half of those that have
-room, or all but just enough. That permutes who gets which servers without knowing how place decides; there every job
-must be spread as before.
+placements). Claims are served again, in one of two ways. Either place gets other random numbers: whatever it then
+does differently, it considers as good. Or some servers, drawn at random, are hidden each time place is asked: half of
+those that have room, or all but just enough. Other servers are then found without knowing how place decides; such an
+alternative counts only if every job is spread over as many servers and racks as before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def alternatives(
 
 
 def _with_a_twist(view: ClusterView, place: Place, number: int, hiding: bool) -> Ask:
-    """Ask place with other random numbers and maybe some servers hidden; if it then declines, with all."""
+    """Ask place with other random numbers and perhaps with servers hidden; if it then declines, show it all of them."""
     varied = cast(ClusterView, _Varied(view, number))
 
     def ask(job: JobView, gpus: int, draft: Draft, state: State) -> Answer:

@@ -1,4 +1,4 @@
-"""Amended: the placements that are, with a few changes; so that a cycle costs what it changes."""
+"""Amended: the current placements with a few changes. A plan costs what it changes, not what stays as it is."""
 
 from __future__ import annotations
 

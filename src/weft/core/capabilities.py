@@ -19,7 +19,7 @@ __all__ = ["Capabilities", "refuse"]
 class Capabilities:
     """What a world can do beyond starting and stopping a job on a number of GPUs of some servers."""
 
-    gpu_indices: bool = True  # a rank runs on the very GPU that was named
+    gpu_indices: bool = True  # a rank runs on exactly the GPU that was named
     gpu_sharing: bool = False  # several jobs on one GPU
     resizing: bool = False  # a job started again with another number of workers
     uneven: bool = True  # different numbers of GPUs on the servers of one job

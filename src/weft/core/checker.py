@@ -100,7 +100,7 @@ class _Checker:
             raise DecisionError(f"{what}: GPU {twice} is named twice in its placement")
 
     def _plainly_free(self, gpus: Placement, memory: float) -> bool:
-        """Take GPUs on which nobody is, all at once; where anything else is to be said, `_gpu` says it."""
+        """The common case, checked for all GPUs at once: nobody is on them. False: `_gpu` must look at each."""
         table = self.table
         if (
             self.shared

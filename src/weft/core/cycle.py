@@ -24,8 +24,8 @@ __all__ = ["Core"]
 class Core:
     """A stack at work: it keeps the job table and the policies' memory, and asks the policies once per cycle.
 
-    `world` is asked, never told: what it can do and knows, how far jobs are and how fast they would be. `run` in
-    core/loop.py carries decisions there and events back.
+    The core only asks `world` (what it can do and knows, how far jobs are, how fast they would be). `run` in
+    core/loop.py carries decisions to it and events back.
     """
 
     def __init__(self, stack: Stack, world: World, seed: int = 0, journal: Journal | None = None) -> None:
@@ -41,9 +41,11 @@ class Core:
         self.interleave_state: State = stack.interleave.initial_state()
         self.capabilities = world.capabilities
         self.paced = False  # whether the world has been given the pace
+        # Half of all cycles follow the end of a job; where nobody waits, they have nothing to decide.
+        self._idle_without_jobs = stack.planner.idle_without_jobs and stack.interleave.idle_without_gates
 
     def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
-        """One cycle: what has happened, hence what to do."""
+        """One cycle: takes what has happened and returns what to do."""
         stack, table, view = self.stack, self.table, self.view
 
         # 1. Take the events.
@@ -52,6 +54,10 @@ class Core:
         # 2. Bring the view to this moment.
         self.cycle += 1
         view.move_to(now, self.cycle)
+
+        if self._idle_without_jobs and not table.waiting:
+            self.wake_s = None
+            return []
 
         # 3. Ask the planner for whole-cluster plans, best first.
         candidates = stack.planner.propose(view, self.planner_state, stack.interleave.candidates)
@@ -63,10 +69,11 @@ class Core:
             candidates = [*candidates, stack.planner.relocated(candidates[i], placements)]
         pick = stack.interleave.pick(view, candidates, self.interleave_state)
 
-        # 5. Turn the difference to what is into decisions, and give each start its turn on shared GPUs and links.
+        # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
         decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
 
-        # 6. Check them. Up to here nothing is committed: a refusal leaves the core as it was.
+        # 6. Check them. A refusal raises before any decision is written down or committed: what the world has reported
+        #    is in the table and the cycle is counted, but no job has moved and the policies remember what they did.
         if decisions:
             check(decisions, table, self.capabilities, stack.planner.shares_gpus)
 

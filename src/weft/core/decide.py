@@ -1,4 +1,4 @@
-"""The difference between a plan and what is, as decisions."""
+"""The difference between a plan and the present state, as decisions."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     """
     candidate = pick.candidate
     stops, starts = _changes(table, candidate)
+    if not (stops or starts or candidate.declined or table.gates or candidate.plan.gates):
+        return []
     leaving = set(stops)
     decisions: list[Decision] = [Stop(job, reason) for job, reason in stops.items()]
     if table.gates or candidate.plan.gates:
@@ -37,7 +39,7 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
             key = turn(table.jobs[job_id]) if job_id in table.jobs else (0.0, 0.0)
             decisions.append(Start(job_id, gpus, reason, candidate.plan.gates.get(job_id), key))
     for declined in {d.job: d for d in candidate.declined if d.job not in starts}.values():
-        if table.held.get(declined.job) != declined.reason:  # known ones are many, cycle after cycle
+        if table.held.get(declined.job) != declined.reason:  # mostly the journal has the reason already
             held[declined.job] = Hold(declined.job, declined.reason, declined.ask_again_s)
     if held:
         decisions += (hold for hold in held.values() if table.held.get(hold.job) != hold.reason)
@@ -72,6 +74,8 @@ def _changes(table: Table, candidate: Candidate) -> tuple[dict[str, str], dict[s
 
 def _suspects(table: Table, plan: Mapping[str, Placement]) -> tuple[list[str], Iterator[tuple[str, Placement]]]:
     """Running jobs the plan leaves out, and the jobs it mentions; an amended plan names its changes itself."""
+    if plan is table.placements:
+        return [], iter(())
     if isinstance(plan, Amended) and plan.base is table.placements:
         gone = [job for job in plan.removed if job in table.running and job not in plan.added]
         return sorted(gone, key=table.number.__getitem__), iter(plan.added.items())
@@ -92,7 +96,7 @@ def _gates(table: Table, pick: Pick, leaving: set[str]) -> Iterator[Decision]:
 def _must_wait(
     table: Table, job_id: str, gpus: Placement, shared: bool, leaving: set[str], given: dict[int, float]
 ) -> bool:
-    """True if jobs that are leaving stand in the way; what else may be in the way is for the checker to say."""
+    """True if jobs that are leaving still hold the GPUs; anything else that is wrong is left to the checker."""
     if job_id not in table.jobs or not gpus or min(gpus) < 0 or max(gpus) >= table.cluster.n_gpus:
         return False
     memory = memory_of(table.jobs[job_id].job, len(gpus))

@@ -1,8 +1,9 @@
-"""Even: any place, held to as many workers on each server of a job, for worlds that cannot do otherwise (Slurm)."""
+"""Even: makes any place put the same number of workers on each server of a job, which Slurm requires."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,10 +16,11 @@ __all__ = ["Even"]
 
 
 class Even(Place):
-    """The place inside is shown, for 1, 2, 3, ... servers in turn, servers with just an equal share of the job free.
+    """The place inside is asked first with all that is free, then with servers that have just an equal share free.
 
-    It decides as ever: it may wait for something better, and takes what it likes best of what it sees. Its first even
-    answer counts; if there is none, its first refusal does.
+    The latter is repeated for 1, 2, 3, ... servers in turn. The place inside decides as ever: it may wait for something
+    better, and takes what it likes best of what it sees. Its first even answer on as few servers as possible counts; if
+    there is none, its first refusal does.
     """
 
     uneven = False
@@ -40,26 +42,38 @@ class Even(Place):
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The first even answer, over as few servers as possible."""
         refusal: Answer | None = None
-        for servers in range(1, gpus + 1):
-            each, rest = divmod(gpus, servers)
-            if rest or np.count_nonzero(offer.free_per_server >= each) < servers:
-                continue
-            answer = self.inner.place(view, job, gpus, _shares(view, job, offer, each), state)
-            if answer.gpus is not None and self._is_even(view, answer.gpus):
+        for shown, servers in self._looks(view, job, gpus, offer):
+            answer = self.inner.place(view, job, gpus, shown, state)
+            if answer.gpus is not None and self._is_even(view, answer.gpus, servers):
                 return answer
             refusal = refusal or (answer if answer.gpus is None else None)
         return refusal or Answer(None, f"wants {gpus} GPUs, as many on each server; no servers have them free", state)
+
+    def _looks(self, view: ClusterView, job: JobView, gpus: int, offer: Offer) -> Iterator[tuple[Offer, int | None]]:
+        """Offers to try in turn, and how many servers the answer must have (None: any number).
+
+        The first is the whole offer, in which the place inside sees how full servers are.
+        """
+        able = [n for n in range(1, gpus + 1) if gpus % n == 0 and self._enough(offer, n, gpus // n)]
+        if able:
+            yield offer, able[0]
+        for servers in able:
+            yield _shares(view, job, offer, gpus // servers), None
+
+    def _enough(self, offer: Offer, servers: int, each: int) -> bool:
+        return bool(np.count_nonzero(offer.free_per_server >= each) >= servers)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Passed on."""
         return self.inner.observe(view, started, state)
 
-    def _is_even(self, view: ClusterView, gpus: Placement) -> bool:
-        return len(set(Counter(view.cluster.server_of_gpu[list(gpus)].tolist()).values())) == 1
+    def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
+        counts = Counter(view.cluster.server_of_gpu[list(gpus)].tolist())
+        return len(set(counts.values())) == 1 and servers in (None, len(counts))
 
 
 def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
-    """The offer with `each` free GPUs left on every server that has so many, and none elsewhere.
+    """The offer as if every server with at least `each` free GPUs had just that many, and the others none.
 
     The job's own GPUs are left first, then those that are idle now.
     """

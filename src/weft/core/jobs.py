@@ -1,18 +1,23 @@
-"""SortedJobs: jobs that stay in order while they come and go one at a time."""
+"""SortedJobs and QueueBySize: jobs that stay in order while they come and go one at a time."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, ValuesView
-from typing import Any
+from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 
 from weft.model.view import JobView
 
-__all__ = ["SortedJobs"]
+__all__ = ["QueueBySize", "SortedJobs"]
+
+_Entry = tuple[float, float, int, str]  # key, time of submission, number of arrival (unique), id
 
 
 class SortedJobs(Mapping[str, JobView]):
     """Jobs by (key, submission time, number of arrival); adding and removing one costs a binary search.
+
+    The key of a job is taken when it comes in; `put` replaces what is known of a job and leaves it where it is.
 
     A sorted list beats a heap or a tree here: policies walk it from the front, and moving the tail of ten thousand
     pointers takes microseconds.
@@ -21,17 +26,19 @@ class SortedJobs(Mapping[str, JobView]):
     def __init__(self, key: Callable[[JobView], float] | None = None) -> None:
         self._key = key
         self._jobs: dict[str, JobView] = {}
-        self._entries: list[
-            tuple[Any, ...]
-        ] = []  # (key, submit_s, number, job): number is unique, so job is not compared
-        self._entry: dict[str, tuple[Any, ...]] = {}
+        self._entries: list[_Entry] = []
+        self._entry: dict[str, _Entry] = {}
 
     def add(self, job: JobView, number: int) -> None:
         """Take a job in; `number` is its place among all jobs ever submitted."""
-        entry = (0.0 if self._key is None else self._key(job), job.job.submit_s, number, job)
+        entry = (0.0 if self._key is None else self._key(job), job.job.submit_s, number, job.job.id)
         self._jobs[job.job.id] = job
         self._entry[job.job.id] = entry
         insort(self._entries, entry)
+
+    def put(self, job: JobView) -> None:
+        """Replace what is known of a job."""
+        self._jobs[job.job.id] = job
 
     def remove(self, job_id: str) -> None:
         """Let a job go."""
@@ -49,15 +56,19 @@ class SortedJobs(Mapping[str, JobView]):
         return len(self._jobs)
 
     def __iter__(self) -> Iterator[str]:
-        return (entry[3].job.id for entry in self._entries)
+        return map(itemgetter(3), self._entries)
 
     def values(self) -> ValuesView[JobView]:
         """The jobs, first to last."""
         return _Values(self)
 
+    def entries(self) -> Iterator[_Entry]:
+        """What the jobs are sorted by, first to last."""
+        return iter(self._entries)
+
     def in_order(self) -> Iterator[JobView]:
         """The jobs, first to last."""
-        return (entry[3] for entry in self._entries)
+        return map(self._jobs.__getitem__, self)
 
 
 class _Values(ValuesView[JobView]):
@@ -65,3 +76,52 @@ class _Values(ValuesView[JobView]):
 
     def __iter__(self) -> Iterator[JobView]:
         return self._mapping.in_order()
+
+
+class QueueBySize:
+    """Jobs by a key as in SortedJobs, but apart by size: those that are too large can be passed without a look at each.
+
+    The size of a job is the fewest GPUs that it can start on.
+    """
+
+    def __init__(self, key: Callable[[JobView], float]) -> None:
+        self._key = key
+        self._of_size: dict[int, SortedJobs] = {}
+        self._size: dict[str, int] = {}
+
+    def add(self, job: JobView, number: int, size: int) -> None:
+        """Take a job in; `number` is its place among all jobs ever submitted."""
+        if size not in self._of_size:
+            self._of_size[size] = SortedJobs(self._key)
+        self._of_size[size].add(job, number)
+        self._size[job.id] = size
+
+    def remove(self, job_id: str) -> None:
+        """Let a job go."""
+        size = self._size.pop(job_id)
+        self._of_size[size].remove(job_id)
+        if not self._of_size[size]:
+            del self._of_size[size]
+
+    def in_order(self, room: Callable[[], float]) -> Iterator[JobView]:
+        """The jobs, first to last. Of those that are larger than there is `room` for when their turn comes, only one.
+
+        The room may only shrink meanwhile, and the queue may not change.
+        """
+        heads = [(next(entries), size, entries) for size, entries in self._all_entries()]
+        heapify(heads)
+        passed = False
+        while heads:
+            entry, size, entries = heads[0]
+            too_large = size > room()
+            if not (too_large and passed):
+                yield self._of_size[size][entry[3]]
+            passed = passed or too_large
+            following = None if too_large else next(entries, None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (following, size, entries))
+
+    def _all_entries(self) -> Iterator[tuple[int, Iterator[_Entry]]]:
+        return ((size, jobs.entries()) for size, jobs in self._of_size.items())

@@ -19,7 +19,7 @@ __all__ = ["Layered"]
 
 
 class Layered(Planner):
-    """Order ranks, place answers one hypothetical offer after another; both are committed or neither.
+    """Order ranks the jobs; place answers offers for one job after another. Both memories are committed, or neither.
 
     Asked for several candidates it returns alternatives of equal merit: the same jobs start and give way, each over as
     many servers and racks, on other servers (core/alternatives.py). Fewer are returned when fewer are found.
@@ -34,6 +34,7 @@ class Layered(Planner):
         self.names_gpus = place.names_gpus
         self.uneven = place.uneven
         self.resizes = order.resizes
+        self.idle_without_jobs = order.idle_without_jobs and type(place).observe is Place.observe
 
     def initial_state(self) -> State:
         """Both memories, side by side."""
@@ -44,7 +45,7 @@ class Layered(Planner):
         ranking = self.order.rank(view, state["order"])
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
-        outcome = serve(view, ranking, self.place, state["place"])
+        outcome = serve(view, ranking, self.place, state["place"], once=n == 1)
         outcomes = [outcome]
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self.place, state["place"], outcome, n - 1)
@@ -57,7 +58,8 @@ class Layered(Planner):
     def _candidate(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> Candidate:
         started = tuple(job for job in outcome.placed if job in view.waiting)
         state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
-        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving))
+        changed = bool(outcome.placed or outcome.leaving)
+        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving) if changed else view.placements)
         return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)
 
 

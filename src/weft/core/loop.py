@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from weft.core.cycle import Core
 from weft.core.world import World
 from weft.errors import DecisionError
-from weft.model.events import Event, Started
+from weft.model.events import Event, Failed, Started
 
 __all__ = ["run"]
 
-_MAX_ROUNDS = 1000  # cycles at one instant; an order that stops what it just started would never end
+_MAX_ROUNDS = 1000  # cycles at one instant, for orders that stop what they have just started
 _MAX_IDLE_WAKES = 100_000  # wake-ups in a row that changed nothing while nothing ran
 
 
@@ -19,7 +19,7 @@ def run(
     core: Core, world: World, until: float | None = None, on_progress: Callable[[float, Core], None] | None = None
 ) -> None:
     """Let the world go on until nothing more can happen, or until that time; `on_progress` is called every cycle."""
-    if not core.paced:  # a run that is taken up again has set it before
+    if not core.paced:  # a run that continues has set it before
         world.set_pace(core.stack.pace)
         core.paced = True
     idle_wakes = 0
@@ -47,10 +47,15 @@ def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
         if all(isinstance(event, Started) for event in events):
             core.confirm(events)
             return acted
+    if any(isinstance(event, Failed) for event in events):
+        raise DecisionError(f"gave up at {world.now():g} s after {_MAX_ROUNDS} failed starts; lower failure_rate")
     raise DecisionError(
-        f"stack {core.stack.name} does not settle at {world.now()} s: {_MAX_ROUNDS} cycles of stops and failed starts"
+        f"gave up at {world.now():g} s: stack {core.stack.name} stopped jobs that it had just started, "
+        f"{_MAX_ROUNDS} times"
     )
 
 
 def _earlier(a: float | None, b: float | None) -> float | None:
-    return min((t for t in (a, b) if t is not None), default=None)
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)

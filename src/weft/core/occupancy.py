@@ -1,4 +1,4 @@
-"""Draft and Occupancy: who holds which GPU, and what would be free if some came and others went."""
+"""Occupancy: who holds which GPU. Draft: what would be free if some jobs came and others left."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weft.model.view import Offer
 __all__ = ["Draft", "Occupancy"]
 
 _T = TypeVar("_T", bound=np.generic)
-_FEW = 32  # GPUs that are counted one by one sooner than by numpy
+_FEW = 32  # up to this many GPUs a loop is faster than numpy
 
 
 class Draft:
     """GPUs as they would be: a copy that can be changed, shown to policies as a read-only Offer.
 
-    Copied with the first change, since most drafts see none; so a fresh one is good only as long as what it was drawn
-    from stays as it is.
+    The copy is made with the first change, since most drafts see none. Until then a draft is valid only as long as its
+    source does not change.
     """
 
     _residents: npt.NDArray[np.int32]
@@ -98,7 +98,7 @@ class Draft:
         self._residents[ids] -= 1
         self._memory[ids] += memory_bytes
         empty = ids[self._residents[ids] == 0]
-        self._memory[empty] = self._cluster.gpu_memory_bytes  # exact, whatever the sums above rounded to
+        self._memory[empty] = self._cluster.gpu_memory_bytes  # exact: sums of floats would drift
         self._count_free(empty[self._usable[empty]], 1)
 
     def _leave_one(self, gpu: int, memory_bytes: float) -> None:

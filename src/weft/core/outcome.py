@@ -14,7 +14,7 @@ from weft.place.base import Answer
 
 __all__ = ["Ask", "Outcome"]
 
-Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask with a twist
+Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask in a varied way
 
 
 @dataclass

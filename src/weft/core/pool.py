@@ -33,13 +33,13 @@ def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, stat
         if pool.empty and not ranking.strict:
             pool.turn_away()
             break
-    for name in sorted(pool.out):  # claimed by nobody, or behind the claim at which the pool was empty
+    for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
     return pool.outcome
 
 
 class _Pool:
-    """The GPUs as they would be, whose lease is over and not yet served, and the outcome so far."""
+    """The GPUs as they would be, the jobs whose lease is over and that were not served yet, and the outcome so far."""
 
     def __init__(self, view: ClusterView, released: frozenset[str], shared: bool, ask: Ask, outcome: Outcome) -> None:
         self.view = view
@@ -52,7 +52,7 @@ class _Pool:
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
-        # Counting is enough where what a job leaves is free: nobody else is there, and the server is up.
+        # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
         self._counts = not shared and bool(view.offer.usable.all())
 
     @property
@@ -68,7 +68,7 @@ class _Pool:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left to give: whoever has not been served yet finds no place, and need not ask."""
+        """Whether nothing is left to give, so that the remaining claims need not be looked at."""
         return not self.shared and self._n_free() == 0
 
     def turn_away(self) -> None:
@@ -99,7 +99,7 @@ class _Pool:
     def again(self, job: JobView, claim: Claim, may_move: bool = True) -> None:
         """Serve a running job: it keeps its GPUs, moves, or has lost them and finds none."""
         if claim.job in self.out:
-            draft = self.draft if claim.anew or not self._counts else None  # before it is out no longer
+            draft = self.draft if claim.anew or not self._counts else None  # to be made before the job leaves `out`
             self.out.discard(claim.job)
             intact = self.taker.keys().isdisjoint(job.gpus)
         elif claim.anew and job.status is JobStatus.RUNNING and claim.job not in self.outcome.placed:
@@ -135,7 +135,7 @@ class _Pool:
             self._n_kept += len(job.gpus)
 
     def _all(self, move: Callable[[Sequence[int], float | Floats], None], jobs: Sequence[JobView]) -> None:
-        """Enter what many jobs do: at once, unless several are on one GPU."""
+        """Take or leave the GPUs of many jobs: in one go, unless GPUs are shared."""
         if self.shared:
             for job in jobs:
                 move(job.gpus, memory_of(job.job, len(job.gpus)))

@@ -11,6 +11,7 @@ from weft.core.occupancy import Draft
 from weft.core.outcome import Ask, Outcome
 from weft.core.pool import serve_pool
 from weft.core.table import memory_of, shape_of
+from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
@@ -19,7 +20,9 @@ from weft.place.base import Answer, Place
 __all__ = ["Ask", "Outcome", "serve"]
 
 
-def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None) -> Outcome:
+def serve(
+    view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None, once: bool = False
+) -> Outcome:
     """Serve claims, best first.
 
     A waiting job is offered the free GPUs; under a preemptive order then also those that STOPPING jobs are leaving,
@@ -27,16 +30,28 @@ def serve(view: ClusterView, ranking: Ranking, place: Place, state: State, ask: 
     only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
 
     Place is not asked about a job that wants more GPUs than there can be; of those only the first is declined in
-    words, the rest stand behind it.
+    words, the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
     """
     if ranking.pooled:
         return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
+    if not ranking.preemptive and not view.waiting:
+        return Outcome(state)  # nobody to serve
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
     claims = iter(ranking.claims)
     if ranking.preemptive:
         claims = service.rank_running(claims)
+    if once and isinstance(view, View) and not (ranking.strict or place.shares_gpus):
+        view.limit(lambda: service.n_free + service.spare_gpus)
+        try:
+            return _serve_each(service, ranking, claims)
+        finally:
+            view.limit(None)
+    return _serve_each(service, ranking, claims)
+
+
+def _serve_each(service: _Service, ranking: Ranking, claims: Iterator[Claim]) -> Outcome:
     for claim in claims:
-        if ranking.preemptive and claim.job in view.running:
+        if ranking.preemptive and claim.job in service.view.running:
             service.keep(claim)
             continue
         if service.full():
@@ -53,7 +68,7 @@ def _plainly(view: ClusterView, place: Place) -> Ask:
 
 
 class _Service:
-    """The draft of what would be, the jobs that could still give way, and the outcome so far."""
+    """The GPUs as they would be, the jobs that could still give way, and the outcome so far."""
 
     def __init__(self, view: ClusterView, shared: bool, ask: Ask, outcome: Outcome) -> None:
         self.view = view
@@ -64,7 +79,7 @@ class _Service:
         self.below: deque[JobView] = deque()  # running jobs that rank below the claim being served, worst last
         self.spare_gpus = 0  # GPUs of those two
         self._draft: Draft | None = None  # made when first needed: most cycles place nothing
-        self._owed: tuple[Placement, float] | None = None  # what was accepted last; few cycles go on after it
+        self._owed: tuple[Placement, float] | None = None  # accepted last; entered if the cycle goes on
         self._full: bool | None = None  # None: to be found out
         self._first_too_big = True
 
@@ -110,14 +125,14 @@ class _Service:
         return chain(read, claims)
 
     def could_fit(self, claim: Claim) -> bool:
-        """False if there are not that many GPUs, free or not: fewer and fewer are as claims are served."""
+        """False if fewer GPUs than that are free or could be freed; their number shrinks as claims are served."""
         if self.shared or claim.gpus <= self.n_free + self.spare_gpus:
             return True
         self.turn_away(claim)
         return False
 
     def turn_away(self, claim: Claim) -> None:
-        """Decline the first claim that is not worth asking place about; those behind it need no words."""
+        """Decline the first claim that is not worth asking place about; the claims behind it are not answered."""
         if self._first_too_big:
             self._first_too_big = False
             self.outcome.declined.append(Declined(claim.job, self._no_room(claim.gpus, 0.0)))
@@ -192,7 +207,7 @@ class _Service:
         return False
 
     def _give_way(self, others: list[JobView], gpus: set[int], to: str) -> None:
-        """Put back those who are not in the way after all, the best first; the rest leave."""
+        """Let jobs stay that are not in the way after all, the best first; the others leave."""
         gone: set[str] = set()
         for other in reversed(others):
             memory = memory_of(other.job, len(other.gpus))

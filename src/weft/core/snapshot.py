@@ -67,8 +67,13 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
             **{name: record["job"][name] for name in _JOB},
             profiles={int(workers): profiles[i] for workers, i in record["job"]["profiles"].items()},
         )
-        view = JobView(job, JobStatus(record["status"]), tuple(record["gpus"]), **{k: record[k] for k in _VIEW})
-        view.barred = record.get("barred", "")  # not in snapshots of earlier versions
+        view = JobView(
+            job,
+            JobStatus(record["status"]),
+            tuple(record["gpus"]),
+            **{k: record[k] for k in _VIEW},
+            barred=record.get("barred", ""),  # not in snapshots of earlier versions
+        )
         table.put_back(view, record["number"])
     for server in saved["down"]:
         table.gpus.server_down(server)

@@ -16,7 +16,7 @@ __all__ = ["Stack"]
 
 @dataclass(frozen=True)
 class Stack:
-    """A planner (order and place, joined by `Layered` or by nature), an interleave and a pace."""
+    """A planner (order and place joined by `Layered`, or a joint planner), an interleave and a pace."""
 
     name: str
     planner: Planner

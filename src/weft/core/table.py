@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from weft.core.jobs import SortedJobs
+from weft.core.jobs import QueueBySize, SortedJobs
 from weft.core.occupancy import Occupancy
 from weft.errors import WorldError
 from weft.model.cluster import Cluster
@@ -63,7 +64,8 @@ class Table:
         self.gates: dict[str, Gate] = {}
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
-        self._queues: dict[Key, SortedJobs] = {}
+        self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
+        self._queues: dict[Key, QueueBySize] = {}
 
     # What happened
 
@@ -95,10 +97,9 @@ class Table:
         job = event.job
         if job.id in self.jobs or job.id in self.ended:
             raise WorldError(f"Submitted at {event.time_s} s: there is a job {job.id} already; ids must differ")
-        self.jobs[job.id] = JobView(job, waiting_since_s=event.time_s)
         self.number[job.id] = self.arrivals
         self.arrivals += 1
-        self._enter_waiting(self.jobs[job.id])
+        self._enter_waiting(JobView(job, waiting_since_s=event.time_s))
 
     def _node(self, event: NodeDown | NodeUp) -> None:
         if not 0 <= event.server < len(self.cluster.servers):
@@ -110,50 +111,47 @@ class Table:
 
     def _started(self, event: Started, job: JobView) -> None:
         self._expect(event, job, JobStatus.STARTING)
-        job.status = JobStatus.RUNNING
-        job.started_s = event.time_s
-        if job.first_start_s is None:
-            job.first_start_s = event.time_s
+        first = event.time_s if job.first_start_s is None else job.first_start_s
+        self._put(replace(job, status=JobStatus.RUNNING, started_s=event.time_s, first_start_s=first))
 
     def _stopped(self, event: Stopped, job: JobView) -> None:
         self._expect(event, job, JobStatus.STOPPING, JobStatus.RUNNING, JobStatus.STARTING)
-        if job.status is JobStatus.STOPPING:
-            job.preemptions += 1
-        else:
-            job.failures += 1
-        self._leave_gpus(job, event.time_s)
-        job.saved_iterations = event.iterations_done
-        job.waiting_since_s = event.time_s
+        asked_for = job.status is JobStatus.STOPPING
+        job = replace(
+            self._leave_gpus(job, event.time_s),
+            preemptions=job.preemptions + asked_for,
+            failures=job.failures + (not asked_for),
+            saved_iterations=event.iterations_done,
+            waiting_since_s=event.time_s,
+        )
         self._enter_waiting(job)
 
     def _failed(self, event: Failed, job: JobView) -> None:
         self._expect(event, job, JobStatus.STARTING)
-        job.failures += 1
-        self._leave_gpus(job, event.time_s)
-        self._enter_waiting(job)  # it has been waiting all along: waiting_since_s stays
+        # It has been waiting all along: waiting_since_s stays.
+        self._enter_waiting(replace(self._leave_gpus(job, event.time_s), failures=job.failures + 1))
 
     def _ended(self, event: Finished | Withdrawn, job: JobView) -> None:
-        if job.status is JobStatus.WAITING:
-            if isinstance(event, Finished):
-                raise WorldError(f"Finished at {event.time_s} s: job {job.id} was not running")
-            if not job.barred:
-                self._leave_waiting(job)
-        else:
-            self._leave_gpus(job, event.time_s)
-        job.status = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
-        self.ended[job.id] = job.status
+        if job.status is not JobStatus.WAITING:
+            job = self._leave_gpus(job, event.time_s) if self.on_end is not None else self._free_gpus(job)
+        elif isinstance(event, Finished):
+            raise WorldError(f"Finished at {event.time_s} s: job {job.id} was not running")
+        elif not job.barred:
+            self._leave_waiting(job)
+        self.ended[job.id] = status = JobStatus.FINISHED if isinstance(event, Finished) else JobStatus.WITHDRAWN
         del self.jobs[job.id], self.number[job.id]
+        if self.on_end is not None:
+            self.on_end(replace(job, status=status))
 
     def _barred(self, event: Barred, job: JobView) -> None:
         self._expect(event, job, JobStatus.WAITING)
         if not job.barred:
             self._leave_waiting(job)
-        job.barred = event.reason or "barred"
+        self._put(replace(job, barred=event.reason or "barred"))
 
     def _cleared(self, job: JobView) -> None:
         if job.barred:
-            job.barred = ""
-            self._enter_waiting(job)  # it has been waiting all along: waiting_since_s stays
+            self._enter_waiting(replace(job, barred=""))  # it has been waiting all along: waiting_since_s stays
 
     def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:
@@ -170,7 +168,7 @@ class Table:
 
     def stopping(self, job_id: str) -> None:
         """A stop was decided."""
-        self.jobs[job_id].status = JobStatus.STOPPING
+        self._put(replace(self.jobs[job_id], status=JobStatus.STOPPING))
         self.gates.pop(job_id, None)
 
     def set_gate(self, job_id: str, gate: Gate | None) -> None:
@@ -191,25 +189,33 @@ class Table:
 
     # What follows from it
 
-    def waiting_by(self, key: Key) -> SortedJobs:
+    def waiting_by(self, key: Key) -> QueueBySize:
         """Waiting jobs by a key that depends on the job alone; built once, then kept."""
         queue = self._queues.get(key)
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
                 del self._queues[next(iter(self._queues))]
-            queue = self._queues[key] = SortedJobs(key)
+            queue = self._queues[key] = QueueBySize(key)
             for job in self.waiting.in_order():
-                queue.add(job, self.number[job.id])
+                queue.add(job, self.number[job.id], shape_of(job.job)[0])
         return queue
 
+    def _put(self, job: JobView) -> None:
+        """What is known of a job from now on."""
+        self.jobs[job.id] = job
+        if job.id in self.running:
+            self.running.put(job)
+
     def _enter_waiting(self, job: JobView) -> None:
-        job.status = JobStatus.WAITING
+        if job.status is not JobStatus.WAITING:
+            job = replace(job, status=JobStatus.WAITING)
+        self.jobs[job.id] = job
         shape = shape_of(job.job)
         self.demand[shape] = self.demand.get(shape, 0) + 1
         number = self.number[job.id]
         self.waiting.add(job, number)
         for queue in self._queues.values():
-            queue.add(job, number)
+            queue.add(job, number, shape[0])
 
     def _leave_waiting(self, job: JobView) -> None:
         shape = shape_of(job.job)
@@ -222,22 +228,29 @@ class Table:
         self.held.pop(job.id, None)
 
     def _enter_gpus(self, job: JobView, gpus: Placement, status: JobStatus) -> None:
-        job.status = status
-        job.gpus = gpus
+        self.jobs[job.id] = job = replace(job, status=status, gpus=gpus)
         self.placements[job.id] = gpus
         self.gpus.enter(job.id, gpus, memory_of(job.job, len(gpus)))
         self.running.add(job, self.number[job.id])
 
-    def _leave_gpus(self, job: JobView, time_s: float) -> None:
+    def _free_gpus(self, job: JobView) -> JobView:
         self.gpus.exit(job.id, job.gpus)
         self.running.remove(job.id)
         del self.placements[job.id]
         self.gates.pop(job.id, None)
-        if job.started_s is not None:
-            job.run_s += time_s - job.started_s
-            job.service_gpu_s += (time_s - job.started_s) * len(job.gpus)
-        job.started_s = None
-        job.gpus = ()
+        return job
+
+    def _leave_gpus(self, job: JobView, time_s: float) -> JobView:
+        """Free a job's GPUs; returns the job with what it has had of them."""
+        self._free_gpus(job)
+        held_s = 0.0 if job.started_s is None else time_s - job.started_s
+        return replace(
+            job,
+            run_s=job.run_s + held_s,
+            service_gpu_s=job.service_gpu_s + held_s * len(job.gpus),
+            started_s=None,
+            gpus=(),
+        )
 
 
 def _name(event: Event) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from math import inf
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class View:
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
+        self._room: Callable[[], float] | None = None
 
     def move_to(self, now: float, decision: int) -> None:
         """The moment at which policies are asked next."""
@@ -79,7 +81,14 @@ class View:
 
     def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission."""
-        return self._table.waiting_by(key).in_order()
+        return self._table.waiting_by(key).in_order(lambda: inf if self._room is None else self._room())
+
+    def limit(self, room: Callable[[], float] | None) -> None:
+        """From now on `waiting_by` passes jobs that need more GPUs than `room()`, but for the first; None: it does not.
+
+        Whoever serves claims one by one knows how many GPUs are left, and would have to turn away those jobs.
+        """
+        self._room = room
 
     def job(self, job_id: str) -> JobView:
         """Any job that has not ended."""

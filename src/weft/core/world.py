@@ -54,7 +54,7 @@ class World(Protocol):
         ...
 
     def set_pace(self, pace: Pace) -> None:
-        """Called once, before anything else: which transfers run is decided by this rule.
+        """Called once, before anything else: this rule decides which transfers run.
 
         The world asks it for its admission rule with its own constants: `pace.admission(b, eta)`.
         """
@@ -86,7 +86,7 @@ class KnowsTraffic(Protocol):
 
 
 class Around:
-    """Another world, all of it: what a world that stands between it and the core does not change."""
+    """Passes everything on to another world; the base of a world that stands between that one and the core."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -30,6 +30,11 @@ class Interleave(Policy):
 
     candidates: int = 1
     shifts: bool = False  # sets gates: the world must be able to carry them out
+    idle_without_gates: bool = False  # takes the planner's first choice as it is and remembers nothing
+
+    def __init_subclass__(cls) -> None:
+        """What a class says about its being idle does not hold for one that is derived from it."""
+        cls.idle_without_gates = cls.__dict__.get("idle_without_gates", False)
 
     def prepare(self) -> None:
         """Compile what needs compiling; called before a run, so that its time is its own."""

@@ -15,6 +15,7 @@ class NoInterleave(Interleave):
     """The planner's first choice, without gates."""
 
     name = "none"
+    idle_without_gates = True
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """The best candidate as it is."""

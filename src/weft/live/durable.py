@@ -31,7 +31,7 @@ class Durable(Around):
         self.core: Core | None = None  # set when it is there: it is made with this world
         self.on_decided: Callable[[Sequence[Event], Sequence[Decision], float], None] | None = None
         self._events: list[Event] = []  # reported and not yet kept
-        self._leaving: dict[str, JobView] = {}  # jobs that these events end, as the core knows them
+        self._leaving: dict[str, JobView] = {}  # jobs that these events ended, as the core knew them in the end
         self._since = 0.0
         self._kept_cycle = -1
 
@@ -62,13 +62,14 @@ class Durable(Around):
     def _heard(self, events: list[Event]) -> list[Event]:
         self._events += events
         if self.core is not None:
-            for event in events:
-                if isinstance(event, Finished | Withdrawn) and event.job in self.core.table.jobs:
-                    self._leaving[event.job] = self.core.table.jobs[event.job]
+            self.core.table.on_end = self._left
         return events
 
+    def _left(self, job: JobView) -> None:
+        self._leaving[job.id] = job
+
     def _ended(self, event: Finished | Withdrawn) -> End:
-        view = self._leaving.get(event.job)  # None: it came and went at one instant
+        view = self._leaving.get(event.job)
         run_s = view.run_s if view else 0.0
         words = self._words(event.job)
         if isinstance(event, Finished):

@@ -213,7 +213,7 @@ class LocalWorld(LiveWorld[Task]):
         """A gate by the machine's clock, for the beginning of an iteration instead of the task it names."""
         if gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job.profiles[len(task.gpus)], gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task)
         epoch = self.clock.monotonic(gate.epoch_s) - offset_s
         return {"epoch": float(epoch), "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
 

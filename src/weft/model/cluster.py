@@ -68,10 +68,10 @@ class Cluster:
     intra_server_bytes_per_s: float = float("inf")  # per GPU port inside a server
     latency_s: float = 0.0  # one message between servers
     intra_latency_s: float = 0.0  # one message inside a server
-    copies: int = 1  # equal parts that are not connected with each other, one after another (see `copied`)
+    copies: int = 1  # identical parts without a connection between them (see `copied`)
 
     def copied(self, n: int) -> Cluster:
-        """n of these side by side, nothing in common: what it would be to give each of n jobs a cluster of its own."""
+        """n copies of this cluster that share nothing, so that each of n jobs can have a whole cluster to itself."""
         servers, links, gpus, racks = len(self.servers), len(self.topology.links), self.n_gpus, self.n_racks
         router = self.topology.router
 

@@ -65,7 +65,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """A waiting job cannot be started now for a reason that is no policy's business; none is shown it until Cleared."""
+    """A waiting job cannot be started now, and no policy can change that; none sees it until Cleared."""
 
     time_s: float
     job: str

@@ -64,8 +64,9 @@ def parse_slurm_topology(
     name) gives them.
 
     LinkSpeed, which Slurm itself leaves without a unit, is read as Gbit/s of each link from that switch down to what
-    its line lists. Where it is missing a node's link runs at the machine's NIC speed, and a switch's links upwards
-    carry together what is below it over `oversubscription`. A leaf switch is a rack. A switch may have several parents
+    its line lists. Where it is missing, a node's link runs at the machine's NIC speed, and the uplinks of a switch
+    have, together, the bandwidth below it divided by `oversubscription`. A leaf switch is a rack. A switch may have
+    several parents
     (equal-cost paths). Blocks become racks under `spines` of a leaf-spine, since the file says nothing of what joins
     them.
     """
@@ -97,7 +98,7 @@ class _SlurmTree:
             for child in switch.switches:
                 self.parents[child].append(switch.name)
         self.heights: dict[str, int] = {}
-        self.below: dict[str, float] = {}  # Gbit/s that can arrive at a switch from below
+        self.below: dict[str, float] = {}  # downlink bandwidth of a switch in Gbit/s
         waiting = dict(switches)
         while waiting:  # from the leaves upwards; the parser has refused loops
             ready = [s for s in waiting.values() if all(child in self.heights for child in s.switches)]

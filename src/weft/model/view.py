@@ -37,9 +37,9 @@ class JobStatus(Enum):
     WITHDRAWN = "withdrawn"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class JobView:
-    """A job and what has become of it so far. Policies read it; only the core writes it."""
+    """A job and what has become of it so far. When something happens to the job, the core makes a new one."""
 
     job: Job
     status: JobStatus = JobStatus.WAITING
@@ -52,7 +52,7 @@ class JobView:
     preemptions: int = 0
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
-    barred: str = ""  # why it cannot be started now, though it waits: no policy is shown it
+    barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
     def id(self) -> str:
@@ -115,6 +115,11 @@ class Offer:
         """GPUs that nobody is on."""
         free: npt.NDArray[np.bool_] = self.usable & (self.residents == 0)
         return free
+
+    def free_among(self, gpus: Iterable[int]) -> list[int]:
+        """Those of some GPUs that nobody is on: what `free` says of them, without looking at the whole cluster."""
+        residents, usable = self.residents, self.usable
+        return [gpu for gpu in gpus if not residents[gpu] and usable[gpu]]
 
 
 class ClusterView(Protocol):

@@ -6,11 +6,12 @@ skipped stretch). Everything static about a job arrives as a `Program`; attachin
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from weft.model import contention
 
 __all__ = [
     "MISSED",
@@ -218,9 +219,8 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
 
 
 def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
-    """The unit in which max-min counts rates: a power of two, 2^-50 of the fastest link or finer."""
-    fastest = float(capacity.max()) if len(capacity) else 1.0
-    return math.ldexp(1.0, math.frexp(fastest)[1] - 50)
+    """The unit in which max-min counts rates on links of these capacities."""
+    return contention.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
 
 
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:

@@ -56,6 +56,11 @@ class Order(Policy):
     """One answer to "who goes next". Stateless itself: its memory is the `state` it is given and returns."""
 
     resizes: bool = False  # may claim another number of GPUs than the job asked for
+    idle_without_jobs: bool = False  # while no job waits, it claims nothing and remembers nothing: it need not be asked
+
+    def __init_subclass__(cls) -> None:
+        """What a class says about its being idle does not hold for one that is derived from it."""
+        cls.idle_without_jobs = cls.__dict__.get("idle_without_jobs", False)
 
     @abstractmethod
     def rank(self, view: ClusterView, state: State) -> Ranking:

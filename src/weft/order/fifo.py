@@ -18,6 +18,8 @@ class Fifo(Order):
     Backfilling here is the plain kind, without reservations: a big job may be passed again and again.
     """
 
+    idle_without_jobs = True
+
     def __init__(self, backfill: bool = False) -> None:
         self.backfill = backfill
         self.name = "fifo:backfill" if backfill else "fifo"

@@ -14,6 +14,7 @@ class ShortestJobFirst(Order):
 
     name = "sjf"
     needs = frozenset({Fact.PROFILE})
+    idle_without_jobs = True
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs, shortest first."""

@@ -26,6 +26,7 @@ class ShortestRemainingServiceFirst(Order):
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
+    idle_without_jobs = True
 
     def __init__(self, preemptive: bool = False, by: str = "service") -> None:
         self.preemptive = preemptive

@@ -21,7 +21,7 @@ from weft.results.machines import machine_use, mean, overhead_bytes, profit_rate
 from weft.scenario.files import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
-from weft.workload.traffic import iteration_s
+from weft.workload.iteration import play_on
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -254,7 +254,7 @@ def on_testbed(placer: str, model: str, workers: int) -> Testbed:
         for rank, gpu in zip(ranks, free, strict=False):
             gpus[rank] = gpu
     profile = zoo.profile(model, workers, batch=max(1, round(BATCH / workers)))
-    seconds = iteration_s(profile, tuple(gpus), cluster, HD)
+    seconds = play_on(cluster, profile, tuple(gpus), HD).seconds
     machines = {machine: len(ranks) for machine, ranks in found}
     in_use = int((FREE < 4).sum()) + sum(bool(FREE[m] == 4) for m in machines)
     return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
-
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
@@ -23,44 +19,42 @@ class BestFit(Place):
     """Consolidated best fit: the fewest servers, then the fewest racks, then the tightest fit.
 
     Over one rack the choice is exact in servers and racks; over several, racks are taken greedily, the fullest use of
-    a rack first. `best-fit:even` puts as many workers on each server of a job, for worlds that cannot do otherwise.
+    a rack first.
     """
 
-    def __init__(self, even: bool = False) -> None:
-        self.uneven = not even
-        self.name = "best-fit:even" if even else "best-fit"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`best-fit` or `best-fit:even`."""
-        if arg not in (None, "even"):
-            raise StackError(f"best-fit:{arg}: write best-fit or best-fit:even")
-        return cls(arg == "even")
+    name = "best-fit"
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Free GPUs, ranks ordered by rack and server."""
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         racks = view.cluster.rack_of_server
-        find = tightest if self.uneven else tightest_even
-        shares = find(offer.free_per_server, racks, gpus)
-        if not shares:
-            return Answer(None, f"wants {gpus} GPUs, as many on each server; no servers have them free", state)
-        free = offer.free
+        shares = tightest(offer.free_per_server, racks, gpus)
         chosen: list[int] = []
         for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])):
-            ids = np.asarray(view.cluster.servers[server].gpus)
-            chosen += ids[free[ids]][:count].tolist()
+            chosen += offer.free_among(view.cluster.servers[server].gpus)[:count]
         return Answer(tuple(chosen), f"tightest fit on {len(shares)} server{'s' * (len(shares) > 1)}", state)
 
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     """Servers for `gpus` workers (there are that many free), by the numbers free on each server."""
-    alone = np.flatnonzero(free >= gpus)
-    if len(alone):
-        return [(int(alone[np.argmin(free[alone])]), gpus)]
+    server = _tightest_server(free, gpus)
+    if server is not None:
+        return [(server, gpus)]
     some = np.flatnonzero(free)  # in a busy cluster most servers have none
     return [(int(some[i]), count) for i, count in _over_several(free[some], racks[some], gpus)]
+
+
+def _tightest_server(free: Ints, gpus: int) -> int | None:
+    """The first of the servers with the fewest free GPUs among those that have enough."""
+    server = int((free == gpus).argmax())  # mostly there is one that is just right
+    if free[server] == gpus:
+        return server
+    for level in range(gpus + 1, int(free.max()) + 1):
+        server = int((free == level).argmax())
+        if free[server] == level:
+            return server
+    return None
 
 
 def _over_several(free: Ints, racks: Ints, gpus: int) -> list[Share]:
@@ -118,27 +112,3 @@ def _best_part(free: Ints, racks: Ints, order: Ints, gpus: int, servers: int) ->
             if sums[n - 1] + others[min(servers - n, len(others) - 1)] >= gpus and free[mine[n - 1]] > 0:
                 return [(int(server), int(free[server])) for server in mine[:n]]
     raise AssertionError("some rack has one of the emptiest servers")
-
-
-def tightest_even(free: Ints, racks: Ints, gpus: int) -> list[Share]:
-    """The fewest servers with equal shares, then the fewest racks, then the fullest servers; [] if there are none."""
-    for servers in range(1, gpus + 1):
-        each, rest = divmod(gpus, servers)
-        if rest:
-            continue
-        able = np.flatnonzero(free >= each)
-        if len(able) >= servers:
-            able = able[np.argsort(free[able], kind="stable")]
-            return [(server, each) for server in _fewest_racks(able, racks, servers)]
-    return []
-
-
-def _fewest_racks(able: Ints, racks: Ints, servers: int) -> Iterable[int]:
-    counts = np.bincount(racks[able])
-    while servers:
-        enough = np.flatnonzero(counts >= servers)
-        rack = int(enough[np.argmin(counts[enough])]) if len(enough) else int(np.argmax(counts))
-        part = able[racks[able] == rack][:servers].tolist()
-        yield from part
-        servers -= len(part)
-        counts[rack] = 0

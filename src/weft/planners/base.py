@@ -26,6 +26,7 @@ class Planner(Policy):
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
     dedicated: bool = False  # wants a whole cluster for each job: a copy of it, where the world can make one
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
+    idle_without_jobs: bool = False  # while no job waits, it proposes what is: it need not be asked
 
     @abstractmethod
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:

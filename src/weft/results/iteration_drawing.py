@@ -276,7 +276,7 @@ def _polar(axes: Axes, picture: IterationPicture) -> None:
 
 
 def _arcs(traffic: Sequence[Rate]) -> list[Rate]:
-    """Neighbouring segments of about the same rate as one arc, so that a file holds no thousand slivers."""
+    """Neighbouring segments of about the same rate as one arc, so that files stay small."""
     arcs: list[Rate] = []
     for r in traffic:
         last = arcs[-1] if arcs else None

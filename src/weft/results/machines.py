@@ -40,7 +40,7 @@ class MachineUse:
 def machine_use(run: RunResult, kept: Mapping[str, Sequence[int]] | None = None) -> MachineUse:
     """Used machines and their fragmentation: the mean over used machines of idle GPUs / GPUs.
 
-    `kept` are GPUs that a job keeps idle beside its own; a machine with nothing else is used, and its GPUs are idle.
+    `kept` are GPUs that a job keeps idle beside its own; a machine with only such GPUs counts as used and idle.
     """
     servers = np.asarray(run.server_of_gpu, dtype=np.int64)
     sizes = np.bincount(servers) if len(servers) else np.zeros(0, dtype=np.int64)
@@ -65,7 +65,7 @@ def machine_use(run: RunResult, kept: Mapping[str, Sequence[int]] | None = None)
 
 
 def overhead_bytes(run: RunResult, across: Callable[[str, Sequence[int]], float]) -> Steps:
-    """Bytes that one iteration of all running jobs sends between machines; `across` says how many of a job on GPUs."""
+    """Bytes that one iteration of all running jobs sends between machines; `across` gives those of one job."""
     spans = spans_until(run)
     values = np.array([across(job, gpus) for job, gpus in spans.select("job_id", "gpus").iter_rows()], dtype=np.float64)
     starts, ends = spans["start_s"].to_numpy(), spans["end_s"].to_numpy()

@@ -96,7 +96,7 @@ def tidy_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: Liter
 
 
 def heat_colours(colour: str = ACCENT) -> LinearSegmentedColormap:
-    """From transparent to a colour: zero is the page itself, in either theme."""
+    """From transparent to a colour: zero has the page's own colour, in either theme."""
     return LinearSegmentedColormap.from_list("weft", [(*_rgb(colour), a) for a in (0.04, 0.55, 1.0)])
 
 

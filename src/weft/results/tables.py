@@ -111,7 +111,7 @@ def run_table(summary: Mapping[str, Any]) -> Group:
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Group:
-    """The result of `compare` for the terminal: as wide, turned on its side, or one block per stack, as room allows."""
+    """The result of `compare` for the terminal: a wide table, a transposed one or a block per stack, whichever fits."""
     grid = _with_ratio_interval(comparison_grid(comparison))
     title = Text.assemble((comparison["scenario"], "bold"), f", {_seeds(comparison['seeds'])}")
     short = replace(grid, titles=(*grid.titles[:-1], "relative JCT"))

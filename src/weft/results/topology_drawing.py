@@ -88,7 +88,7 @@ def _ladder(cluster: Cluster) -> RenderableType:
 
 
 def _tiers_by_level(cluster: Cluster, levels: dict[str, int]) -> dict[float, list[TierSummary]]:
-    """Each tier under the height at which it lies: a half between two levels, a whole among nodes of one level."""
+    """Tiers by height: x.5 for links between the levels x and x + 1, x for links within level x."""
     lowest: dict[str, float] = {}
     for link in cluster.topology.links:
         a, b = levels[link.src], levels[link.dst]

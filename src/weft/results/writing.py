@@ -1,4 +1,4 @@
-"""Files for users: a path that cannot be written is told in one line, and where possible before anything is run."""
+"""Files for users: a path that cannot be written is reported in one line, if possible before anything is run."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection
-from weft.sim.estimate import Estimator
-from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
@@ -65,17 +64,19 @@ def build_stack(scenario: Scenario, layers: Layers) -> Stack:
         raise ScenarioError(f"{scenario.where}: stack is missing; add [stack] with a name, or give --stack")
     own = (section.order, section.place, section.interleave, section.pace)
     with located(f"{scenario.where}: stack"):
-        resolve(section.name, *own)  # so that what the file says wrong is not blamed on the options
+        resolve(section.name, *own)  # an error in the file is not blamed on the options
     return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))
 
 
-def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
+def build_workload(
+    scenario: Scenario, cluster: Cluster, seed: int, network: NetworkSpec | None = None
+) -> Workload:  # fmt: skip
     """The jobs, the same for every stack at a seed, and notes about where they come from.
 
     Arrivals by load and iterations from durations need to know how long an iteration takes: alone on the network, on
-    as few servers as can hold it.
+    as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
-    estimator = Estimator(cluster, physics(scenario, seed)[0])
+    alone = estimates(cluster, network or physics(scenario, seed)[0])
     roomiest = int(cluster.gpus_per_server.max())
 
     @cache
@@ -89,11 +90,11 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
         if scenario.workload.elastic_batch is not None:
             share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
         shared = max(1, round(batch * share)) if batch else None
-        name = sub(r"\bbatch=\d+", f"batch={shared}", name) if shared else name  # what the name says comes first
+        name = sub(r"\bbatch=\d+", f"batch={shared}", name) if shared else name  # a batch size in the name comes first
         return zoo.profile(name, gpus, batch=shared, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
     def iteration_s(model: str, gpus: int) -> float:
-        return estimator.estimate(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
+        return alone.of(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
         workload = generate(
@@ -104,7 +105,7 @@ def build_workload(scenario: Scenario, cluster: Cluster, seed: int) -> Workload:
 
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
-    """A model that does not fit into a GPU would wait for ever; one without a row in a table of tiers would be free."""
+    """Refuse a model that fits into no GPU, and would wait for ever, or that has no row in the table of tiers."""
     tiers = _tiers(network)
     for job in workload.jobs:
         rows = (job.model, zoo.without(job.model), "default")
@@ -188,7 +189,7 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
         )
     _check_foreign(scenario, cluster)
     models = [job.model for job in spec.job] if spec.source == "jobs" else list(spec.models)
-    if not all(map(zoo.is_path, models)):  # files name GPUs as they like
+    if not all(map(zoo.is_path, models)):  # model files may name any GPU
         with located(f"{scenario.where}: cluster.gpu"):
             zoo.find_gpu(cluster.gpu)
     with located(f"{scenario.where}: workload.models"):

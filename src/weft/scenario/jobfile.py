@@ -76,7 +76,7 @@ class ReplayGate(Section):
         description="Which task waits; a phase has one for its computation, if that takes time, and one for its bytes.",
     )
     tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.05, description="Who is later than this part of a period waits for the next slot."
+        0.05, description="Jobs later than this fraction of a period wait for the next slot."
     )
 
 

@@ -66,7 +66,7 @@ def checked(model: type[Model], data: dict[str, Any], where: str) -> Model:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Of the jobs of a file, in order: no two may have the same."""
+    """Refuse a file in which two jobs have the same name."""
     seen: set[str] = set()
     for i, name in enumerate(names):
         if name in seen:

@@ -21,7 +21,7 @@ __all__ = [
     "TierRow",
 ]
 
-# Bounds of what can be meant: beyond them a double no longer tells two moments, or two bytes, apart.
+# Bounds beyond which a double can no longer tell two moments, or two bytes, apart.
 MOST_S = 1e9  # 31 years
 MOST_BYTES = 1e18
 LEAST_GBPS, MOST_GBPS = 1e-6, 1e9
@@ -91,7 +91,7 @@ class ClusterSection(Section):
     gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
     nic_gbps: Gbps | None = Field(None, description="Speed of each server's NIC; by default 10.")
     oversubscription: Positive | None = Field(
-        None, description="What can arrive at a switch from below over what can leave upwards; by default 1."
+        None, description="Downlink/uplink bandwidth ratio (4 = 4:1); by default 1."
     )
     spines: Count | None = Field(
         None, description="Number of spines; by default as many as make uplinks as fast as NICs."
@@ -309,7 +309,7 @@ class RunSection(Section):
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
     exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
     effort: Annotated[float, Field(ge=0, le=1e6)] = Field(
-        1.0, description="With exact = false: windows may cost so many times what is usual; more is closer, and slower."
+        1.0, description="With exact = false: effort multiplier; higher is more accurate and slower."
     )
     restart_s: Seconds = Field(0.0, description="What a stopped job pays when it starts again.")
     jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")

@@ -46,7 +46,7 @@ cost = "links"                 # links: bytes over links; tiers: a fixed share o
 [run]
 seed = 1
 exact = true                   # false: measure a window and extrapolate, error stated
-# effort = 1.0                 # with exact = false: windows may cost so many times what is usual
+# effort = 1.0                 # with exact = false: higher is more accurate and slower
 restart_s = 30                 # what a stopped job pays when it starts again
 jitter = 0.0                   # spread of compute times, relative
 # stragglers = 0.0             # share of worker iterations that are slow, by straggler_factor

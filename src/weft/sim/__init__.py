@@ -52,7 +52,7 @@ def simulate(
         nonlocal seen
         seen += 1
         if on_progress is not None and seen % 64 == 0:
-            on_progress(sum(1 for r in world.records.values() if r.finish_s is not None), len(jobs))
+            on_progress(world.n_finished, len(jobs))
 
     stack.interleave.prepare()
     began = time.perf_counter()

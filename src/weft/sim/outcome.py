@@ -26,8 +26,8 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
     if not world.engine.exact:
         paced, fluid = world.engine.estimated
         notes.append(
-            f"exact = false: {paced:.0%} of the iterations go at a measured pace (two looks at it agreed within "
-            f"{world.engine.estimate_error:.2%}), {fluid:.0%} at a computed one"
+            f"exact = false: of all iterations {100 * paced:.0f} % extrapolated (within "
+            f"{100 * world.engine.estimate_error:.2f} %), {100 * fluid:.0f} % modelled"
         )
     if world.engine.spec.exact and not world.spec.exact:
         notes.append(f"exact = false changes nothing here: {world.why_exact}, so every event was simulated")

@@ -25,7 +25,7 @@ def run_replay(
     perturb: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
-    """Run a job file that has been checked (`weft.scenario.load_job_file(...).model_dump()`).
+    """Run a job file that has been checked (`weft.scenario.jobfile.load_job_file(...).model_dump()`).
 
     `perturb` stretches every compute time by that relative amount: how far do results move?
     """

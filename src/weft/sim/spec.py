@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from weft.model.cluster import Cluster
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.network.analytical import Analytical
 from weft.network.astra_sim import AstraSim
 from weft.network.cost import Cached, CostModel, Tier, TierTable
 from weft.network.hierarchy import MODERN, Hierarchy
+from weft.network.shape import shape_of
+from weft.workload.estimates import Estimates
+from weft.workload.iteration import Sharing
 
-__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model"]
+__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model", "estimates"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +58,38 @@ class NetworkSpec:
     foreign: tuple[Foreign, ...] = ()  # traffic of others
     cross_traffic: CrossTraffic | None = None  # the same, drawn
 
+    @cached_property
+    def cost_model(self) -> CostModel | None:
+        """What stands in for links, asked once for each shape by all that share this spec; None if nothing does."""
+        if self.cost == "tiers":
+            return Cached(TierTable(self.tiers))
+        if self.cost == "analytical":
+            return Cached(Analytical(self.hierarchy, self.scale))
+        if self.cost == "astra-sim":
+            return Cached(AstraSim(self.program, self.hierarchy, self.scale))
+        return None
+
+    @property
+    def alone(self) -> Sharing:
+        """How the transfers of one job share the network. A pace that sets rates lets a job that is alone have all."""
+        if self.sharing == "k-way":
+            return Sharing(self.sharing, self.a_s, self.b_s_per_byte, self.eta_s_per_byte)
+        return Sharing(self.sharing)
+
 
 def cost_model(network: NetworkSpec) -> CostModel | None:
-    """What stands in for links, asked once for each shape; None if nothing does."""
-    if network.cost == "tiers":
-        return Cached(TierTable(network.tiers))
-    if network.cost == "analytical":
-        return Cached(Analytical(network.hierarchy, network.scale))
-    if network.cost == "astra-sim":
-        return Cached(AstraSim(network.program, network.hierarchy, network.scale))
-    return None
+    """What stands in for links, if anything does."""
+    return network.cost_model
+
+
+def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:
+    """How fast jobs run alone on this cluster and network."""
+    cost = network.cost_model
+    if cost is None:
+        return Estimates(cluster, network.alone, network.collective)
+    return Estimates(
+        cluster, exposed=lambda profile, model, gpus: cost.exposed_s(profile, model, shape_of(cluster, gpus))
+    )
 
 
 @dataclass(frozen=True)

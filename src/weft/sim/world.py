@@ -26,14 +26,13 @@ from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.pace.rates import RateRule, Transport
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
-from weft.sim.estimate import Estimator
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
 from weft.sim.played import PlayedTraffic
 from weft.sim.records import Clockwork, JobRecord, Span
-from weft.sim.spec import NetworkSpec, RunSpec
-from weft.workload.traffic import iteration_s, link_traffic
+from weft.sim.spec import NetworkSpec, RunSpec, estimates
+from weft.workload.traffic import link_traffic
 
 __all__ = ["SimWorld"]
 
@@ -64,9 +63,10 @@ class SimWorld:
         self.cluster = cluster
         self.network, self.spec = network, run
         self.lowering = Lowering(cluster, network, shared_gpus)
-        self.estimator = Estimator(cluster, network)
+        self.estimates = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
+        self.n_finished = 0
         self.spans: list[Span] = []
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
@@ -165,7 +165,7 @@ class SimWorld:
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
-        return self.estimator.estimate(job.profiles[workers], job.model, spread)
+        return self.estimates.of(job.profiles[workers], job.model, spread)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
@@ -186,7 +186,7 @@ class SimWorld:
 
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
-        found = link_traffic(profile, gpus, self.cluster, collective, uid)
+        found = link_traffic(profile, gpus, self.cluster, collective, uid, self.network.alone)
         run = self.spec
         noisy = run.jitter > 0.0 or run.stragglers > 0.0
         mean, spread = 1.0, 0.0
@@ -197,7 +197,7 @@ class SimWorld:
             return replace(self._played.of(found, program, mean), spread_s=profile.compute_s * spread)
         if not noisy:
             return found
-        slower = iteration_s(profile, gpus, self.cluster, collective, uid, 1.0 + _PROBE) - found.iteration_s
+        slower = self.estimates.seconds(profile, gpus, job.model, uid, 1.0 + _PROBE) - found.iteration_s
         return replace(
             found,
             iteration_s=found.iteration_s + slower / _PROBE * (mean - 1.0),
@@ -337,6 +337,7 @@ class SimWorld:
         record.iterations += usage.iterations
         record.saved += usage.iterations
         record.finish_s = usage.finish_s
+        self.n_finished += 1
         self._close(record, "finished")
         return Finished(usage.finish_s, record.job.id)
 

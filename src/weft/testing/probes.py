@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from weft.core.even import Even
 from weft.core.layered import Layered
 from weft.core.world import World
 from weft.interleave.base import Interleave, Pick
@@ -20,7 +21,8 @@ __all__ = ["Fixed", "OneAtATime", "Shift", "StopOnce", "Waking", "WrongOnce", "i
 
 def plain_planner(world: World) -> Planner:
     """First come, first served, close together; even where the world wants it so."""
-    return Layered(Fifo(backfill=True), BestFit(even=not world.capabilities.uneven))
+    place = BestFit()
+    return Layered(Fifo(backfill=True), place if world.capabilities.uneven else Even(place))
 
 
 class _Wrapped(Planner):

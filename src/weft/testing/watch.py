@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any, TypeVar
 
 from weft.core.checker import check
@@ -62,6 +62,8 @@ class _Watch:
             again, other = answer(self.policy, copy.deepcopy(kept)), answer(self.make(), copy.deepcopy(kept))
         except WeftError as error:
             raise AssertionError(f"{self.what}.{question} failed: {error}") from error
+        except FrozenInstanceError as error:
+            raise AssertionError(f"{self.what}.{question} changes the view it is given: {error}") from error
         except ValueError as error:
             if "read-only" in str(error):
                 raise AssertionError(f"{self.what}.{question} writes into the offer it is given") from error

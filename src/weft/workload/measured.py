@@ -18,7 +18,7 @@ MODES = ("as-is", *PRECISIONS)  # that one can measure in; as-is leaves torch's 
 DDP_BUCKET_BYTES = 25 * MIB  # PyTorch DistributedDataParallel's bucket_cap_mb
 DDP_FIRST_BUCKET_BYTES = 1 * MIB  # and its smaller first bucket, so that sending starts early
 
-QUARTILES_NEED = 4  # values, or a spread means nothing
+QUARTILES_NEED = 4  # values; fewer have no meaningful spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 
 def _damaged(trace: Trace) -> list[str]:
-    """The first damaged rows; of a folder's with the name of their file."""
+    """The first damaged rows; in a folder, with the names of their files."""
     damaged = [p for p in trace.problems if not p.left_out][:MOST]
     return [str(p._replace(file="" if p.file == trace.path else Path(p.file).name)) for p in damaged]
 

@@ -1,4 +1,4 @@
-"""Reading public job traces: tell a file's format by its content, read it into one schema, account for every row."""
+"""Reading public job traces: detect a file's format, read it into one schema, account for every row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FORMATS", "TRACE", "Problem", "Trace", "TraceJob", "detect", "read",
 
 
 def detect(path: str | Path) -> str:
-    """The name of a trace file's (or folder's) format, told by its content."""
+    """The name of a trace file's (or folder's) format, detected from its content."""
     return _detect(_files(Path(path))[0][0]).name
 
 
@@ -69,7 +69,7 @@ def write(trace: Trace, path: str | Path) -> None:
 
 
 def sample(trace: Trace, jobs: int, seed: int) -> Trace:
-    """A random choice of jobs without repetition, in their old order; the rest is in no report."""
+    """A random choice of jobs without repetition, in their old order; the jobs left out are not reported."""
     if not 1 <= jobs <= trace.frame.height:
         raise TraceError(f"{trace.path}: cannot sample {jobs} jobs of {trace.frame.height}; ask for 1 to all of them")
     keys = Stream(seed, "trace sample").uniform(trace.frame.height)
@@ -79,7 +79,7 @@ def sample(trace: Trace, jobs: int, seed: int) -> Trace:
 
 
 def _files(root: Path) -> tuple[list[Path], list[str]]:
-    """The files of a trace, and the names of those in its folder that are not."""
+    """The files of a trace, and the names of the other files in its folder."""
     if not root.is_dir():
         return [root], []
     found = sorted(p for p in root.iterdir() if p.is_file() and not p.name.startswith("."))

@@ -33,7 +33,7 @@ class Serving:
         self.said: list[str] = []
         self._open: list[Server] = []
 
-    def start(self, stack: str | Stack = "fifo-backfill[place=best-fit:even]", **more: Any) -> Server:
+    def start(self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", **more: Any) -> Server:
         """A server, as `weft serve --world slurm` makes it."""
         policies = resolve(stack) if isinstance(stack, str) else stack
         on_slurm = OnSlurm(self.box.slurm, poll_s=0.2)

@@ -75,7 +75,7 @@ def test_a_day_in_the_life(serving: Serving, box: Sandbox, launch: Launch, tmp_p
     assert "decided to start on n2: 8 9 10 11 12 13 14 15: " in out
     assert second.stderr is not None
     told = [second.stderr.readline() for _ in range(3)]
-    assert "place even:delay instead of delay: Slurm gives every node of a job as many GPUs" in told[0]
+    assert "place even:delay instead of delay: Slurm gives every node of a job the same number of GPUs" in told[0]
     assert "weft serves with dally[place=even:delay] on 128 GPUs of slurm in" in told[1]
     assert "jobs taken over" in told[1]
     check_metrics(int(told[2].split()[-1]))

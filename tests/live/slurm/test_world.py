@@ -28,7 +28,7 @@ from weft.stacks import resolve
 from weft.testing.probes import Waking
 
 pytestmark = pytest.mark.engine
-EVEN = "[place=best-fit:even]"
+EVEN = "[place=even:best-fit]"
 
 
 def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:

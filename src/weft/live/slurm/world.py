@@ -186,7 +186,7 @@ class SlurmWorld(LiveWorld[Task]):
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job.profiles[len(task.gpus)], task.gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task)
         return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance)
 
     def events(self, now: float) -> list[Event]:

@@ -19,7 +19,7 @@ def check_count(field: str, value: object, least: int = 1) -> int:
 
 
 def check_positive(field: str, value: object) -> float:
-    """A number above zero and of this world (so that no product of a few overflows), or a ScenarioError."""
+    """A number from 1e-9 to 1e9, so that a product of a few cannot overflow, or a ScenarioError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
         raise ScenarioError(f"cluster.{field} is {value!r}; give a number above 0 (1e-9 to 1e9)")
     return float(value)
@@ -33,6 +33,6 @@ def check_not_negative(field: str, value: object) -> float:
 
 
 def check_total(servers: int, fields: str) -> None:
-    """Refuse clusters too large to be meant."""
+    """Refuse a cluster that is larger than anybody can have meant."""
     if servers > MAX_SERVERS:
         raise ScenarioError(f"cluster.{fields} make {servers} servers; give at most {MAX_SERVERS}")

@@ -1,7 +1,7 @@
 """Builders of regular fabrics: single switch, leaf-spine, three-tier tree, k-ary fat tree, the CASSINI testbed.
 
 The tier of a link names its lower end: "nic" joins a server to its switch, "leaf" a leaf to a spine, and so on.
-Oversubscription of a switch is what arrives from below over what leads upwards.
+The oversubscription of a switch is its downlink bandwidth over its uplink bandwidth.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def leaf_spine(
 ) -> Cluster:
     """One leaf switch per rack, each with one uplink to every spine.
 
-    A leaf's uplinks together carry its NICs' speed over `oversubscription` (below 1: more than enough). Without
-    `spines` there are as many as make an uplink about as fast as a NIC.
+    The uplinks of a leaf have, together, the bandwidth of its NICs divided by `oversubscription`. Without `spines`,
+    there are as many spines as make an uplink about as fast as a NIC.
     """
     machine = machine or Machine()
     check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
@@ -115,8 +115,8 @@ def three_tier(
 ) -> Cluster:
     """A tree: racks under ToR switches, these under edge switches, these under one aggregation switch.
 
-    `uplink_gbps` gives the speeds of ToR and edge uplinks; without it, each tier carries the speed of what is below
-    it over `oversubscription` (so the ratio holds at both tiers). The simulation of the flow-scheduling paper has
+    `uplink_gbps` gives the speeds of ToR and edge uplinks; without it, the uplinks of each tier have the bandwidth
+    below them divided by `oversubscription`. The simulation of the flow-scheduling paper has
     100 racks of 10 servers of 8 GPUs, 10 racks per edge, NICs at 10 and `uplink_gbps=(20, 40)`. Without
     `racks_per_edge` it is the square root of the racks, rounded up.
     """
@@ -140,7 +140,7 @@ def three_tier(
 def fat_tree(k: int, machine: Machine | None = None, *, oversubscription: float = 1.0, seed: int = 0) -> Cluster:
     """The k-ary fat tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 servers.
 
-    All cables run at NIC speed; with `oversubscription` those between switches run at NIC speed over it.
+    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it.
     """
     machine = machine or Machine()
     if check_count("k", k, least=2) % 2:

@@ -10,7 +10,7 @@ from weft.model.cluster import Link, Route
 __all__ = ["EcmpRouter", "flow_hash"]
 
 _MASK = (1 << 64) - 1
-_KEEP = 200_000  # paths between switches that are remembered: some 30 MB
+_KEEP = 100_000  # pairs of switches whose paths are remembered, and paths: some 100 MB at most
 
 
 def flow_hash(seed: int, src: int, dst: int, flow: int) -> int:
@@ -26,41 +26,60 @@ def flow_hash(seed: int, src: int, dst: int, flow: int) -> int:
     return x ^ (x >> 31)
 
 
-class _Downhill:
-    """All shortest paths towards one node: for every node the links that come closer, and how many paths they open."""
+_Hops = Sequence[Sequence[tuple[int, int]]]  # by node: (link, node at its other end)
 
-    __slots__ = ("next_hops", "paths")
 
-    def __init__(self, goal: int, incoming: Sequence[Sequence[tuple[int, int]]], is_server: Sequence[bool]) -> None:
-        self.paths: dict[int, int] = {goal: 1}
-        self.next_hops: dict[int, list[tuple[int, int]]] = {goal: []}  # (link, node it leads to)
-        frontier = [goal]
-        while frontier:
-            found: dict[int, list[tuple[int, int]]] = {}
-            for node in frontier:
-                if is_server[node] and node != goal:
-                    continue  # servers do not forward
-                for link, before in incoming[node]:
-                    if before not in self.next_hops:
-                        found.setdefault(before, []).append((link, node))
-            for node, hops in found.items():
-                hops.sort()
-                self.next_hops[node] = hops
-                self.paths[node] = sum(self.paths[after] for _, after in hops)
-            frontier = sorted(found)
+class _Between:
+    """All shortest paths from one node to another, as the graph of the nodes and links that lie on one.
 
-    def path(self, start: int, index: int) -> Route:
-        """The path number `index` from `start`, in the order of link ids."""
+    The search goes out from both ends at once and stops where they meet: two leaf switches meet at the spines, however
+    many racks there are. Servers do not forward.
+    """
+
+    __slots__ = ("_next_hops", "_paths", "_start", "count")
+
+    def __init__(self, start: int, end: int, outgoing: _Hops, incoming: _Hops, is_server: Sequence[bool]) -> None:
+        self._start = start
+        ahead, behind = [{start}], [{end}]  # nodes by their distance from the start, and to the end
+        seen, known = {start}, {end}
+        while not ahead[-1] & behind[-1] and ahead[-1] and behind[-1]:
+            if len(ahead[-1]) <= len(behind[-1]):
+                ahead.append(_neighbours(ahead[-1], outgoing, is_server, seen, end))
+            else:
+                behind.append(_neighbours(behind[-1], incoming, is_server, known, start))
+        self._paths = {end: 1}  # number of shortest paths from a node to the end
+        self._next_hops: dict[int, list[tuple[int, int]]] = {end: []}
+        met = len(behind) - 1
+        for nodes in [*behind[1:met], ahead[-1] & behind[-1] if met else (), *reversed(ahead[:-1])]:
+            closer = {node: [hop for hop in outgoing[node] if hop[1] in self._paths] for node in nodes}
+            self._next_hops.update({node: sorted(hops) for node, hops in closer.items() if hops})
+            self._paths.update({n: sum(self._paths[after] for _, after in hops) for n, hops in closer.items() if hops})
+        self.count = self._paths.get(start, 0)
+
+    def path(self, index: int) -> Route:
+        """The path number `index`, in the order of link ids."""
         links: list[int] = []
-        node = start
-        while self.next_hops[node]:
-            for link, after in self.next_hops[node]:
-                if index < self.paths[after]:
+        node = self._start
+        while self._next_hops[node]:
+            for link, after in self._next_hops[node]:
+                if index < self._paths[after]:
                     links.append(link)
                     node = after
                     break
-                index -= self.paths[after]
+                index -= self._paths[after]
         return tuple(links)
+
+
+def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: set[int], goal: int) -> set[int]:
+    """Nodes one hop on that were not seen yet; of the servers only the goal."""
+    found = {
+        other
+        for node in nodes
+        for _, other in hops[node]
+        if other not in seen and (other == goal or not is_server[other])
+    }
+    seen |= found
+    return found
 
 
 class EcmpRouter:
@@ -100,13 +119,12 @@ class EcmpRouter:
             incoming[dst].append((link.id, src))
         n = len(self._servers)
         self._is_server = [i < n for i in range(len(number))]
-        self._incoming = incoming
+        self._outgoing, self._incoming = outgoing, incoming
         # A server with one cable is left and entered over it: what remains is a path between two switches, which all
         # servers of a rack share.
         self._heads = [self._end(i, outgoing[i]) for i in range(n)]
         self._tails = [self._end(i, incoming[i]) for i in range(n)]
-        self._downhill: dict[int, _Downhill] = {}
-        self._counts: dict[tuple[int, int], int] = {}
+        self._between: dict[tuple[int, int], _Between] = {}
         self._middles: dict[tuple[int, int, int], Route] = {}
 
     def _end(self, server: int, links: list[tuple[int, int]]) -> tuple[Route, int]:
@@ -121,13 +139,14 @@ class EcmpRouter:
             return routes[flow_hash(self._seed, src, dst, flow) % len(routes)]
         head, start = self._heads[src]
         tail, end = self._tails[dst]
-        count = self._counts.get((start, end))
-        if count is None:
-            count = self._count(src, dst, start, end)
+        between = self._between.get((start, end)) or self._search(src, dst, start, end)
+        count = between.count
         key = (start, end, flow_hash(self._seed, src, dst, flow) % count if count > 1 else 0)
         middle = self._middles.get(key)
         if middle is None:
-            middle = self._middle(key)
+            if len(self._middles) >= _KEEP:
+                self._middles.clear()
+            middle = self._middles[key] = between.path(key[2])
         return head + middle + tail
 
     def n_paths(self, src: int, dst: int) -> int:
@@ -136,22 +155,14 @@ class EcmpRouter:
             return 1
         if (src, dst) in self._fixed:
             return len(self._fixed[src, dst])
-        return self._count(src, dst, self._heads[src][1], self._tails[dst][1])
+        return self._search(src, dst, self._heads[src][1], self._tails[dst][1]).count
 
-    def _count(self, src: int, dst: int, start: int, end: int) -> int:
-        downhill = self._downhill.get(end)
-        if downhill is None:
-            downhill = self._downhill[end] = _Downhill(end, self._incoming, self._is_server)
-        count = downhill.paths.get(start, 0)
-        if count == 0:
+    def _search(self, src: int, dst: int, start: int, end: int) -> _Between:
+        found = _Between(start, end, self._outgoing, self._incoming, self._is_server)
+        if found.count == 0:
             names = f"{self._servers[src]} to {self._servers[dst]}"
             raise InputError(f"topology: no path from {names} over switches; add a cable or an explicit route")
-        self._counts[start, end] = count
-        return count
-
-    def _middle(self, key: tuple[int, int, int]) -> Route:
-        start, end, index = key
-        if len(self._middles) >= _KEEP:
-            self._middles.clear()
-        middle = self._middles[key] = self._downhill[end].path(start, index)
-        return middle
+        if len(self._between) >= _KEEP:
+            self._between.clear()
+        self._between[start, end] = found
+        return found

@@ -14,8 +14,8 @@ __all__ = ["TierSummary", "nic_links", "node_levels", "tier_summary"]
 class TierSummary:
     """The links of one tier. `links` counts both directions; capacities are per direction, summed over the tier.
 
-    `oversubscription` is that of the switches these links lead up from: what can arrive from below over what can
-    leave upwards, the worst of them; None for NICs and where no direction is up.
+    `oversubscription` is the worst downlink/uplink bandwidth ratio of the switches at the lower end of these links;
+    None for NICs, and where no direction is up.
     """
 
     tier: str

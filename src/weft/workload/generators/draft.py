@@ -109,7 +109,7 @@ class Times:
 
 
 def finish(drafts: Sequence[Draft], times: Times, n_gpus: int) -> list[Job]:
-    """Jobs in the order of their arrival, with names that sort likewise where they have none."""
+    """Jobs in the order of their arrival; those without a name get one that sorts in this order."""
     width = len(str(len(drafts)))
     ordered = sorted(drafts, key=lambda d: d.submit_s)  # stable: equal times keep their order
     named = [d if d.id else replace(d, id=f"j{i:0{width}d}") for i, d in enumerate(ordered)]

@@ -102,7 +102,7 @@ class WorkloadSpec(BaseModel):
     burst_factor: float = Field(10.0, ge=1, le=1e6, description="bursty: arrival rate in a burst over that outside.")
     burst_s: Positive = Field(600.0, description="bursty: mean length of a burst.")
     trace: str | None = Field(None, description="Trace file or folder; relative to the scenario, or to WEFT_TRACES.")
-    trace_format: str | None = Field(None, description="Its format, where it cannot be told from the content.")
+    trace_format: str | None = Field(None, description="Its format, where it is not detected.")
     reading: Literal["alone", "compute", "one-gpu"] | None = Field(
         None,
         description="What a duration means: alone = time alone on its GPUs with communication; compute = compute only, "
@@ -172,7 +172,7 @@ class WorkloadSpec(BaseModel):
             if self.jobs is None:
                 raise ValueError(f"jobs is missing; source = {self.source!r} needs the number of jobs")
             if self.iterations is None and self.duration_median_s is None and self.draw_from is None:
-                raise ValueError("how long jobs are is missing; give iterations, duration_median_s or draw_from")
+                raise ValueError("job length is missing; give iterations, duration_median_s or draw_from")
         if self.iterations is not None and self.duration_median_s is not None:
             raise ValueError("iterations and duration_median_s exclude each other; remove one")
         if self.source == "trace" and self.trace is None:

@@ -1,4 +1,4 @@
-"""How a trace format is told and read: delimited text line by line, JSON lists element by element."""
+"""How a trace format is recognised and read: delimited text line by line, JSON lists element by element."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a file, from which its format is told."""
+    """The beginning of a file, from which its format is recognised."""
 
     path: Path
     raw: bytes
@@ -104,9 +104,9 @@ class Delimited:
     name: str
     title: str
     parse: Callable[[Rows], pl.DataFrame]
-    needs: frozenset[str] = frozenset()  # columns that must be there, and that tell the format
+    needs: frozenset[str] = frozenset()  # columns that must be there, and that identify the format
     either: tuple[frozenset[str], ...] = ()  # of each of these at least one
-    lacks: frozenset[str] = frozenset()  # columns that tell it is another format
+    lacks: frozenset[str] = frozenset()  # columns that only another format has
     delimiter: str = ","
     layouts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # no header: column names by their number
     tell: Callable[[Head], bool] | None = None  # a further sign, where columns do not suffice
@@ -209,7 +209,7 @@ class JsonList:
     columns: tuple[str, ...]
     record: RecordOf  # an object as text, by column
     parse: Callable[[Rows], pl.DataFrame]
-    keys: tuple[str, ...]  # that tell the format
+    keys: tuple[str, ...]  # that identify the format
     wall_clock: bool = False
 
     def matches(self, head: Head) -> bool:
@@ -236,7 +236,7 @@ class JsonList:
 
 @dataclass
 class _JsonBatch:
-    """Elements of a list as they came: records with their lines, and what is none."""
+    """Elements of a list in their order: objects with their lines, and elements that are not objects."""
 
     records: list[dict[str, str | None]]
     lines: list[int]

@@ -20,7 +20,7 @@ DECODER = json.JSONDecoder()
 
 
 def elements(path: Path) -> Iterator[tuple[int, object]]:
-    """Each element of the list in a file with the line it begins on; a string stands for one that is no JSON.
+    """Each element of the list in a file with the line it begins on; for one that is not JSON, a string that says why.
 
     After a broken element reading goes on at the next line that begins as the first element did (published logs are
     indented alike throughout); in a file without such lines a broken element is fatal, because nobody could say how

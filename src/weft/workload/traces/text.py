@@ -1,4 +1,4 @@
-"""Trace files as lines of text: gzip is seen through, every line keeps its number, memory stays bounded."""
+"""Trace files as lines of text: gzip is unpacked, every line keeps its number, memory stays bounded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_chunk(file: IO[bytes], path: Path, line: int, size: int = CHUNK) -> byt
 
 
 def head_bytes(path: Path, size: int = 1 << 16) -> bytes:
-    """The first bytes of a file, for telling its format."""
+    """The first bytes of a file, from which its format is recognised."""
     with open_bytes(path) as file:
         return read_chunk(file, path, 1, size)
 

@@ -1,4 +1,4 @@
-"""Models that come from files: weft's own profiles, ASTRA-sim layer files, PipeDream graphs. Told by their content."""
+"""Models that come from files: weft's own profiles, ASTRA-sim layer files, PipeDream graphs. The kind is detected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_model(path: str | Path) -> Content:
 
 
 def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str, dtype: str | None) -> Work:
-    """Measurements as one layer: of this GPU type where it was measured, else of the one that was, as they are."""
+    """Measurements as one layer: those of this GPU type, or else those of the type that was measured, unscaled."""
     usable = [m for m in content.measurements if dtype is None or _alike(m.dtype, dtype)]
     if not usable:
         there = ", ".join(dict.fromkeys(m.dtype for m in content.measurements))
