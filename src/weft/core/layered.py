@@ -8,6 +8,7 @@ from itertools import count
 
 from weft.core.alternatives import alternatives
 from weft.core.amended import Amended
+from weft.core.even import Shaped
 from weft.core.serve import Outcome, serve
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
@@ -28,6 +29,7 @@ class Layered(Planner):
     def __init__(self, order: Order, place: Place) -> None:
         self.order = order
         self.place = place
+        self._shaped = Shaped(place)
         self.name = f"{order.name}/{place.name}"
         self.needs = order.needs | place.needs
         self.shares_gpus = place.shares_gpus
@@ -44,10 +46,10 @@ class Layered(Planner):
         ranking = self.order.rank(view, state["order"])
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
-        outcome = serve(view, ranking, self.place, state["place"])
+        outcome = serve(view, ranking, self._shaped, state["place"])
         outcomes = [outcome]
         if n > 1 and outcome.placed:
-            outcomes += alternatives(view, ranking, self.place, state["place"], outcome, n - 1)
+            outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
         return [self._candidate(view, ranking, outcome) for outcome in outcomes]
 
     def turn(self, job: JobView) -> tuple[float, float]:

@@ -12,12 +12,12 @@ from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["VERSION", "load_table", "refuse_other", "save_table"]
+__all__ = ["VERSION", "load_profile", "load_table", "refuse_other", "save_profile", "save_table"]
 
 VERSION = 1
 
 _JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",
-        "checkpoint_every")  # fmt: skip
+        "checkpoint_every", "per_server")  # fmt: skip
 _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_s", "preemptions", "failures",
          "saved_iterations")  # fmt: skip
 
@@ -60,11 +60,11 @@ def save_table(table: Table) -> dict[str, Any]:
 
 def load_table(saved: dict[str, Any], table: Table) -> None:
     """Fill an empty table."""
-    profiles = [_load_profile(record) for record in saved["profiles"]]
+    profiles = [load_profile(record) for record in saved["profiles"]]
     table.arrivals = saved["arrivals"]
     for record in saved["jobs"]:
         job = Job(
-            **{name: record["job"][name] for name in _JOB},
+            **{name: record["job"][name] for name in _JOB if name in record["job"]},  # earlier versions had fewer
             profiles={int(workers): profiles[i] for workers, i in record["job"]["profiles"].items()},
         )
         view = JobView(job, JobStatus(record["status"]), tuple(record["gpus"]), **{k: record[k] for k in _VIEW})
@@ -87,7 +87,7 @@ class _Pool:
     def index(self, profile: Profile) -> int:
         if id(profile) not in self._kept:
             self._kept[id(profile)] = (len(self.saved), profile)
-            self.saved.append({**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]})
+            self.saved.append(save_profile(profile))
         return self._kept[id(profile)][0]
 
 
@@ -102,7 +102,13 @@ def _save_task(task: Task) -> dict[str, Any]:
     return {**asdict(task), "kind": kind, "after": list(task.after), "workers": workers}
 
 
-def _load_profile(saved: dict[str, Any]) -> Profile:
+def save_profile(profile: Profile) -> dict[str, Any]:
+    """A profile as a JSON-able value."""
+    return {**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]}
+
+
+def load_profile(saved: dict[str, Any]) -> Profile:
+    """The profile that `save_profile` was given."""
     return Profile(**{**saved, "tasks": tuple(_load_task(task) for task in saved["tasks"])})
 
 

@@ -7,7 +7,7 @@ The attempt's folder: `spec.json` says what to run. `lock` is locked as long as 
 once: whoever makes it starts the command, so that a start asked for twice happens once. `child` names the process
 group, written before the command may run. `progress` is the last report of the job. `exit` is the end. `p.sock` is
 where the job reports; `c.sock` is where the server sends gates and stops, so that a job that floods the one does not
-block the other.
+block the other. All that descends from the runner is the job: it is gone when `exit` is written.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def main(folder: str) -> int:
         return 0  # another runner has this attempt
     with open("spec.json", encoding="utf-8") as file:
         spec = json.load(file)
+    be_subreaper()
     Runner(spec).run()
     return 0
 
@@ -102,7 +103,7 @@ class Runner:
         os.close(go_read)
         os.close(failed_write)
         start = started_at(self.group)
-        write("child", {"group": self.group, "start": start, "boot": boot_id(), "runner": os.getpid()})
+        surely("child", {"group": self.group, "start": start, "boot": boot_id(), "runner": os.getpid()})
         os.write(go_write, b"g" * len(self.ranks))
         os.close(go_write)
         told = b""
@@ -151,6 +152,8 @@ class Runner:
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
             self.kill_at = None
             self.signal_group(signal.SIGKILL)
+            for pid in family(os.getpid()):  # those with a session of their own
+                kill(pid)
         for source in ready:
             if isinstance(source, socket.socket):
                 with contextlib.suppress(OSError):
@@ -170,11 +173,24 @@ class Runner:
                     if self.codes[rank] != 0 and len(self.codes) < len(self.ranks):
                         self.signal_group(signal.SIGTERM)  # one rank failed: the others would wait for it for ever
                         self.kill_at = self.kill_at or time.monotonic() + self.spec["grace_s"]
+        self.bury()
         if len(self.codes) == len(self.ranks):
             self.signal_group(signal.SIGKILL)  # what the job left running in its group
+            while left := family(os.getpid()):  # and elsewhere: its GPUs are free when all of them are gone
+                for pid in left:
+                    kill(pid)
+                self.bury()
+                time.sleep(0.005)
             for pid in self.ranks:
                 os.waitpid(pid, 0)
             self.ranks.clear()
+
+    def bury(self) -> None:
+        """Let go of processes that the job left to us and that have ended."""
+        for pid in children(os.getpid()):
+            if pid not in self.ranks:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
 
     def on_signal(self, *_: Any) -> None:
         """Only noted here: a signal comes at any moment."""
@@ -203,7 +219,8 @@ class Runner:
         answers = [self.answer(line, connection.control) for line in lines]
         if None in answers or not connection.send(b"".join(a for a in answers if a)):
             self.hang_up(connection)
-        self.record.write()
+        with contextlib.suppress(OSError):  # a full disk is no reason to leave the job alone
+            self.record.write()
 
     def hang_up(self, connection: Connection) -> None:
         """Close a connection."""
@@ -239,7 +256,7 @@ class Runner:
         while self.ranks:
             self.look()
         code = next((code for _, code in sorted(self.codes.items()) if code != 0), 0)
-        write("exit", {"code": code, "terminated": self.terminated, "error": error, "reports": self.record.reports})
+        surely("exit", {"code": code, "terminated": self.terminated, "error": error, "reports": self.record.reports})
         self.poke()
         for name in ("p.sock", "c.sock"):
             with contextlib.suppress(OSError):
@@ -349,6 +366,59 @@ def write(name: str, value: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(f"{name}.new", name)
+
+
+def surely(name: str, value: dict[str, Any]) -> None:
+    """The same, and again until it is written: on a full disk the file comes late, and the lock says that we live."""
+    while True:
+        try:
+            write(name, value)
+            return
+        except OSError:
+            time.sleep(0.5)
+
+
+def be_subreaper() -> None:
+    """Become the parent of whatever the job's processes leave behind, also of those with a session of their own."""
+    import ctypes  # here, since whoever only relays needs none
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and state of every process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                found[int(name)] = (int(fields[1]), fields[0].decode())
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent it is, those that have ended too."""
+    return [child for child, (parent, _) in processes().items() if parent == pid]
+
+
+def family(pid: int) -> list[int]:
+    """All that descends from a process and has not ended."""
+    known = processes()
+    below: dict[int, list[int]] = {}
+    for child, (parent, _) in known.items():
+        below.setdefault(parent, []).append(child)
+    found, rest = [], [pid]
+    while rest:
+        rest += (more := below.get(rest.pop(), []))
+        found += [child for child in more if known[child][1] not in "ZX"]
+    return found
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, if it is still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def started_at(pid: int) -> int:

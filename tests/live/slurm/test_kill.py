@@ -16,7 +16,8 @@ import pytest
 from tests.live.serving import ended_for_good
 from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
 from weft.live.ledger import End, EventRow
-from weft.live.server import OnSlurm, Server
+from weft.live.server import Server
+from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve
 
@@ -83,7 +84,7 @@ def memory_survived(serving: Serving) -> bool:
         return False
     notes = [(cycle, memory) for cycle, memory in map(json.loads, lines)]
     with Server(
-        serving.folder, serving.cluster, resolve(STACK), dry_run=True, on_slurm=OnSlurm(serving.box.slurm)
+        serving.folder, serving.cluster, resolve(STACK), dry_run=True, engine=SlurmEngine(serving.box.slurm)
     ) as next:
         found = (next.core.cycle, json.loads(json.dumps(next.core.planner_state)))
     assert found in notes[-2:] or (len(notes) == 1 and found[0] == 0)

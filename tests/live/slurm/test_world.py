@@ -74,7 +74,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
     first = state(box, job).split()[-1]
     assert state(box, job) == f"RUNNING None {first}"
     drain = ("scontrol", "update", f"nodename={first}", "state=drain", "reason=test")
-    stop = ("scontrol", "requeuehold", job)
+    stop = ("scontrol", "requeue", job)
     for command in (drain, stop) if drained_first else (stop, drain):
         box.run(*command)
     try:

@@ -8,13 +8,14 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | pending, held | nothing |
 | wait | pending, not held | hold |
 | wait | running (nobody decided that) | requeue and hold |
-| start | pending, held, not yet pinned to its nodes | update; after a few vain tries the start has failed |
+| start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
 | start | pending, released | wait as long as Slurm's reason deserves (reasons.py); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
+| run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
 | stop | running | requeue and hold |
 | stop | pending, held | it has stopped |
 | be cancelled | pending, running | cancel |
@@ -35,10 +36,11 @@ from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-__all__ = ["Do", "Look", "Phase", "Pin", "Task", "What", "look"]
+__all__ = ["USER_HOLDS", "Do", "Look", "Phase", "Pin", "Task", "What", "look"]
 
-TRIES = 4  # updates before a start is given up
+TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
+USER_HOLDS = "its user holds it; scontrol release lets it go"
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -73,6 +75,7 @@ class What(Enum):
     BARRED = "cannot start now"
     REFUSED = "refused by Slurm"
     STOPPED = "stopped"
+    HELD = "held by somebody else"
     FINISHED = "finished"
     OVER = "over"
 
@@ -85,6 +88,7 @@ class Pin:
     gpus_per_node: int
     tasks: int
     note: str
+    cpus_per_node: int = 1
 
     def holds(self, record: Record) -> bool:
         """Whether the job is pinned so."""
@@ -92,9 +96,8 @@ class Pin:
             record.required == frozenset(self.nodes)
             and record.gpus_per_node == self.gpus_per_node
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
-            and record.node_count == len(self.nodes)
             and record.admin_comment == self.note
-        )
+        )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
 
 
 @dataclass
@@ -121,11 +124,14 @@ class Task:
     started_s: float | None = None
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
+    try_s: float = 0.0  # when the next one is due
     giving_up: str = ""  # why this start will have failed, as soon as the job is held again
     given_up_as: What = What.FAILED
     reason: str = ""  # why Slurm does not start it
     reason_s: float = 0.0  # since when
     evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
+    user_hold: bool = False  # its user holds it
+    to_mark: bool = False  # somebody has requeued and held it: its comment is to say so
     missing: int = 0  # looks at which Slurm did not know it
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
@@ -161,6 +167,8 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         case Phase.STARTING:
             return _starting(task, record, now)
         case Phase.RUNNING if record.pending:
+            if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
+                return Look((What.STOPPED, What.HELD), "requeued and held by its user or an administrator")
             task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
             return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.STOPPING:
@@ -179,14 +187,13 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             return Look(do=Do.REQUEUE)
         return Look((What.STARTED,))
     if record.held:
+        if record.user_hold:
+            return Look((What.BARRED,), USER_HOLDS)
         if task.giving_up:
             return Look((task.given_up_as,), task.giving_up)
         if task.pin is not None and task.pin.holds(record):
             return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
-        task.tries += 1
-        if task.tries > TRIES:
-            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told or 'no reason given'}")
-        return Look(do=Do.UPDATE)
+        return _update(task, now)
     if task.giving_up:
         return Look(do=Do.HOLD)
     if patience_s(record.reason) != patience_s(task.reason):
@@ -199,6 +206,20 @@ def _starting(task: Task, record: Record, now: float) -> Look:
         task.giving_up = words(task.reason, task.pin.nodes if task.pin else ())
         return Look(do=Do.HOLD)
     return Look()
+
+
+def _update(task: Task, now: float) -> Look:
+    """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
+    if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
+        if task.told:
+            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told}")
+        return Look((What.BARRED,), f"Slurm has not taken the placement within {PATIENCE_S:g} s")
+    if now < task.try_s:
+        return Look()
+    first_s, most_s = TRY_S
+    task.try_s = now + min(first_s * 2**task.tries, most_s)
+    task.tries = min(task.tries + 1, 30)
+    return Look(do=Do.UPDATE)
 
 
 def _ended(task: Task, record: Record) -> Look:

@@ -19,8 +19,9 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
 from weft.model.hostlist import expand
 
-__all__ = ["Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
+__all__ = ["HOLD_WORD", "Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
 
+HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
 _RUNNING = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
@@ -41,6 +42,7 @@ class Record:
     completing: bool | None  # processes may still be there; None: this version does not say
     held: bool
     reason: str = ""
+    description: str = ""  # of its state, beyond the reason
     name: str = ""
     user: str = ""
     partition: str = ""
@@ -49,7 +51,13 @@ class Record:
     nodes: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()  # nodes it must have
     node_count: int = 1
+    nodes_at_most: int = 0  # as its user said, or weft; 0: nobody did
     tasks: int = 1
+    tasks_per_node: int = 0
+    cpus_per_task: int = 1
+    uid: int = -1
+    requeue: bool = True
+    gpus_per_socket: int = 0
     gpus_per_node: int = 0
     gpus_per_job: int = 0
     gpus_per_task: int = 0
@@ -83,9 +91,32 @@ class Record:
         return self.state in _RUNNING
 
     @property
+    def user_hold(self) -> bool:
+        """Its user holds it."""
+        return HOLD_WORD in self.comment.split()
+
+    @property
     def ended(self) -> bool:
         """It is over."""
         return self.state in _ENDED
+
+    @property
+    def gpus_on_each_node(self) -> int:
+        """GPUs that each of its nodes must have, if its request says so in some way; 0 if it does not."""
+        if self.gpus_per_node:
+            return self.gpus_per_node
+        nodes = 0
+        if self.tasks_per_node:
+            nodes = -(-self.tasks // self.tasks_per_node)
+        elif self.nodes_at_most:
+            nodes = self.node_count
+        if not nodes:
+            return 0
+        if self.gpus % nodes:
+            raise InputError(
+                f"it wants {self.gpus} GPUs on {nodes} nodes, which is not as many on each; ask for a multiple"
+            )
+        return self.gpus // nodes
 
     @property
     def gpus(self) -> int:
@@ -149,10 +180,14 @@ def _record(row: dict[str, Any]) -> Record:
     number = str(_number(row.get("job_id")) or 0)
     return Record(
         key=number, number=number, state=state, completing=completing, held=_number(row.get("priority")) == 0,
-        reason=_text(row, "state_reason"), name=_text(row, "name"), user=_text(row, "user_name"),
+        reason=_text(row, "state_reason"), description=_text(row, "state_description"),
+        name=_text(row, "name"), user=_text(row, "user_name"),
         partition=_text(row, "partition"), batch=bool(row.get("batch_flag", True)),
         het=bool(_number(row.get("het_job_id"))), nodes=nodes, required=frozenset(_hosts(row.get("required_nodes"))),
-        node_count=_number(row.get("node_count")) or 1, tasks=_number(row.get("tasks")) or 1,
+        node_count=_number(row.get("node_count")) or 1, nodes_at_most=_number(row.get("max_nodes")) or 0,
+        tasks=_number(row.get("tasks")) or 1, tasks_per_node=_unless_no_value(row.get("tasks_per_node")),
+        cpus_per_task=_cpus_per_task(row), uid=_uid(row),
+        requeue=row.get("requeue", True) is not False, gpus_per_socket=gpu_count(_text(row, "tres_per_socket"))[0],
         gpus_per_node=gpu_count(_text(row, "tres_per_node"))[0], gpus_per_job=gpu_count(_text(row, "tres_per_job"))[0],
         gpus_per_task=gpu_count(_text(row, "tres_per_task"))[0],
         gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_text(row, "comment"),
@@ -254,6 +289,23 @@ def _number(value: Any) -> int | None:
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53 else None
+
+
+def _unless_no_value(value: Any) -> int:
+    """A small number; 0 if it is not set, which some versions write as the largest ones."""
+    number = _number(value) or 0
+    return number if 0 < number < 0xFFFE else 0
+
+
+def _cpus_per_task(row: dict[str, Any]) -> int:
+    """As it says; where this version does not tell, its share of all."""
+    told = _unless_no_value(row.get("cpus_per_task"))
+    return told or max(1, (_number(row.get("cpus")) or 1) // (_number(row.get("tasks")) or 1))
+
+
+def _uid(row: dict[str, Any]) -> int:
+    number = _number(row.get("user_id"))
+    return -1 if number is None else number
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.live.slurm.records import Record
+from weft.live.slurm.records import HOLD_WORD, Record
 
-__all__ = ["Telling", "Why", "plain"]
+__all__ = ["Mark", "Telling", "Why", "plain"]
 
 _EVERY_S = 1.0  # between batches
 _AT_A_TIME = 20  # jobs in a batch
@@ -33,6 +33,18 @@ class Why:
     def line(self) -> str:
         """As scontrol reads it."""
         return f'update JobId={self.key} {"ReqNodeList= " if self.unpin else ""}AdminComment="{self.words}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A job that somebody has requeued and held: its comment says so, and its user can release it."""
+
+    key: str
+    comment: str
+
+    def line(self) -> str:
+        """As scontrol reads it."""
+        return f'update JobId={self.key} Comment="{plain(f"{self.comment} {HOLD_WORD}")}"'
 
 
 class Telling:

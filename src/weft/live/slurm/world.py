@@ -5,20 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from weft.core.capabilities import Capabilities
+from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.description import Description
 from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
-from weft.live.slurm.notes import make_folder, note, write_gate
-from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
+from weft.live.slurm.reconcile import AGAIN_S, GONE, TRY_S, USER_HOLDS, Do, Look, Phase, Pin, Task, What, look
 from weft.live.slurm.records import Node, Record, within_limits
-from weft.live.slurm.telling import Telling, Why
+from weft.live.slurm.telling import Mark, Telling, Why
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
@@ -55,7 +57,10 @@ _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float) -> None: ...
+    def accept(
+        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
+    ) -> None: ...
+    def wants(self, record: Record) -> bool: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
     def tidy(self, pending: Set[str]) -> None: ...
@@ -74,13 +79,14 @@ class SlurmWorld(LiveWorld[Task]):
 
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
-        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False,
+        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
         self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
+        self._take = take  # what a server of another folder has placed
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
@@ -163,10 +169,11 @@ class SlurmWorld(LiveWorld[Task]):
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
         task.since_s, task.started_s = self.now(), None
-        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
+        task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
+        task.try_s = self.now() + TRY_S[0]
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported = -1
-        make_folder(self.attempt(task.job.id, task.starts).folder, task.description.user)
+        make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
         return task
@@ -175,8 +182,9 @@ class SlurmWorld(LiveWorld[Task]):
         """The placement in Slurm's terms: nodes, and as many GPUs on each."""
         counts = self.on_nodes(task.gpus)
         tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
-        words = note(self.folder, task, self._gate(task))
-        return Pin(tuple(counts), max(counts.values()), tasks, words)
+        cpus = 0 if task.job.per_server else int(task.description.env.get("cpus", "1")) * -(-tasks // len(counts))
+        words = note(self.folder, self.clock, task, self._gate(task))
+        return Pin(tuple(counts), max(counts.values()), tasks, words, cpus)
 
     def on_nodes(self, gpus: Placement) -> Counter[str]:
         """GPUs on each node, in the order of ranks."""
@@ -199,8 +207,11 @@ class SlurmWorld(LiveWorld[Task]):
             self._trouble(snapshot.trouble)
             return events
         self._trouble("")
+        self._looked = time.monotonic()
         self.looks += 1
+        self._yield_to_another(snapshot)
         events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
+        events += self._user_holds(snapshot, now)
         events += self._new(snapshot, now)
         self._hands.tell(self._why(snapshot, now))
         return events
@@ -222,6 +233,18 @@ class SlurmWorld(LiveWorld[Task]):
             self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
         self._troubled = words
 
+    def _yield_to_another(self, snapshot: Snapshot) -> None:
+        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
+        if self._take or self.taker is None:
+            return
+        for key, record in snapshot.jobs.items():
+            other = foreign(record.admin_comment, self.clock) if not record.ended else ""
+            if other and self.taker.wants(record):
+                raise InputError(
+                    f"job {key} is served by the weft serve of {other}, which was here first; stop that one, and take "
+                    "its jobs over with --take, or serve other partitions (--partition)"
+                )
+
     # Jobs as they come and go
 
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
@@ -230,16 +253,17 @@ class SlurmWorld(LiveWorld[Task]):
             return []
         known = {task.key for task in [*self.tasks.values(), *self._coming()]}
         self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
-        soon = time.time() + 1
+        soon = time.time() + snapshot.ahead_s + 1
         unknown = [
             record
             for key, record in snapshot.jobs.items()
             if record.pending and key not in known and not record.completing
         ]
-        new = within_limits([r for r in unknown if not r.dependency and r.begin_s <= soon], known)
+        ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
+        new = within_limits(ready, known)
         taken = {record.key for record in new}
         later = {record.key for record in unknown if record.key not in taken}
-        self.taker.accept(new, later, snapshot.nodes, now)
+        self.taker.accept(new, later, snapshot.nodes, now, snapshot.ahead_s)
         return self._arrived(now)
 
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
@@ -250,7 +274,7 @@ class SlurmWorld(LiveWorld[Task]):
                 continue  # taken before the last order about it
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
-            record = snapshot.jobs.get(task.key)
+            record = snapshot.jobs.get(task.key) or self._recalled(task, snapshot)
             if record is None and task.gpus:
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
@@ -259,6 +283,37 @@ class SlurmWorld(LiveWorld[Task]):
             if seen.do is not Do.NOTHING and job_id in self.tasks:
                 changed.append((task, seen.do))
         self._order([], changed)
+        return events
+
+    def _recalled(self, task: Task, snapshot: Snapshot) -> Record | None:
+        """A job that the controller has forgotten, as the accounting knows it; it is asked once."""
+        if task.missing == GONE - 2 and task.phase is not Phase.WAITING:
+            self._hands.recall([task.key])
+        known = snapshot.recalled.get(task.key)
+        if known is None:
+            return None
+        nodes = task.pin.nodes if task.pin else ()
+        record = Record(task.key, task.key, known.state, False, False, nodes=nodes)
+        return replace(record, exit_code=known.exit_code, signal=known.signal)
+
+    def _user_holds(self, snapshot: Snapshot, now: float) -> list[Event]:
+        """Jobs that wait and that their users hold, or do not hold any more."""
+        marks = []
+        events: list[Event] = []
+        for job_id, task in self.tasks.items():
+            record = snapshot.jobs.get(task.key)
+            if task.phase is not Phase.WAITING or record is None or not record.pending:
+                continue
+            if task.to_mark and not record.user_hold:
+                marks.append(Mark(task.key, record.comment))
+            held = task.to_mark or record.user_hold
+            task.to_mark = task.to_mark and not record.user_hold
+            if held and not task.user_hold:
+                events.append(Barred(now, job_id, USER_HOLDS))
+            elif task.user_hold and not held and task.barred_s is None:
+                events.append(Cleared(now, job_id))
+            task.user_hold = held
+        self._hands.tell(marks)
         return events
 
     def _see_lost_nodes(self, task: Task) -> None:
@@ -291,6 +346,8 @@ class SlurmWorld(LiveWorld[Task]):
                     task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
                     self.outcomes[job_id] = seen.words
                     events.append(Stopped(now, job_id, task.saved, seen.words))
+                case What.HELD:
+                    task.to_mark = True
                 case What.FINISHED | What.OVER:
                     self._left(task)
                     del self.tasks[job_id]
@@ -306,6 +363,8 @@ class SlurmWorld(LiveWorld[Task]):
         first_s, most_s = _PAUSE_S
         events: list[Event] = []
         for job_id, task in self.tasks.items():
+            if task.user_hold:
+                continue
             if task.barred_s is not None and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
                 task.barred_s = None
                 events.append(Cleared(now, job_id))
