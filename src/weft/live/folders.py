@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def _kind(path: Path, mounts: str) -> str:
         fields = before.split()
         if len(fields) < 5 or not after:
             continue
-        point = fields[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4])  # blanks are written so
         if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind

@@ -43,12 +43,14 @@ def _code(text: str) -> tuple[int, int]:
 class Slurm:
     """The client commands, of the cluster that SLURM_CONF or the machine's own configuration names."""
 
-    def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S) -> None:
+    def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S, path: str = "") -> None:
         self.limit_s = limit_s
         whole = {"SLURM_BITSTR_LEN": "0"}  # arrays are listed whole, however long
         self._environment = {**os.environ, **whole, **({"SLURM_CONF": conf} if conf else {})}
+        if path:
+            self._environment["PATH"] = path
         # The limit holds even for a command whose weft has been killed meanwhile.
-        self._limiter = [path, "-k", "1"] if (path := shutil.which("timeout")) else []
+        self._limiter = [found, "-k", "1"] if (found := shutil.which("timeout")) else []
 
     def refuse_if_missing(self) -> None:
         """Raise if the commands are not there at all: that does not pass by itself."""

@@ -85,10 +85,12 @@ def task_prolog(folder: Path, python: str = "") -> str:
     )
 
 
-def write_files(folder: Path, partitions: Iterable[str] = (), python: str = "") -> list[Path]:
+def write_files(
+    folder: Path, partitions: Iterable[str] = (), python: str = "", owners: Iterable[int] | None = None
+) -> list[Path]:
     """Write everything into a folder; returns the files."""
     texts = {
-        HOOK: hook(partitions),
+        HOOK: hook(partitions, owners),
         PROLOG: task_prolog(folder.resolve(), everybodys(python)),
         UNIT: _text("weft.service").replace("@WEFT@", shutil.which("weft") or "weft"),
         "relay.py": _text("relay.py"),
