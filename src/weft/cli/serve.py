@@ -184,6 +184,6 @@ def _build(
         return build_cluster(loaded, seed), build_stack(loaded, own)
     from weft.stacks import resolve
 
-    cluster = engine.cluster(seed or 0)
+    cluster = engine.cluster(seed or 0, notice)
     layers = engine.layers(layers, _DEFAULT_STACK, notice)
     return cluster, resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)

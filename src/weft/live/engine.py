@@ -61,7 +61,7 @@ class Engine(Protocol):
         """Where profile files may lie; None: anywhere, since one user owns all."""
         ...
 
-    def cluster(self, seed: int) -> Cluster:
+    def cluster(self, seed: int, say: Say) -> Cluster:
         """The cluster as the engine itself describes it."""
         ...
 

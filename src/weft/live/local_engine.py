@@ -27,7 +27,7 @@ class LocalEngine:
         """It has no options."""
         return cls()
 
-    def cluster(self, seed: int) -> Cluster:
+    def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
         """Two racks of two servers with four GPUs each."""
         return leaf_spine(2, 2, Machine(gpus_per_server=4))
 

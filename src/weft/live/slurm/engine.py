@@ -42,9 +42,9 @@ class SlurmEngine:
             options["take"],
         )  # fmt: skip
 
-    def cluster(self, seed: int) -> Cluster:
+    def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
         """Slurm's GPU nodes and switches."""
-        return read_cluster(self.slurm, self.partitions, seed=seed)
+        return read_cluster(self.slurm, self.partitions, seed=seed, say=say)
 
     def refuse(self, cluster: Cluster, folder: Path) -> None:
         """Raise if the nodes are others, or if what must be installed is not."""
