@@ -42,6 +42,7 @@ def save_table(table: Table) -> dict[str, Any]:
             "status": job.status.value,
             "gpus": list(job.gpus),
             "barred": job.barred,
+            "silent": job.silent,
             **{name: getattr(job, name) for name in _VIEW},
         }
         for job in table.jobs.values()
@@ -68,7 +69,8 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
             profiles={int(workers): profiles[i] for workers, i in record["job"]["profiles"].items()},
         )
         view = JobView(job, JobStatus(record["status"]), tuple(record["gpus"]), **{k: record[k] for k in _VIEW})
-        view.barred = record.get("barred", "")  # not in snapshots of earlier versions
+        view.barred = record.get("barred", "")  # these two are not in snapshots of earlier versions
+        view.silent = record.get("silent", False)
         table.put_back(view, record["number"])
     for server in saved["down"]:
         table.gpus.server_down(server)

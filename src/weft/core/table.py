@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from weft.core.jobs import SortedJobs
 from weft.core.occupancy import Occupancy
@@ -14,6 +15,7 @@ from weft.model.events import (
     Event,
     Failed,
     Finished,
+    Learned,
     NodeDown,
     NodeUp,
     Started,
@@ -90,6 +92,8 @@ class Table:
                 self._barred(event, self.jobs[event.job])
             case Cleared():
                 self._cleared(self.jobs[event.job])
+            case Learned():
+                self._learned(event, self.jobs[event.job])
 
     def _submitted(self, event: Submitted) -> None:
         job = event.job
@@ -154,6 +158,13 @@ class Table:
         if job.barred:
             job.barred = ""
             self._enter_waiting(job)  # it has been waiting all along: waiting_since_s stays
+
+    def _learned(self, event: Learned, job: JobView) -> None:
+        if job.status is JobStatus.WAITING:
+            return  # late: it is sorted by what it said, and will be learned again
+        job.silent = job.silent or event.silent
+        if event.iterations:
+            job.job = replace(job.job, iterations=event.iterations)
 
     def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from weft.core.capabilities import Capabilities
 from weft.live.attempt import Attempt, Ended
 from weft.live.clock import Clock
 from weft.live.description import Description
+from weft.live.doubts import SLACK_S, Doubts
 from weft.live.endings import Ending, judge
 from weft.live.environment import environment, ranks
 from weft.live.unix import bound
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
-from weft.model.events import Barred, Cleared, Event, Failed, Finished, Started, Stopped, Withdrawn
+from weft.model.events import Barred, Cleared, Event, Failed, Finished, Learned, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
@@ -45,6 +46,8 @@ class Task:
     stopping: bool = False  # a stop was decided
     cancelled: bool = False
     seen: int = 0  # iterations reported to policies: they never become fewer
+    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    started_s: float = 0.0  # when it was confirmed
     bars: int = 0  # times in a row that it could not even be tried to start it
     barred_until_s: float | None = None
 
@@ -64,6 +67,7 @@ class LocalWorld(LiveWorld[Task]):
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self._dirty: set[str] = set()  # jobs whose attempt may have changed
         self._next_scan_s = 0.0
+        self.slack_s = SLACK_S
         self._pokes = bound(folder / "events.sock", socket.SOCK_DGRAM)
         self.watch(self._pokes, self._poked)
 
@@ -100,7 +104,7 @@ class LocalWorld(LiveWorld[Task]):
             view.job, description, saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus,
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
-            barred_until_s=self.now() if view.barred else None,
+            barred_until_s=self.now() if view.barred else None, started_s=self.now(),
         )  # fmt: skip
         if view.status is not JobStatus.WAITING:
             task.attempt = self.attempt(view.id, starts)
@@ -186,12 +190,24 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt.look()
             ended = task.attempt.ended
             if task.attempt.up and not task.running and not (ended and ended.error):
-                task.running = True
+                task.running, task.started_s, task.doubts = True, now, Doubts()
                 events.append(Started(now, job_id))
             if ended is not None:
                 events.append(self._ended(task, task.attempt, ended, now))
+            elif task.running and not task.stopping:
+                events += self._doubted(task, task.attempt, now)
         self._dirty.clear()
         return events
+
+    def _doubted(self, task: Task, attempt: Attempt, now: float) -> list[Learned]:
+        """Whether a running job is not what it said."""
+        if not task.description.iterations:
+            return []  # it said nothing
+        iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        return task.doubts.look(
+            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s
+        )
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1

@@ -31,6 +31,8 @@ MOST_CONNECTIONS = 64
 LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to us
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
 RECENT = 21  # iterations whose median is the measured speed
+SEEN = 5  # iterations by whose median it is judged whether a gate fits
+SHORTEST, LATE = 0.7, 0.02  # of a period: iterations shorter than the one, or later than the tolerance and the other
 RECORD = 96  # bytes of the progress file
 
 
@@ -65,7 +67,7 @@ class Runner:
         self.group = 0
         self.terminated = False  # SIGTERM was sent by us while the job ran
         self.kill_at: float | None = None
-        self.gate: dict[str, float] | None = spec.get("gate")
+        self.keeper = Keeper(spec.get("gate"))
         self.record = Record(spec.get("iterations", 0))
         self.stop_asked = False  # by a signal
         self.reports, self.control = listen("p.sock"), listen("c.sock")
@@ -236,12 +238,12 @@ class Runner:
         match message:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
                 now = time.monotonic()
-                at = slot(self.gate, now)
+                at = self.keeper.at(step, rest.get("rank", 0), now, now)
                 if rest.get("rank", 0) == 0:
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
             case {"gate": None | {"epoch": float(), "period": float(), "tolerance": float()} as gate} if control:
-                self.gate = gate
+                self.keeper.set(gate)
                 return b"{}\n"
             case {"stop": float(grace_s)} if control:
                 self.stop(grace_s)
@@ -266,6 +268,39 @@ class Runner:
         """Tell the server to look; if none is there it will look when it comes."""
         with contextlib.suppress(OSError):
             self.poke_socket.sendto(self.spec["key"].encode(), f"/proc/self/fd/{self.home}/events.sock")
+
+
+class Keeper:
+    """Applies a gate as long as it fits: a job whose own iterations are longer than the period would wait for every
+    second slot, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and are
+    held again when their iterations fit again."""
+
+    def __init__(self, gate: dict[str, float] | None) -> None:
+        self.gate = gate
+        self.own: deque[float] = deque(maxlen=SEEN)  # seconds of the last iterations, waiting left out
+        self.last: dict[int, tuple[int, float]] = {}  # by rank: the step it reported, and when it could go on
+
+    def set(self, gate: dict[str, float] | None) -> None:
+        """Another gate; what is known of the iterations stays."""
+        self.gate = gate
+
+    def at(self, step: int, rank: object, now: float, by_gate: float) -> float:
+        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate."""
+        number = rank if isinstance(rank, int) else 0
+        before = self.last.get(number)
+        if before is not None and step > before[0] and number == min(self.last):
+            self.own.append((now - before[1]) / (step - before[0]))
+        at = now if self.misfits() else now + slot(self.gate, by_gate) - by_gate
+        if number in self.last or len(self.last) < MOST_CONNECTIONS:
+            self.last[number] = (step, max(at, now))
+        return at
+
+    def misfits(self) -> bool:
+        """Whether the job's own iterations, at the median, are not those that the gate is for."""
+        if self.gate is None or self.gate["period"] <= 0 or len(self.own) < SEEN:
+            return False
+        own = sorted(self.own)[len(self.own) // 2] / self.gate["period"]
+        return not SHORTEST <= own <= 1 + self.gate["tolerance"] + LATE
 
 
 class Connection:

@@ -27,10 +27,11 @@ A job whose processes are still being ended holds its GPUs: nothing is said of i
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from weft.live.description import Description
+from weft.live.doubts import Doubts
 from weft.live.slurm.reasons import PATIENCE_S, SCARCE_S, never, patience_s, words
 from weft.live.slurm.records import Record
 from weft.model.job import Job
@@ -136,6 +137,7 @@ class Task:
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
     fault: str = ""  # whose fault that is: "own", "node", or ""
+    doubts: Doubts = field(default_factory=Doubts)  # of this start
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
 
 

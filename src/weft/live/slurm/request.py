@@ -51,8 +51,11 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
         "restarts": _whole(said, "restarts", 0),
         "model": said.get("model", ""),
         "user": record.user,
-        "env": {"tasks": str(record.tasks), "uid": str(record.uid), "cpus": str(record.cpus_per_task)},
-    }
+        "env": {
+            "tasks": str(record.tasks), "uid": str(record.uid), "cpus": str(record.cpus_per_task),
+            "limit_s": str(record.time_limit_s or _NO_LIMIT_S),
+        },
+    }  # fmt: skip
     if "grace_s" in said:
         fields["grace_s"] = _seconds(said, "grace_s")
     limit_s = record.time_limit_s or _NO_LIMIT_S

@@ -14,6 +14,7 @@ from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.description import Description
+from weft.live.doubts import SLACK_S, Doubts
 from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
@@ -86,6 +87,8 @@ class SlurmWorld(LiveWorld[Task]):
         self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
+        self.slack_s = SLACK_S
+        self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
@@ -171,6 +174,7 @@ class SlurmWorld(LiveWorld[Task]):
         task.since_s, task.started_s = self.now(), None
         task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
         task.try_s = self.now() + TRY_S[0]
+        task.doubts = Doubts()
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported = -1
         make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
@@ -213,6 +217,9 @@ class SlurmWorld(LiveWorld[Task]):
         events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
         events += self._user_holds(snapshot, now)
         events += self._new(snapshot, now)
+        if now >= self._doubt_s:
+            self._doubt_s = now + 1.0
+            events += self._doubted(now)
         self._hands.tell(self._why(snapshot, now))
         return events
 
@@ -314,6 +321,19 @@ class SlurmWorld(LiveWorld[Task]):
                 events.append(Cleared(now, job_id))
             task.user_hold = held
         self._hands.tell(marks)
+        return events
+
+    def _doubted(self, now: float) -> list[Event]:
+        """Running jobs that are not what they said."""
+        events: list[Event] = []
+        for job_id, task in self.tasks.items():
+            if task.phase is Phase.RUNNING and task.started_s is not None:
+                iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+                progress = self.attempt(job_id, task.starts).progress()
+                left, ran_s = task.job.iterations - task.saved, now - task.started_s
+                events += task.doubts.look(
+                    task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s
+                )
         return events
 
     def _see_lost_nodes(self, task: Task) -> None:
