@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which to run; none: all.")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
+    queued: Annotated[
+        int, typer.Option("--queued", min=0, help="Of slurm: with so many jobs in its queue, for a minute.")
+    ] = 0,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast the engine and its parts are here.
@@ -34,7 +37,9 @@ def bench(
         return
     wanted = names or list(available())
     runs = [(name, load(name)) for name in wanted]
-    figures = {name: run(quick, notice) for name, run in runs}
+    if queued and wanted != ["slurm"]:
+        raise typer.BadParameter("--queued is for: weft bench slurm", param_hint="--queued")
+    figures = {name: _with_queue(queued, quick) if queued else run(quick, notice) for name, run in runs}
     if json:
         print_json(figures[wanted[0]] if names and len(wanted) == 1 else figures)
         return
@@ -43,6 +48,12 @@ def bench(
         console.print(name, style="bold")
         for key, value in values.items():
             console.print(f"  {key:32s} {_number(value)}")
+
+
+def _with_queue(queued: int, quick: bool) -> dict[str, Any]:
+    from weft.bench.slurm_queue import run
+
+    return run(queued, quick, notice)
 
 
 def _number(value: float | str | None) -> str:

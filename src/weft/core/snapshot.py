@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.core.table import Table
@@ -12,7 +12,10 @@ from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["VERSION", "load_profile", "load_table", "refuse_other", "save_profile", "save_table"]
+__all__ = [
+    "VERSION", "Changes", "Saver", "assembled", "load_profile", "load_table", "refuse_other", "save_profile",
+    "save_table",
+]  # fmt: skip
 
 VERSION = 1
 
@@ -35,27 +38,86 @@ def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
 def save_table(table: Table) -> dict[str, Any]:
     """Jobs that have not ended, profiles once each, servers that are down."""
     pool = _Pool()
-    jobs = [
-        {
-            "job": _save_job(job.job, pool),
-            "number": table.number[job.id],
-            "status": job.status.value,
-            "gpus": list(job.gpus),
-            "barred": job.barred,
-            "silent": job.silent,
-            **{name: getattr(job, name) for name in _VIEW},
-        }
-        for job in table.jobs.values()
-    ]
+    jobs = [_save_view(job, table, pool) for job in table.jobs.values()]
+    return {
+        **_save_rest(table),
+        "jobs": sorted(jobs, key=lambda record: record["number"]),
+        "profiles": pool.saved,
+        "held": dict(table.held),
+        "ended": {job_id: status.value for job_id, status in table.ended.items()},
+    }
+
+
+def _save_rest(table: Table) -> dict[str, Any]:
+    """What is small however long the queue is."""
     return {
         "n_gpus": table.cluster.n_gpus,
         "down": sorted(table.gpus.down),
         "arrivals": table.arrivals,
-        "jobs": sorted(jobs, key=lambda record: record["number"]),
-        "profiles": pool.saved,
         "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
-        "held": dict(table.held),
-        "ended": {job_id: status.value for job_id, status in table.ended.items()},
+    }
+
+
+def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
+    return {
+        "job": _save_job(job.job, pool),
+        "number": table.number[job.id],
+        "status": job.status.value,
+        "gpus": list(job.gpus),
+        "barred": job.barred,
+        "silent": job.silent,
+        **{name: getattr(job, name) for name in _VIEW},
+    }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A snapshot in parts: `small` is whole each time; of jobs and profiles there are those that are new or changed.
+
+    A job is its record, with `held` beside it, or {"ended": status}. Profiles are numbered from `first_profile` on.
+    """
+
+    small: dict[str, Any]
+    jobs: dict[str, dict[str, Any]]
+    profiles: list[dict[str, Any]]
+    first_profile: int
+
+
+class Saver:
+    """Remembers what has been saved of one table, so that only the rest is saved. A new one saves everything."""
+
+    def __init__(self) -> None:
+        self._pool = _Pool()
+        self._begun = False
+
+    def changes(self, small: dict[str, Any], table: Table) -> Changes:
+        """What has changed since the last call."""
+        touched = table.touched if self._begun else {*table.jobs, *table.ended, *table.touched}
+        self._begun = True
+        first = len(self._pool.saved)
+        jobs: dict[str, dict[str, Any]] = {}
+        for job_id in touched:
+            if job_id in table.jobs:
+                jobs[job_id] = _save_view(table.jobs[job_id], table, self._pool)
+                jobs[job_id]["held"] = table.held.get(job_id)
+            elif job_id in table.ended:
+                jobs[job_id] = {"ended": table.ended[job_id].value}
+        table.touched = set()
+        return Changes({**small, "table": _save_rest(table)}, jobs, self._pool.saved[first:], first)
+
+
+def assembled(small: dict[str, Any], jobs: dict[str, dict[str, Any]], profiles: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole snapshot, from all changes that were ever saved."""
+    live = [record for record in jobs.values() if "ended" not in record]
+    return {
+        **small,
+        "table": {
+            **small["table"],
+            "jobs": sorted(live, key=lambda record: record["number"]),
+            "profiles": profiles,
+            "held": {r["job"]["id"]: r["held"] for r in live if r["held"] is not None},
+            "ended": {job_id: record["ended"] for job_id, record in jobs.items() if "ended" in record},
+        },
     }
 
 

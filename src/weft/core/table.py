@@ -65,12 +65,15 @@ class Table:
         self.gates: dict[str, Gate] = {}
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
+        self.touched: set[str] = set()  # jobs about which something has changed since somebody cleared this
         self._queues: dict[Key, SortedJobs] = {}
 
     # What happened
 
     def take(self, event: Event) -> None:
         """Enter one event. Events about jobs that have ended are late, and ignored."""
+        if not isinstance(event, NodeDown | NodeUp):
+            self.touched.add(event.job.id if isinstance(event, Submitted) else event.job)
         match event:
             case Submitted():
                 self._submitted(event)
@@ -174,6 +177,7 @@ class Table:
 
     def starting(self, job_id: str, gpus: Placement, gate: Gate | None) -> None:
         """A start was decided."""
+        self.touched.add(job_id)
         job = self.jobs[job_id]
         self._leave_waiting(job)
         self._enter_gpus(job, gpus, JobStatus.STARTING)
@@ -181,6 +185,7 @@ class Table:
 
     def stopping(self, job_id: str) -> None:
         """A stop was decided."""
+        self.touched.add(job_id)
         self.jobs[job_id].status = JobStatus.STOPPING
         self.gates.pop(job_id, None)
 
@@ -190,6 +195,11 @@ class Table:
             self.gates.pop(job_id, None)
         else:
             self.gates[job_id] = gate
+
+    def hold(self, job_id: str, reason: str) -> None:
+        """It was decided that a job waits, for this reason."""
+        self.touched.add(job_id)
+        self.held[job_id] = reason
 
     def put_back(self, job: JobView, number: int) -> None:
         """A saved job comes back to where it was."""

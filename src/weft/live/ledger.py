@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.core.snapshot import Changes, assembled
 from weft.errors import InputError
 from weft.live.description import Description
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
@@ -24,7 +25,8 @@ from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 __all__ = ["DecisionRow", "End", "EventRow", "JobRow", "Ledger", "LedgerTrouble"]
 
 FILE = "ledger.sqlite"
-_VERSION = 1
+_VERSION = 2
+_OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row
 _AGAIN_S = 1.0  # between tries to write while that is not possible
 _ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
 
@@ -41,6 +43,8 @@ CREATE INDEX IF NOT EXISTS decisions_job ON decisions (job);
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_job ON events (job);
+CREATE TABLE IF NOT EXISTS core_jobs (id TEXT PRIMARY KEY, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS core_profiles (number INTEGER PRIMARY KEY, state TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS core (one INTEGER PRIMARY KEY CHECK (one = 1), cycle INTEGER NOT NULL, state TEXT NOT NULL);
 """
 
@@ -114,9 +118,11 @@ class Ledger:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_TABLES)
-            self.set_meta("version", self.meta("version", _VERSION))
-        if self.meta("version", None) != _VERSION:
-            raise InputError(f"{folder}: written by another version of weft; serve in an empty folder")
+        found = self.meta("version", None if read_only else _VERSION)
+        if found != _VERSION and found not in _OLDER:
+            raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
+        if not read_only:
+            self.set_meta("version", _VERSION)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -225,8 +231,8 @@ class Ledger:
         finally:
             self._db.execute("PRAGMA synchronous = FULL")
 
-    def keep(self, state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
-        """The core's state, the events that led to it, and how jobs ended: all or nothing."""
+    def keep(self, changes: Changes, events: Sequence[EventRow], ended: Sequence[End]) -> None:
+        """What has changed of the core's state, the events that led to it, and how jobs ended: all or nothing."""
         db = self._db
 
         def write() -> None:
@@ -236,7 +242,12 @@ class Ledger:
                     "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
                     (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
                 )
-            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (state["cycle"], json.dumps(state)))
+            jobs = [(job_id, json.dumps(record)) for job_id, record in changes.jobs.items()]
+            db.executemany("INSERT OR REPLACE INTO core_jobs VALUES (?, ?)", jobs)
+            profiles = [(n, json.dumps(made)) for n, made in enumerate(changes.profiles, changes.first_profile)]
+            db.executemany("INSERT OR REPLACE INTO core_profiles VALUES (?, ?)", profiles)
+            small = (changes.small["cycle"], json.dumps(changes.small))
+            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", small)
 
         self._surely(write)
 
@@ -257,7 +268,16 @@ class Ledger:
     def core(self) -> dict[str, Any] | None:
         """The core's last state."""
         row = self._db.execute("SELECT state FROM core").fetchone()
-        return None if row is None else json.loads(row[0])
+        if row is None:
+            return None
+        small: dict[str, Any] = json.loads(row[0])
+        if "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
+            return small
+        jobs = {job: json.loads(state) for job, state in self._db.execute("SELECT id, state FROM core_jobs")}
+        profiles = [
+            json.loads(state) for (state,) in self._db.execute("SELECT state FROM core_profiles ORDER BY number")
+        ]
+        return assembled(small, jobs, profiles)
 
     def jobs(self) -> list[JobRow]:
         """All jobs, in order of submission."""

@@ -87,8 +87,9 @@ class Metrics:
         for name, value in self.counts.items():
             lines += [f"# TYPE weft_{name}_total counter", f"weft_{name}_total {value}"]
         by_status = dict.fromkeys((JobStatus.WAITING, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING), 0)
-        for job in table.jobs.values():
+        for job in table.running.values():
             by_status[job.status] += 1
+        by_status[JobStatus.WAITING] = len(table.jobs) - len(table.running)
         lines += ["# HELP weft_jobs Jobs that have not ended.", "# TYPE weft_jobs gauge"]
         lines += [f'weft_jobs{{status="{status.value}"}} {n}' for status, n in by_status.items()]
         busy = sum(len(gpus) for gpus in table.placements.values())

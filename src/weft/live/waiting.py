@@ -59,6 +59,7 @@ class LiveWorld(ABC, Generic[Task]):
         self.down: dict[int, str] = {}  # servers that cannot be used, and why
         self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
         self.alive: Callable[[], None] = lambda: None  # called whenever there has been something to look at
+        self.woke_cpu_s = time.thread_time()  # processor time of this thread when it last woke: what follows is work
         self._looked = time.monotonic()  # when the world was last seen as it is
         self._selector = selectors.DefaultSelector()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -149,7 +150,9 @@ class LiveWorld(ABC, Generic[Task]):
             if until_s is None and not self.open and not self.busy():
                 return []
             times = [time_s for time_s in (until_s, self.next_time()) if time_s is not None]
-            for key, _ in self._selector.select(max(0.0, min(times) - self.now()) if times else None):
+            ready = self._selector.select(max(0.0, min(times) - self.now()) if times else None)
+            self.woke_cpu_s = time.thread_time()
+            for key, _ in ready:
                 key.data()
 
     def watch(self, source: socket.socket, ready: Callable[[], None]) -> None:

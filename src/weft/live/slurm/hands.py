@@ -58,6 +58,7 @@ class Snapshot:
     nodes: Mapping[str, Node]
     complaints: Mapping[str, str] = field(default_factory=dict)  # by job
     trouble: str = ""  # why there is nothing new
+    changed: frozenset[str] = frozenset()  # jobs that are not as they were in the last snapshot that was taken
     recalled: Mapping[str, Ended] = field(default_factory=dict)  # what the accounting knows of forgotten jobs
     ahead_s: float = 0.0  # by how much the controller's clock is ahead of this machine's
 
@@ -87,6 +88,7 @@ class Hands:
         self._ahead_s = 0.0  # of this machine's clock, the controller's
         self._clock_at = 0.0  # when it is compared again
         self._memory: Memory = {}
+        self._jobs: dict[str, Record] = {}  # as last seen
         self._nodes: dict[str, Node] = {}
         self._nodes_at = 0.0  # when nodes are looked at again
         self._complaints: dict[str, str] = {}
@@ -166,6 +168,12 @@ class Hands:
             if asked and not snapshot.trouble:
                 snapshot = replace(snapshot, recalled=self._slurm.accounting(asked))
             with self._condition:
+                if self._latest is not None:  # nobody has looked at it
+                    snapshot = replace(
+                        snapshot, changed=snapshot.changed | self._latest.changed,
+                        complaints={**self._latest.complaints, **snapshot.complaints},
+                        recalled={**self._latest.recalled, **snapshot.recalled},
+                    )  # fmt: skip
                 self._latest = snapshot
             with suppress(BlockingIOError):
                 self._waker.send(b"!")
@@ -189,8 +197,11 @@ class Hands:
         except Unreachable as error:
             return Snapshot(number, {}, {}, trouble=str(error))
         jobs = {record.key: record for record in records}
+        before, self._jobs = self._jobs, jobs
+        changed = {key for key, record in jobs.items() if before.get(key) is not record}
+        changed = {key for key in changed if before.get(key) != jobs[key]} | (before.keys() - jobs.keys())
         complaints, self._complaints = self._complaints, {}
-        return Snapshot(number, jobs, self._nodes, complaints, ahead_s=self._ahead_s)
+        return Snapshot(number, jobs, self._nodes, complaints, changed=frozenset(changed), ahead_s=self._ahead_s)
 
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:

@@ -143,9 +143,9 @@ class Intake:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
         self._refuse(task.key, words, "")
 
-    def tidy(self, pending: Set[str]) -> None:
+    def tidy(self, jobs: Mapping[str, Record]) -> None:
         """Forget what was said about jobs that do not wait any more."""
-        gone = self._refused.keys() - pending
+        gone = {key for key in self._refused if key not in jobs or not jobs[key].pending}
         if gone:
             self._refused = {key: said for key, said in self._refused.items() if key not in gone}
             self._ledger.set_meta("refused", self._refused)

@@ -13,7 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
@@ -21,6 +22,7 @@ from weft.model.hostlist import expand
 
 __all__ = ["HOLD_WORD", "Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
 
+_MOST_TASKS = 100_000  # of one array; Slurm allows far fewer unless it is told otherwise
 HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
@@ -144,30 +146,43 @@ def gpu_count(gres: str) -> tuple[int, str]:
     """GPUs and their type in a GRES string: `gpu:8`, `gres:gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
     total, kind = 0, ""
     for match in _GPU.finditer(re.sub(r"\([^)]*\)", "", gres or "")):
-        total += int(match[2] or 1)
+        total += min(int(match[2] or 1), 2**31) if len(match[2] or "") < 12 else 0
         kind = kind or match[1] or ""
     return total, kind
 
 
-Memory = dict[str, tuple[dict[str, Any], list["Record"]]]  # what was read last, by a job's number
+class Known(NamedTuple):
+    """A row of squeue as it was read last."""
+
+    row: dict[str, Any]
+    records: list[Record]
+    tells: bool  # whether it says itself that its processes are still being ended
+
+
+Memory = dict[str, Known]  # by a job's number
 
 
 def read_jobs(text: str, completing: frozenset[str] | None = None, memory: Memory | None = None) -> list[Record]:
-    """The jobs in squeue's JSON, a record for each task of an array. Rows that `memory` knows are not read again."""
-    records: list[Record] = []
+    """The jobs in squeue's JSON, a record for each task of an array. Rows that `memory` knows are not read again, and
+    have the very records that they had."""
+    found: list[Record] = []
     now: Memory = {}
     for row in _rows(text, "squeue", "jobs"):
         number = str(row.get("job_id"))
-        before = memory.get(number) if memory else None
-        made = before[1] if before is not None and before[0] == row else list(_tasks(row, _record(row)))
-        now[number] = (row, made)
-        if completing is not None and made and made[0].completing is None:
-            made = [replace(record, completing=record.number in completing) for record in made]
-        records += made
+        known = memory.get(number) if memory else None
+        if known is None or known.row != row:
+            records = list(_tasks(row, _record(row)))
+            known = Known(row, records, bool(records) and records[0].completing is not None)
+        if completing is not None and known.records and not known.tells:
+            leaves = known.records[0].number in completing
+            if known.records[0].completing is not leaves:
+                known = known._replace(records=[replace(record, completing=leaves) for record in known.records])
+        now[number] = known
+        found += known.records
     if memory is not None:
         memory.clear()
         memory.update(now)
-    return records
+    return found
 
 
 def _record(row: dict[str, Any]) -> Record:
@@ -232,7 +247,7 @@ def _members(text: str) -> Iterator[int]:
     """Numbers in an array's list, `1,4-6,10-20:5`; what cannot be read is left out."""
     for match in re.finditer(r"(?:^|,)(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?(?=,|$)", text):
         first = int(match[1])
-        yield from range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1)
+        yield from islice(range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1), _MOST_TASKS)
 
 
 def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
@@ -259,24 +274,33 @@ def read_nodes(text: str) -> list[Node]:
 
 def _nodes(row: dict[str, Any]) -> Iterator[Node]:
     if "nodes" in row:  # a group of like nodes
-        names, gres = row["nodes"].get("nodes") or [], (row.get("gres") or {}).get("total", "")
-        states = (row.get("node") or {}).get("state")
-        partitions = [str((row.get("partition") or {}).get("name", ""))]
+        names, gres = _list(_dict(row["nodes"]).get("nodes")), _text(_dict(row.get("gres")), "total")
+        states = _dict(row.get("node")).get("state")
+        partitions = [_text(_dict(row.get("partition")), "name")]
     else:
         names, gres, states = [_text(row, "name")], _text(row, "gres"), row.get("state")
-        partitions = [str(name) for name in row.get("partitions") or ()]
+        partitions = [name for name in _list(row.get("partitions")) if isinstance(name, str)]
     words = _words([states] if isinstance(states, str) else states)
-    words += [str(word).upper() for word in row.get("state_flags") or ()]
+    words += [str(word).upper() for word in _list(row.get("state_flags"))]
     usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
     count, kind = gpu_count(gres)
     for name in names:
-        yield Node(str(name), usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+        if isinstance(name, str) and name:
+            yield Node(name, usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _rows(text: str, command: str, *keys: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreachable(f"{command}: its answer is not JSON; is its JSON plugin installed?") from None
     for key in keys:
         if isinstance(value, dict) and isinstance(value.get(key), list):

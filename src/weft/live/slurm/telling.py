@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from weft.live.slurm.records import HOLD_WORD, Record
 
@@ -78,6 +79,7 @@ class Telling:
         return found
 
 
+@lru_cache(maxsize=4096)
 def plain(words: str) -> str:
     """In letters that scontrol takes as they are."""
     text = " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())

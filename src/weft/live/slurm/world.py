@@ -64,7 +64,7 @@ class Taker(Protocol):
     def wants(self, record: Record) -> bool: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
-    def tidy(self, pending: Set[str]) -> None: ...
+    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
 
 
 class SlurmWorld(LiveWorld[Task]):
@@ -90,6 +90,8 @@ class SlurmWorld(LiveWorld[Task]):
         self.slack_s = SLACK_S
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
+        self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
+        self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
@@ -244,9 +246,10 @@ class SlurmWorld(LiveWorld[Task]):
         """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
         if self._take or self.taker is None:
             return
-        for key, record in snapshot.jobs.items():
-            other = foreign(record.admin_comment, self.clock) if not record.ended else ""
-            if other and self.taker.wants(record):
+        for key in snapshot.changed:
+            record = snapshot.jobs.get(key)
+            other = foreign(record.admin_comment, self.clock) if record and not record.ended else ""
+            if record and other and self.taker.wants(record):
                 raise InputError(
                     f"job {key} is served by the weft serve of {other}, which was here first; stop that one, and take "
                     "its jobs over with --take, or serve other partitions (--partition)"
@@ -259,12 +262,14 @@ class SlurmWorld(LiveWorld[Task]):
         if self.taker is None:
             return []
         known = {task.key for task in [*self.tasks.values(), *self._coming()]}
-        self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
+        self._strangers = {key for key in self._strangers | snapshot.changed if key not in known}
+        self._strangers &= snapshot.jobs.keys()
+        self.taker.tidy(snapshot.jobs)
         soon = time.time() + snapshot.ahead_s + 1
         unknown = [
-            record
-            for key, record in snapshot.jobs.items()
-            if record.pending and key not in known and not record.completing
+            snapshot.jobs[key]
+            for key in sorted(self._strangers, key=_submission)
+            if snapshot.jobs[key].pending and not snapshot.jobs[key].completing
         ]
         ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
         new = within_limits(ready, known)
@@ -276,9 +281,16 @@ class SlurmWorld(LiveWorld[Task]):
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        for job_id, task in list(self.tasks.items()):
+        looked, self._again = snapshot.changed | self._again, set()
+        due = [
+            (job_id, task)
+            for job_id, task in self.tasks.items()
+            if task.phase is not Phase.WAITING or task.missing or task.cancelled or task.key in looked
+        ]
+        for job_id, task in due:
             if self._ordered.get(job_id, 0) > snapshot.after:
-                continue  # taken before the last order about it
+                self._again.add(task.key)  # taken before the last order about it
+                continue
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
             record = snapshot.jobs.get(task.key) or self._recalled(task, snapshot)
@@ -289,6 +301,8 @@ class SlurmWorld(LiveWorld[Task]):
             events += self._happened(task, seen, now)
             if seen.do is not Do.NOTHING and job_id in self.tasks:
                 changed.append((task, seen.do))
+            if seen.do is not Do.NOTHING or seen.what:
+                self._again.add(task.key)  # until it is so
         self._order([], changed)
         return events
 
@@ -307,7 +321,8 @@ class SlurmWorld(LiveWorld[Task]):
         """Jobs that wait and that their users hold, or do not hold any more."""
         marks = []
         events: list[Event] = []
-        for job_id, task in self.tasks.items():
+        due = [(job_id, task) for job_id, task in self.tasks.items() if task.to_mark or task.key in snapshot.changed]
+        for job_id, task in due:
             record = snapshot.jobs.get(task.key)
             if task.phase is not Phase.WAITING or record is None or not record.pending:
                 continue
@@ -468,3 +483,9 @@ class SlurmWorld(LiveWorld[Task]):
         self.forget(self._hands.ready)
         self._hands.close()
         super().close()
+
+
+def _submission(key: str) -> tuple[int, int]:
+    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
+    number, _, task = key.partition("_")
+    return int(number), int(task or 0)
