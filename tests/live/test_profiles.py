@@ -29,7 +29,7 @@ def profiles(tmp_path: Path) -> Iterator[Profiles]:
 def test_a_plain_name_is_there_at_once_and_options_are_read_elsewhere(profiles: Profiles) -> None:
     assert profiles("resnet50", 2).name == "resnet50"
     with pytest.raises(Reading):
-        profiles("resnet50[batch=16]", 2)
+        profiles("resnet50[batch=16]", 2)  # its reader is not up yet
     assert profiles.wait("resnet50[batch=16]", 2).name == "resnet50[batch=16]"
     assert profiles("resnet50[batch=16]", 2) is profiles("resnet50[batch=16]", 2)
 

@@ -23,6 +23,7 @@ __all__ = ["Profiles", "Reading"]
 
 LIMIT_S = 5.0  # for one model; who takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started
+_PATIENCE_S = 0.02  # with a model that is read in no time, as most are
 _MOST = 1024  # models that are remembered
 _REFUSED_S = 10.0  # after which a model that was refused may have been mended
 _LONGEST = 32 << 20  # bytes of an answer
@@ -51,7 +52,7 @@ class Profiles:
         self._refused: dict[_Key, tuple[float, str]] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._asked: _Key | None = None
-        self._until = 0.0
+        self._until = self._up_s = 0.0
         self._answer = b""
 
     def __call__(self, model: str, gpus: int) -> Profile:
@@ -72,6 +73,9 @@ class Profiles:
             return self._keep(key, zoo.profile(model, gpus, gpu=self._cluster.gpu))
         if self._asked is None:
             self._ask(key)
+            self._look_for(_PATIENCE_S)
+            if key in self._known:
+                return self._known[key]
         raise Reading
 
     def wait(self, model: str, gpus: int) -> Profile:
@@ -80,8 +84,12 @@ class Profiles:
             try:
                 return self(model, gpus)
             except Reading:
-                if self._child is not None and self._child.stdout is not None:
-                    select.select([self._child.stdout], [], [], max(0.0, self._until - time.monotonic()) + 0.01)
+                self._look_for(max(0.0, self._until - time.monotonic()) + 0.01)
+
+    def warm(self) -> None:
+        """Start the child: the first model is read sooner."""
+        if self._child is None:
+            self._start()
 
     def close(self) -> None:
         """End the child."""
@@ -102,16 +110,10 @@ class Profiles:
     # The child
 
     def _ask(self, key: _Key) -> None:
-        self._until = time.monotonic() + self._limit_s
         if self._child is None:
-            environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, cwd="/", env=environment, start_new_session=True,
-            )  # fmt: skip
-            assert self._child.stdout is not None
-            os.set_blocking(self._child.stdout.fileno(), False)
-            self._until += _START_S
+            self._start()
+        assert self._child is not None
+        self._until = max(time.monotonic(), self._up_s) + self._limit_s
         self._asked, self._answer = key, b""
         line = {"model": key[0], "gpus": key[1], "gpu": self._cluster.gpu, "folders": self._folders}
         try:
@@ -120,6 +122,21 @@ class Profiles:
             self._child.stdin.flush()
         except OSError:
             self._refuse("its reader has ended")
+
+    def _look_for(self, seconds: float) -> None:
+        if self._child is not None and self._child.stdout is not None:
+            select.select([self._child.stdout], [], [], seconds)
+            self._look()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, cwd="/", env=environment, start_new_session=True,
+        )  # fmt: skip
+        assert self._child.stdout is not None
+        os.set_blocking(self._child.stdout.fileno(), False)
+        self._up_s = time.monotonic() + _START_S
 
     def _look(self) -> None:
         """Take what the child has answered; end one that takes too long."""
@@ -136,7 +153,7 @@ class Profiles:
             self._refuse(f"reading it takes more than {self._limit_s:g} s")
 
     def _take(self, key: _Key, answer: dict[str, Any]) -> None:
-        self._asked = None
+        self._asked, self._up_s = None, 0.0
         try:
             if "error" in answer:
                 raise InputError(answer["error"])

@@ -75,6 +75,8 @@ class Server:
         with ExitStack() as open_now:
             alone = _enter(folder, dry_run, open_now)
             open_now.callback(self.profiles.close)
+            if self.engine.profile_folders:
+                self.profiles.warm()
             self.ledger = _ledger(folder, dry_run)
             self.ledger.say, self.ledger.patient = say, self._patient
             open_now.callback(self.ledger.close)

@@ -32,12 +32,13 @@ class Serving:
         self.folder = tmp_path / "run"
         self.cluster = read_cluster(box.slurm, frozenset())
         self.said: list[str] = []
+        self.profiles: list[Path] = []  # where profile files may lie
         self._open: list[Server] = []
 
     def start(self, stack: str | Stack = "fifo-backfill[place=best-fit:even]", **more: Any) -> Server:
         """A server, as `weft serve --world slurm` makes it."""
         policies = resolve(stack) if isinstance(stack, str) else stack
-        engine = SlurmEngine(self.box.slurm, poll_s=0.2)
+        engine = SlurmEngine(self.box.slurm, poll_s=0.2, profile_folders=self.profiles)
         self._open.append(Server(self.folder, self.cluster, policies, engine=engine, say=self.said.append, **more))
         return self._open[-1]
 

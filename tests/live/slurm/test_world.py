@@ -225,6 +225,21 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
     assert serving.statuses() == {job: "cancelled", waits: "finished"}
 
 
+def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """It traps the signal that it named, saves, and leaves by itself within its grace: it is stopped, not finished."""
+    server = serving.start(f"srsf-preemptive{EVEN}")
+    script = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; while true; do sleep 0.1; done"
+    long = serving.sbatch(128, f'sh -c "{script}"', says="iterations=900 iteration_s=1 grace_s=20 signal=USR1")
+    serve_until(server, running(server, long))
+    time.sleep(0.5)
+    short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
+    serve_until(server, ended(server, short))
+    assert (tmp_path / "saved").exists()
+    serve_until(server, lambda: server.ledger.starts(long) == 2 and running(server, long)())
+    assert serving.statuses() == {long: "", short: "finished"}
+    assert server.core.table.jobs[long].preemptions == 1
+
+
 def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> None:
     """Slurm requeues even jobs that have ended, if it is asked plainly."""
     job = box.sbatch("--hold", "--gpus=1", wrap="true")

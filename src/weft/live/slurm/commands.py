@@ -126,6 +126,10 @@ class Slurm:
         """scancel; of jobs that have ended it is not an error."""
         self._run(["scancel", *jobs], self.limit_s)
 
+    def signal(self, name: str, jobs: Iterable[str]) -> None:
+        """A signal to every process of jobs, their batch scripts too."""
+        self._run(["scancel", "--full", f"--signal={name}", *jobs], self.limit_s)
+
     def _ask(self, *argv: str) -> str:
         done = self._run(argv, self.limit_s)
         if done.returncode != 0:

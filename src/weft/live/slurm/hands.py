@@ -33,6 +33,7 @@ class Order:
     do: Do
     key: str
     pin: Pin | None = None  # of an update
+    signal: str = ""  # of a warning
     go: bool = False  # of an update: release it at once if Slurm has taken the placement
 
     def line(self) -> str:
@@ -206,6 +207,8 @@ class Hands:
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:
             self._slurm.cancel(cancels)
+        for name in {order.signal for order in orders if order.do is Do.WARN}:
+            self._slurm.signal(name, [order.key for order in orders if order.do is Do.WARN and order.signal == name])
         self._tell([order for order in orders if order.do in (Do.REQUEUE, Do.REVIVE, Do.HOLD)])
         updates = [order for order in orders if order.do is Do.UPDATE]
         self._tell(updates)

@@ -16,7 +16,8 @@ should be, and at most one command follows: so it does not matter which commands
 | start | running | it has started |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
-| stop | running | requeue and hold |
+| stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
+| stop | over, having been warned | it has left by itself: requeue and hold |
 | stop | pending, held | it has stopped |
 | be cancelled | pending, running | cancel |
 | any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
@@ -37,7 +38,7 @@ from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-__all__ = ["USER_HOLDS", "Do", "Look", "Phase", "Pin", "Task", "What", "look"]
+__all__ = ["USER_HOLDS", "Do", "Look", "Phase", "Pin", "Task", "What", "look", "stop"]
 
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
@@ -65,6 +66,7 @@ class Do(Enum):
     REQUEUE = "requeuehold Incomplete"  # not a job that has ended meanwhile: it would run again
     REVIVE = "requeuehold"
     CANCEL = "scancel"  # a command of its own
+    WARN = "scancel --signal"  # another one: the job is to save its state and leave
 
 
 class What(Enum):
@@ -138,7 +140,13 @@ class Task:
     ending: str = ""  # why this attempt is ending, where it was not asked to
     fault: str = ""  # whose fault that is: "own", "node", or ""
     doubts: Doubts = field(default_factory=Doubts)  # of this start
+    warned_s: float | None = None  # when it was told that it will be stopped
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds that it asks for between a warning and its stop; 0 if it does not."""
+        return float(self.description.env.get("grace_s", "0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +183,20 @@ def look(task: Task, record: Record | None, now: float) -> Look:
             return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.STOPPING:
             if record.running:
-                return Look(do=Do.REQUEUE)
+                return Look(do=stop(task, now))
             return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
         case _:
             return Look()
+
+
+def stop(task: Task, now: float) -> Do:
+    """How a running job is stopped now: one that asked for a grace is warned first, and left alone until it is over."""
+    if not task.grace_s:
+        return Do.REQUEUE
+    if task.warned_s is None:
+        task.warned_s = now
+        return Do.WARN
+    return Do.REQUEUE if now - task.warned_s >= task.grace_s else Do.NOTHING
 
 
 def _starting(task: Task, record: Record, now: float) -> Look:
@@ -227,6 +245,9 @@ def _update(task: Task, now: float) -> Look:
 def _ended(task: Task, record: Record) -> Look:
     """A job that is over, or to be started again."""
     ran = (What.STARTED,) if task.phase is Phase.STARTING and record.nodes else ()
+    left = task.phase is Phase.STOPPING and task.warned_s is not None and not task.cancelled
+    if left and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
+        return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
     if record.state == "COMPLETED":
         if task.phase is Phase.WAITING:
             return Look((What.OVER,), "ran to its end, and not by weft's doing")

@@ -16,10 +16,11 @@ from weft.live.slurm.records import Record
 
 __all__ = ["KEYS", "describe", "said_in"]
 
-KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus", "shape", "grace_s")
+KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus", "shape", "grace_s", "signal")
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
+_GRACE_S, _LONGEST_GRACE_S = 30.0, 600.0  # of a job that only names a signal; nobody waits longer for its GPUs
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -56,8 +57,7 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
             "limit_s": str(record.time_limit_s or _NO_LIMIT_S),
         },
     }  # fmt: skip
-    if "grace_s" in said:
-        fields["grace_s"] = _seconds(said, "grace_s")
+    fields["env"] |= _grace(said)
     limit_s = record.time_limit_s or _NO_LIMIT_S
     if not fields["model"]:
         n = fields["iterations"]
@@ -77,6 +77,19 @@ def _range(text: str, gpus: int) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= gpus <= int(match[2]):
         raise InputError(f"its comment says gpus={text:.40}; give a range around the {gpus} it asks for, such as 2-8")
     return int(match[1]), int(match[2])
+
+
+def _grace(said: dict[str, str]) -> dict[str, str]:
+    """How a job wants to be warned before it is stopped."""
+    if "grace_s" not in said and "signal" not in said:
+        return {}
+    name = said.get("signal", "TERM").removeprefix("SIG").upper()
+    if name not in ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "WINCH"):
+        raise InputError(f"its comment says signal={said['signal']:.40}; it is TERM, INT, HUP, USR1 or USR2")
+    seconds = _seconds(said, "grace_s") if "grace_s" in said else _GRACE_S
+    if seconds > _LONGEST_GRACE_S:
+        raise InputError(f"its comment says grace_s={seconds:g}; at most {_LONGEST_GRACE_S:g} s are given")
+    return {"grace_s": str(seconds), "signal": name}
 
 
 def _free(said: dict[str, str]) -> bool:

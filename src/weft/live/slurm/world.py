@@ -19,7 +19,7 @@ from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
-from weft.live.slurm.reconcile import AGAIN_S, GONE, TRY_S, USER_HOLDS, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.reconcile import AGAIN_S, GONE, TRY_S, USER_HOLDS, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Node, Record, within_limits
 from weft.live.slurm.telling import Mark, Telling, Why
 from weft.live.slurm.topology import unusable
@@ -176,7 +176,7 @@ class SlurmWorld(LiveWorld[Task]):
         task.since_s, task.started_s = self.now(), None
         task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
         task.try_s = self.now() + TRY_S[0]
-        task.doubts = Doubts()
+        task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported = -1
         make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
@@ -259,11 +259,11 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
         """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
-        if self.taker is None:
-            return []
         known = {task.key for task in [*self.tasks.values(), *self._coming()]}
         self._strangers = {key for key in self._strangers | snapshot.changed if key not in known}
         self._strangers &= snapshot.jobs.keys()
+        if self.taker is None:
+            return []
         self.taker.tidy(snapshot.jobs)
         soon = time.time() + snapshot.ahead_s + 1
         unknown = [
@@ -294,7 +294,7 @@ class SlurmWorld(LiveWorld[Task]):
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
             record = snapshot.jobs.get(task.key) or self._recalled(task, snapshot)
-            if record is None and task.gpus:
+            if task.gpus and (record is None or task.warned_s is not None):
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
             seen = self.judge(task, record, now)
@@ -464,13 +464,15 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _order(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
         """Pass orders on; of jobs that a decision has just changed, the one that surely comes first."""
-        first = {Phase.STARTING: Do.UPDATE, Phase.STOPPING: Do.REQUEUE}
-        doing = [*((task, first[task.phase]) for task in wanted), *doing]
+        now = self.now()
+        first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
+        doing = [*first, *doing]
         cancels = [task.key for task, do in doing if do is Do.CANCEL]
         soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
-        now = self.now()
         orders = [
-            Order(do, task.key, task.pin, now - task.left_s >= AGAIN_S) if do is Do.UPDATE else Order(do, task.key)
+            Order(do, task.key, task.pin, go=now - task.left_s >= AGAIN_S)
+            if do is Do.UPDATE
+            else Order(do, task.key, signal=task.description.env.get("signal", "TERM"))
             for task, do in doing
             if do is not Do.CANCEL
         ]
