@@ -67,6 +67,10 @@ ProfilesOption = Annotated[
 TakeOption = Annotated[
     bool, typer.Option("--take", help="Slurm: take over the jobs of a weft serve of another folder, which has ended.")
 ]
+PreemptionsOption = Annotated[
+    int,
+    typer.Option("--preemptions", min=0, metavar="N", help="Jobs that may give way to one user's, per hour; 0: any."),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -91,6 +95,7 @@ def serve(
     shared: SharedOption = None,
     profiles: ProfilesOption = None,
     take: TakeOption = False,
+    preemptions: PreemptionsOption = 60,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -116,6 +121,8 @@ def serve(
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
     engine.refuse(cluster, folder)
+    if preemptions:
+        policies.planner.cap_preemptions(preemptions, 3600.0)
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
         chosen=chosen, engine=engine,
