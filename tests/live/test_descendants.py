@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.live.jobs import python
 from tests.live.serving import all_ended, said, serve_until, server
-from weft.live import runner
+from weft.live import family
 
 # Starts a worker in a session of its own, which ignores SIGTERM and outlives its parent; notes both.
 LAUNCHER = """
@@ -24,7 +24,7 @@ time.sleep(60)
 
 def alive(pid: int) -> bool:
     """Whether a process runs, and is not only waiting to be buried."""
-    return runner.processes().get(pid, (0, "Z"))[1] not in "ZX"
+    return family.processes().get(pid, (0, "Z"))[1] not in "ZX"
 
 
 def workers(log: Path) -> dict[int, int]:

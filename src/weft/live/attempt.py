@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.live import runner
+from weft.live import family, runner
 from weft.live.unix import ask
 
 __all__ = ["Attempt", "Ended", "Progress"]
@@ -150,15 +150,15 @@ class Attempt:
         """End the job's processes; returns how many there were. They are known by the socket that they were to report
         to, and by the process group that was written down, if it is still that one."""
         mark = f"WEFT_PROGRESS_SOCKET={self.folder.resolve() / 'p.sock'}".encode()
-        left = [pid for pid, (_, state) in runner.processes().items() if state not in "ZX" and _has(pid, mark)]
+        left = [pid for pid, (_, state) in family.processes().items() if state not in "ZX" and _has(pid, mark)]
         child = _read(self.folder / "child")
-        if child is not None and child["boot"] == runner.boot_id():
-            start = runner.started_at(child["group"])
+        if child is not None and child["boot"] == family.boot_id():
+            start = family.started_at(child["group"])
             if start in (0, child["start"]):  # 0: its first process is gone, and no other can have its group's number
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child["group"], signal.SIGKILL)
         for pid in left:
-            runner.kill(pid)
+            family.kill(pid)
         return len(left)
 
     def _reap(self, wait: bool) -> bool:

@@ -27,6 +27,12 @@ TYPE_CHECKING = False  # typing's own would cost a tenth of the start
 if TYPE_CHECKING:
     from typing import Any
 
+    from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
+elif __package__:
+    from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
+else:  # family.py lies beside it
+    from family import be_subreaper, boot_id, children, family, kill, started_at
+
 MOST_CONNECTIONS = 64
 LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to us
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
@@ -411,64 +417,3 @@ def surely(name: str, value: dict[str, Any]) -> None:
             return
         except OSError:
             time.sleep(0.5)
-
-
-def be_subreaper() -> None:
-    """Become the parent of whatever the job's processes leave behind, also of those with a session of their own."""
-    import ctypes  # here, since whoever only relays needs none
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-
-
-def processes() -> dict[int, tuple[int, str]]:
-    """Parent and state of every process."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-                found[int(name)] = (int(fields[1]), fields[0].decode())
-    return found
-
-
-def children(pid: int) -> list[int]:
-    """Processes whose parent it is, those that have ended too."""
-    return [child for child, (parent, _) in processes().items() if parent == pid]
-
-
-def family(pid: int) -> list[int]:
-    """All that descends from a process and has not ended."""
-    known = processes()
-    below: dict[int, list[int]] = {}
-    for child, (parent, _) in known.items():
-        below.setdefault(parent, []).append(child)
-    found, rest = [], [pid]
-    while rest:
-        rest += (more := below.get(rest.pop(), []))
-        found += [child for child in more if known[child][1] not in "ZX"]
-    return found
-
-
-def kill(pid: int) -> None:
-    """SIGKILL, if it is still there."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def started_at(pid: int) -> int:
-    """When a process started, in clock ticks since boot; with its number that tells it from any other. 0: gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def boot_id() -> str:
-    """Tells one boot of this machine from another."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -19,6 +19,9 @@ from weft.model.view import Fact
 __all__ = ["Intake", "refuse_uneven", "refuse_wishes"]
 
 
+_TOGETHER_S = 2.0  # for models of jobs that came together
+
+
 class Intake:
     """Batch jobs with GPUs, of the partitions that weft serves.
 
@@ -34,6 +37,9 @@ class Intake:
         self._world, self._ledger, self._needs, self._policy = world, ledger, needs, policy
         self._profile_of, self._partitions, self._say = profile_of, partitions, say
         self._lives: dict[str, int] = {}
+        self._reading: set[str] = set()  # jobs whose model is being read
+        self._waited: set[str] = set()  # those that others have been held up for
+        self._since_s: float | None = None  # since when they are
         self._described: dict[str, Description] = {}  # as last taken, by Slurm's name
         for row in ledger.jobs():
             key, _, life = row.id.partition("-")
@@ -61,8 +67,18 @@ class Intake:
             self._ledger.set_meta("later", waits)
 
     def _accept_all(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float, ahead_s: float) -> None:
-        """Those that are taken are written down together, and only then given to the world."""
+        """Those that are taken are written down together, and only then given to the world.
+
+        Jobs that come together are taken together, as if their models had been read at once: but for a moment only, so
+        that a model which takes its time holds up nobody else's job."""
+        self._reading = set()
         made = [(record, *taken) for record in records if (taken := self._accept(record, nodes, now, ahead_s))]
+        if self._reading - self._waited:
+            self._since_s = now if self._since_s is None else self._since_s
+            if now - self._since_s < _TOGETHER_S:
+                return
+        self._since_s = None
+        self._waited = (self._waited | self._reading) & {record.key for record in records}
         if not made:
             return
         self._ledger.submit_all([(description, job.submit_s) for _, description, job in made])
@@ -103,6 +119,7 @@ class Intake:
             refuse_uneven(description.gpus, sizes, description.per_node)
             job = description.job(self._eligible_s(record, now, ahead_s), self._profile_of)
         except Reading:
+            self._reading.add(record.key)
             return None  # asked again at the next look
         except InputError as error:
             self._refuse(record.key, str(error).removeprefix("submit: "), request)

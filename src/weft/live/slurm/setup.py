@@ -94,7 +94,7 @@ def write_files(
         PROLOG: task_prolog(folder.resolve(), everybodys(python)),
         UNIT: _text("weft.service").replace("@WEFT@", shutil.which("weft") or "weft"),
         "relay.py": _text("relay.py"),
-        "runner.py": files("weft.live").joinpath("runner.py").read_text(encoding="utf-8"),
+        **{name: files("weft.live").joinpath(name).read_text(encoding="utf-8") for name in ("runner.py", "family.py")},
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,15 +18,15 @@ from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
-from weft.live.slurm.reconcile import AGAIN_S, GONE, TRY_S, USER_HOLDS, Do, Look, Phase, Pin, Task, What, look, stop
+from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Node, Record, within_limits
-from weft.live.slurm.telling import Mark, Telling, Why
+from weft.live.slurm.seeing import cleared, recalled, to_recall, user_holds
+from weft.live.slurm.telling import Telling, Why
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import (
     Barred,
-    Cleared,
     Event,
     Failed,
     Finished,
@@ -50,9 +49,7 @@ _PHASES = {
     JobStatus.STOPPING: Phase.STOPPING,
 }
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
-_PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _TOLD_S = 2.0  # after which users are told why a job waits
-_EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 
 
 class Taker(Protocol):
@@ -217,11 +214,13 @@ class SlurmWorld(LiveWorld[Task]):
         self.looks += 1
         self._yield_to_another(snapshot)
         events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
-        events += self._user_holds(snapshot, now)
+        held, marks = user_holds(self.tasks, snapshot, now)
+        self._hands.tell(marks)
+        events += held
         events += self._new(snapshot, now)
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            events += self._doubted(now)
+            events += [event for task in self.tasks.values() for event in self._doubts(task, now)]
         self._hands.tell(self._why(snapshot, now))
         return events
 
@@ -281,6 +280,7 @@ class SlurmWorld(LiveWorld[Task]):
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
+        self._hands.recall(task.key for task in self.tasks.values() if to_recall(task))
         looked, self._again = snapshot.changed | self._again, set()
         due = [
             (job_id, task)
@@ -293,7 +293,7 @@ class SlurmWorld(LiveWorld[Task]):
                 continue
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
-            record = snapshot.jobs.get(task.key) or self._recalled(task, snapshot)
+            record = snapshot.jobs.get(task.key) or recalled(task, snapshot)
             if task.gpus and (record is None or task.warned_s is not None):
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
@@ -306,50 +306,14 @@ class SlurmWorld(LiveWorld[Task]):
         self._order([], changed)
         return events
 
-    def _recalled(self, task: Task, snapshot: Snapshot) -> Record | None:
-        """A job that the controller has forgotten, as the accounting knows it; it is asked once."""
-        if task.missing == GONE - 2 and task.phase is not Phase.WAITING:
-            self._hands.recall([task.key])
-        known = snapshot.recalled.get(task.key)
-        if known is None:
-            return None
-        nodes = task.pin.nodes if task.pin else ()
-        record = Record(task.key, task.key, known.state, False, False, nodes=nodes)
-        return replace(record, exit_code=known.exit_code, signal=known.signal)
-
-    def _user_holds(self, snapshot: Snapshot, now: float) -> list[Event]:
-        """Jobs that wait and that their users hold, or do not hold any more."""
-        marks = []
-        events: list[Event] = []
-        due = [(job_id, task) for job_id, task in self.tasks.items() if task.to_mark or task.key in snapshot.changed]
-        for job_id, task in due:
-            record = snapshot.jobs.get(task.key)
-            if task.phase is not Phase.WAITING or record is None or not record.pending:
-                continue
-            if task.to_mark and not record.user_hold:
-                marks.append(Mark(task.key, record.comment))
-            held = task.to_mark or record.user_hold
-            task.to_mark = task.to_mark and not record.user_hold
-            if held and not task.user_hold:
-                events.append(Barred(now, job_id, USER_HOLDS))
-            elif task.user_hold and not held and task.barred_s is None:
-                events.append(Cleared(now, job_id))
-            task.user_hold = held
-        self._hands.tell(marks)
-        return events
-
-    def _doubted(self, now: float) -> list[Event]:
-        """Running jobs that are not what they said."""
-        events: list[Event] = []
-        for job_id, task in self.tasks.items():
-            if task.phase is Phase.RUNNING and task.started_s is not None:
-                iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
-                progress = self.attempt(job_id, task.starts).progress()
-                left, ran_s = task.job.iterations - task.saved, now - task.started_s
-                events += task.doubts.look(
-                    task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s
-                )
-        return events
+    def _doubts(self, task: Task, now: float) -> list[Event]:
+        """Whether a running job is not what it said."""
+        if task.phase is not Phase.RUNNING or task.started_s is None:
+            return []
+        iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+        progress = self.attempt(task.job.id, task.starts).progress()
+        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        return [*task.doubts.look(task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s)]
 
     def _see_lost_nodes(self, task: Task) -> None:
         """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
@@ -391,19 +355,9 @@ class SlurmWorld(LiveWorld[Task]):
         return events
 
     def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
-        """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
         running = {key for key, record in snapshot.jobs.items() if record.running or record.completing}
-        part = _EARLIER if self._running - running else 1.0
-        self._running = running
-        first_s, most_s = _PAUSE_S
-        events: list[Event] = []
-        for job_id, task in self.tasks.items():
-            if task.user_hold:
-                continue
-            if task.barred_s is not None and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
-                task.barred_s = None
-                events.append(Cleared(now, job_id))
-        return events
+        something_ended, self._running = bool(self._running - running), running
+        return cleared(self.tasks, something_ended, now)
 
     def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
