@@ -59,6 +59,7 @@ class Snapshot:
     nodes: Mapping[str, Node]
     complaints: Mapping[str, str] = field(default_factory=dict)  # by job
     trouble: str = ""  # why there is nothing new
+    on_nodes: frozenset[str] = frozenset()  # jobs that run, or whose processes are being ended
     changed: frozenset[str] = frozenset()  # jobs that are not as they were in the last snapshot that was taken
     recalled: Mapping[str, Ended] = field(default_factory=dict)  # what the accounting knows of forgotten jobs
     ahead_s: float = 0.0  # by how much the controller's clock is ahead of this machine's
@@ -202,7 +203,10 @@ class Hands:
         changed = {key for key, record in jobs.items() if before.get(key) is not record}
         changed = {key for key in changed if before.get(key) != jobs[key]} | (before.keys() - jobs.keys())
         complaints, self._complaints = self._complaints, {}
-        return Snapshot(number, jobs, self._nodes, complaints, changed=frozenset(changed), ahead_s=self._ahead_s)
+        on_nodes = frozenset(key for key, record in jobs.items() if record.running or record.completing)
+        return Snapshot(
+            number, jobs, self._nodes, complaints, on_nodes=on_nodes, changed=frozenset(changed), ahead_s=self._ahead_s
+        )
 
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:

@@ -252,6 +252,8 @@ def _members(text: str) -> Iterator[int]:
 
 def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
     """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
+    if not any(record.array_limit for record in records):
+        return list(records)
     live = Counter(key.partition("_")[0] for key in known)
     found = []
     for record in records:

@@ -62,7 +62,7 @@ class Telling:
     def due(self, wanted: Mapping[str, str], records: Mapping[str, Record], now: float) -> list[Why]:
         """Words that Slurm does not show yet. Tasks that are still part of their array are left there."""
         self._next_s = now + _EVERY_S
-        self._sent = {key: sent for key, sent in self._sent.items() if key in wanted}
+        self._sent = {key: sent for key, sent in self._sent.items() if key in records}
         found = []
         for key, said in wanted.items():
             record = records.get(key)

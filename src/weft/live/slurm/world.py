@@ -49,6 +49,7 @@ _PHASES = {
     JobStatus.STOPPING: Phase.STOPPING,
 }
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
+_TOLD_AT_A_TIME = 500  # jobs whose words are compared at a time
 _TOLD_S = 2.0  # after which users are told why a job waits
 
 
@@ -88,11 +89,13 @@ class SlurmWorld(LiveWorld[Task]):
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
         self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
+        self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
         self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
         self._telling = Telling()
+        self._told = 0  # tasks whose words have been compared, in this round
         self._snapshot: Snapshot | None = None
         self._hands = Hands(slurm, poll_s, tied=tied)
         self.watch(self._hands.ready, self._news)
@@ -220,7 +223,8 @@ class SlurmWorld(LiveWorld[Task]):
         events += self._new(snapshot, now)
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            events += [event for task in self.tasks.values() for event in self._doubts(task, now)]
+            running = [task for task in self.tasks.values() if task.phase is Phase.RUNNING]
+            events += [event for task in running for event in self._doubts(task, now)]
         self._hands.tell(self._why(snapshot, now))
         return events
 
@@ -280,13 +284,14 @@ class SlurmWorld(LiveWorld[Task]):
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        self._hands.recall(task.key for task in self.tasks.values() if to_recall(task))
         looked, self._again = snapshot.changed | self._again, set()
         due = [
             (job_id, task)
             for job_id, task in self.tasks.items()
             if task.phase is not Phase.WAITING or task.missing or task.cancelled or task.key in looked
         ]
+        self._active = [task for _, task in due if task.phase is not Phase.WAITING]
+        self._hands.recall(task.key for task in self._active if to_recall(task))
         for job_id, task in due:
             if self._ordered.get(job_id, 0) > snapshot.after:
                 self._again.add(task.key)  # taken before the last order about it
@@ -308,7 +313,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _doubts(self, task: Task, now: float) -> list[Event]:
         """Whether a running job is not what it said."""
-        if task.phase is not Phase.RUNNING or task.started_s is None:
+        if task.started_s is None:
             return []
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         progress = self.attempt(task.job.id, task.starts).progress()
@@ -355,8 +360,7 @@ class SlurmWorld(LiveWorld[Task]):
         return events
 
     def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
-        running = {key for key, record in snapshot.jobs.items() if record.running or record.completing}
-        something_ended, self._running = bool(self._running - running), running
+        something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
         return cleared(self.tasks, something_ended, now)
 
     def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
@@ -381,9 +385,11 @@ class SlurmWorld(LiveWorld[Task]):
         """What users of waiting jobs are to be told by now."""
         if self.why is None or self.taker is None or not self._telling.ready(now):
             return []
+        waiting = list(self.tasks.items())[self._told : self._told + _TOLD_AT_A_TIME]
+        self._told = self._told + _TOLD_AT_A_TIME if len(waiting) == _TOLD_AT_A_TIME else 0
         wanted = {
             task.key: f"waits: {self.why(job_id)}"
-            for job_id, task in self.tasks.items()
+            for job_id, task in waiting
             if task.phase is Phase.WAITING
             and not task.cancelled
             and (task.barred_s is not None or now - task.since_s > _TOLD_S)
@@ -408,7 +414,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
         ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
-        bad = unusable(self.cluster, snapshot.nodes, snapshot.jobs, ours)
+        bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
         self.down = bad
@@ -422,7 +428,8 @@ class SlurmWorld(LiveWorld[Task]):
         first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
         doing = [*first, *doing]
         cancels = [task.key for task, do in doing if do is Do.CANCEL]
-        soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
+        moving = (Phase.STARTING, Phase.STOPPING)
+        soon = bool(wanted) or any(task.phase in moving for task in self._active)
         orders = [
             Order(do, task.key, task.pin, go=now - task.left_s >= AGAIN_S)
             if do is Do.UPDATE
