@@ -1,6 +1,6 @@
 """Nonsense from everywhere: comments, progress messages, answers of squeue and sinfo. No traceback, no stall.
 
-A few hundred of each here; `WEFT_FUZZ=10000 pytest tests/live/slurm/test_fuzz.py` tries ten thousand.
+A hundred and fifty of each here; `WEFT_FUZZ=10000 pytest tests/live/slurm/test_fuzz.py` tries ten thousand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft.live.slurm.world import SlurmWorld
 from weft.model.plan import Start
 from weft.testing import toy_cluster
 
-TIMES = int(os.environ.get("WEFT_FUZZ", "400"))
+TIMES = int(os.environ.get("WEFT_FUZZ", "150"))
 LONGEST_S = 1.0
 WORDS = (
     "weft:", "model=", "iterations=", "iteration_s=", "checkpoint_every=", "restarts=", "gpus=", "shape=", "grace_s=",
