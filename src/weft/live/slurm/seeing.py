@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Protocol
 
 from weft.live.slurm.hands import Snapshot
 from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
-from weft.live.slurm.records import Record
+from weft.live.slurm.records import Node, Record
 from weft.live.slurm.telling import Mark
 from weft.model.events import Barred, Cleared, Event
 
-__all__ = ["cleared", "recalled", "to_recall", "user_holds"]
+__all__ = ["Taker", "cleared", "recalled", "submission", "to_recall", "user_holds"]
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
+
+
+class Taker(Protocol):
+    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
+
+    def accept(
+        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
+    ) -> None: ...
+    def wants(self, record: Record) -> bool: ...
+    def set_aside(self, task: Task, words: str) -> None: ...
+    def refused(self) -> Mapping[str, str]: ...
+    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
 
 
 def to_recall(task: Task) -> bool:
@@ -65,3 +78,9 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
             task.barred_s = None
             events.append(Cleared(now, job_id))
     return events
+
+
+def submission(key: str) -> tuple[int, int]:
+    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
+    number, _, task = key.partition("_")
+    return int(number), int(task or 0)

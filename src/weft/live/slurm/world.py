@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import Protocol
 
 from weft.core.capabilities import Capabilities
 from weft.errors import InputError
@@ -19,8 +18,8 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
 from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
-from weft.live.slurm.records import Node, Record, within_limits
-from weft.live.slurm.seeing import cleared, recalled, to_recall, user_holds
+from weft.live.slurm.records import Record, within_limits
+from weft.live.slurm.seeing import Taker, cleared, recalled, submission, to_recall, user_holds
 from weft.live.slurm.telling import Telling, Why
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
@@ -51,18 +50,6 @@ _PHASES = {
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
 _TOLD_AT_A_TIME = 500  # jobs whose words are compared at a time
 _TOLD_S = 2.0  # after which users are told why a job waits
-
-
-class Taker(Protocol):
-    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
-
-    def accept(
-        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
-    ) -> None: ...
-    def wants(self, record: Record) -> bool: ...
-    def set_aside(self, task: Task, words: str) -> None: ...
-    def refused(self) -> Mapping[str, str]: ...
-    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
 
 
 class SlurmWorld(LiveWorld[Task]):
@@ -271,7 +258,7 @@ class SlurmWorld(LiveWorld[Task]):
         soon = time.time() + snapshot.ahead_s + 1
         unknown = [
             snapshot.jobs[key]
-            for key in sorted(self._strangers, key=_submission)
+            for key in sorted(self._strangers, key=submission)
             if snapshot.jobs[key].pending and not snapshot.jobs[key].completing
         ]
         ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
@@ -446,9 +433,3 @@ class SlurmWorld(LiveWorld[Task]):
         self.forget(self._hands.ready)
         self._hands.close()
         super().close()
-
-
-def _submission(key: str) -> tuple[int, int]:
-    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
-    number, _, task = key.partition("_")
-    return int(number), int(task or 0)
