@@ -165,7 +165,7 @@ def test_a_dry_run_says_what_it_would_do(folder: Path, launch: Launch, tmp_path:
         (["cancel", "a"], "{folder}: no weft serve runs there; start it with: weft serve --dir {folder}"),
         (["serve", "--stack", "nosuch"], "there is no stack nosuch"),
         (["serve", "--metrics", "here"], "--metrics here: not a port; write --metrics 9400, HOST:PORT or [IPV6]:PORT"),
-        (["serve", "--world", "moon"], "Invalid value for '--world'"),
+        (["serve", "--world", "moon"], "--world moon: there is no such world; there are local, slurm"),
         (["serve", "--scenario", "/no/such.toml"], "/no/such.toml: no such file"),
     ],
 )

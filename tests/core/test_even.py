@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weft.core.checker import check
+from weft.core.cycle import Core
 from weft.core.even import Even
 from weft.core.table import Table
 from weft.core.view import View
-from weft.errors import StackError
+from weft.errors import DecisionError, StackError
 from weft.model.events import Submitted
+from weft.model.plan import Start
 from weft.place.best_fit import BestFit
 from weft.place.first_fit import FirstFit
 from weft.place.random import RandomPlace
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
-from weft.testing.toy import ToyWorld
+from weft.testing.toy import EVERYTHING, ToyWorld
 
 CLUSTER = toy_cluster(2, 3, 4)
 
@@ -79,3 +83,29 @@ def test_its_name_works_in_stacks() -> None:
     assert resolve(stack.name).planner.name == "nw-sens/even:delay"
     with pytest.raises(StackError, match="lwf:1 shares GPUs, and only whole ones"):
         resolve("srsf", place="even:lwf:1")
+
+
+def test_a_job_has_the_shape_that_it_asks_for_or_waits() -> None:
+    """Two servers of four GPUs, one of which has two free: four on one server fit the other; two on each fit both."""
+    cluster = toy_cluster(1, 2, 4)
+    for each, expected in ((4, [4]), (2, [2, 2]), (1, None)):
+        busy, job = toy_job("busy", 2), replace(toy_job("a", 4), per_server=each)
+        world = ToyWorld(cluster, [])
+        core = Core(resolve("fifo"), world)
+        core.step(0.0, [Submitted(0.0, busy)])
+        started = [d for d in core.step(0.0, [Submitted(0.0, job)]) if isinstance(d, Start)]
+        if expected is None:
+            assert not started
+            assert core.table.held["a"] == "wants 4 servers with 1 GPUs each; fewer have them free"
+        else:
+            counts = Counter(cluster.server_of_gpu[list(started[0].gpus)].tolist())
+            assert sorted(counts.values()) == expected
+
+
+def test_another_shape_is_refused_by_the_checker() -> None:
+    table = Table(toy_cluster(1, 2, 4))
+    table.take(Submitted(0.0, replace(toy_job("a", 4), per_server=2)))
+    check([Start("a", (0, 1, 4, 5), "")], table, EVERYTHING, False)
+    for gpus in ((0, 1, 2, 3), (0, 1, 2, 4)):
+        with pytest.raises(DecisionError, match="must have 2 workers on each of its servers"):
+            check([Start("a", gpus, "")], table, EVERYTHING, False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.core.cycle import Core
 from weft.core.loop import run
-from weft.core.snapshot import load_table, save_table
+from weft.core.snapshot import Saver, assembled, load_table, save_table
 from weft.core.table import Table
 from weft.errors import InputError, StackError
 from weft.model import Compute, Gate, Job, Profile, Start, Started, Submitted, Transfer
@@ -93,3 +93,34 @@ def test_random_streams_go_on_where_they_were() -> None:
     (first,), (second,) = (c.step(1.0, [Submitted(1.0, toy_job("a", 5))]) for c in (core, other))
     assert first == second
     assert isinstance(first, Start)
+
+
+def test_changes_add_up_to_the_whole() -> None:
+    """Saved piece by piece, after every cycle, it is what a snapshot of all of it would be; and a piece is small."""
+    world = ToyWorld(toy_cluster(1, 1, 2), [toy_job(f"j{i}", 1 + i % 2, 5, submit_s=i / 2) for i in range(12)])
+    core, saver = Core(resolve("srsf-preemptive"), world), Saver()
+    small: dict[str, Any] = {}
+    jobs: dict[str, dict[str, Any]] = {}
+    profiles: list[dict[str, Any]] = []
+    sizes = []
+
+    def keep(now: float, core: Core) -> None:
+        nonlocal small
+        changes = core.changes(saver)
+        small = changes.small
+        jobs.update(changes.jobs)
+        assert len(profiles) == changes.first_profile
+        profiles.extend(changes.profiles)
+        sizes.append(len(changes.jobs))
+        whole, made = core.snapshot(), json.loads(json.dumps(assembled(small, jobs, profiles)))
+        for record in made["table"]["jobs"]:
+            del record["held"]
+            record["job"]["profiles"] = {n: made["table"]["profiles"][i] for n, i in record["job"]["profiles"].items()}
+        for record in whole["table"]["jobs"]:
+            record["job"]["profiles"] = {n: whole["table"]["profiles"][i] for n, i in record["job"]["profiles"].items()}
+        del made["table"]["profiles"], whole["table"]["profiles"]
+        assert made == json.loads(json.dumps(whole))
+
+    run(core, world, on_progress=keep)
+    assert len(core.table.ended) == 12
+    assert max(sizes) <= 6

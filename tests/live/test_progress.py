@@ -148,7 +148,7 @@ class _Later(Interleave):
 
 
 def test_a_running_job_sees_a_gate(tmp_path: Path) -> None:
-    """Iterations of 10 ms come whenever they like, until a gate of 150 ms is set on the running job; then every one
+    """Iterations of 120 ms come whenever they like, until a gate of 150 ms is set on the running job; then every one
     begins at a slot: at epoch + k x period on the machine's clock, late by scheduling delays but never early."""
     period_s = 0.15
     script = """
@@ -157,10 +157,10 @@ for step in range(12):
     delay = weft.progress(step)
     time.sleep(delay)
     print(step, delay, time.monotonic(), flush=True)
-    time.sleep(0.01 if step > 2 else 0.1)
+    time.sleep(0.12)
 """
     world = LocalWorld(toy_cluster(1, 1, 2), tmp_path / "run", Clock.begin())
-    world.submit(toy_job("a", 1, 12, 0.01), describe("a", python(script), iterations=12))
+    world.submit(toy_job("a", 1, 12, 0.12), describe("a", python(script), iterations=12))
     core = Core(Stack("gated", Waking(plain_planner(world), 0.02), _Later(period_s)), world)
     epochs: list[float] = []
 

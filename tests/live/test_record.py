@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from tests.live.jobs import describe
+from weft.core.snapshot import Changes
 from weft.live.ledger import End, Ledger
 from weft.live.record import write_trace
 
@@ -21,7 +22,7 @@ def test_every_job_that_ran_is_in_the_trace(tmp_path: Path) -> None:
         End("stopped", "cancelled", 7.0, 3.0, 4, ""),
         End("never", "cancelled", 5.0, 0.0, 0, ""),
     ]
-    ledger.keep({"cycle": 1}, [], ends)
+    ledger.keep(Changes({"cycle": 1, "table": {}}, {}, [], 0), [], ends)
     assert write_trace(ledger, tmp_path / "trace.csv") == 3
     with open(tmp_path / "trace.csv", encoding="utf-8") as file:
         rows = [

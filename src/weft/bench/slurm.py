@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.live.server import OnSlurm, Server
+from weft.live.server import Server
+from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox, missing
 from weft.live.slurm.topology import read_cluster
 from weft.model.events import Event
@@ -61,7 +62,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         cpu_s: list[float] = []
         mark = 0.0
         with Server(
-            Path(folder) / "run", cluster, resolve(STACK), on_slurm=OnSlurm(box.slurm, poll_s=0.2), say=say
+            Path(folder) / "run", cluster, resolve(STACK), engine=SlurmEngine(box.slurm, poll_s=0.2), say=say
         ) as server:
             listen = server.durable.next_events
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ def bench(
     large: Annotated[
         bool, typer.Option("--large", help="A large size instead, for benchmarks that have one (scale: 15 minutes).")
     ] = False,
+    queued: Annotated[
+        int, typer.Option("--queued", min=0, help="Of slurm: with so many jobs in its queue, for a minute.")
+    ] = 0,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast the engine and its parts are on this machine.
@@ -37,7 +40,9 @@ def bench(
         return
     wanted = names or list(available())
     runs = [(name, load(name, large)) for name in wanted]
-    figures = {name: run(quick, notice) for name, run in runs}
+    if queued and wanted != ["slurm"]:
+        raise typer.BadParameter("--queued is for: weft bench slurm", param_hint="--queued")
+    figures = {name: _with_queue(queued, quick) if queued else run(quick, notice) for name, run in runs}
     if json:
         print_json(figures[wanted[0]] if names and len(wanted) == 1 else figures)
         return
@@ -46,6 +51,12 @@ def bench(
         console.print(name, style="bold")
         for key, value in values.items():
             console.print(f"  {key:32s} {_number(value)}")
+
+
+def _with_queue(queued: int, quick: bool) -> dict[str, Any]:
+    from weft.bench.slurm_queue import run
+
+    return run(queued, quick, notice)
 
 
 def _number(value: float | str | None) -> str:

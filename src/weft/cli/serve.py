@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +21,8 @@ from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
-    from weft.live.server import OnSlurm, Server
+    from weft.live.engine import Engine
+    from weft.live.server import Server
     from weft.model.cluster import Cluster
 
 __all__ = ["serve"]
@@ -31,8 +31,8 @@ _DEFAULT_STACK = "fifo-backfill"
 
 
 WorldOption = Annotated[
-    Literal["local", "slurm"] | None,
-    typer.Option("--world", help="Where jobs run: local (processes here, the default) or slurm."),
+    str | None,
+    typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),
 ]
 ScenarioOption = Annotated[
     Path | None,
@@ -52,6 +52,24 @@ PartitionOption = Annotated[
 PollOption = Annotated[float, typer.Option("--poll-s", min=0.05, max=60.0, help="Seconds between looks at Slurm.")]
 SetupOption = Annotated[
     bool, typer.Option("--setup", help="Print what to install in Slurm (--out DIR: write it), and stop.")
+]
+PythonOption = Annotated[
+    str, typer.Option("--python", metavar="FILE", help="With --setup: a Python that every user can run on the nodes.")
+]
+SharedOption = Annotated[
+    Path | None,
+    typer.Option("--shared", metavar="DIR", help="Slurm: a folder that the nodes see, for progress (default: --dir)."),
+]
+ProfilesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--profiles", metavar="DIR", help="Slurm: users' profile files are read from there; may be repeated."),
+]
+TakeOption = Annotated[
+    bool, typer.Option("--take", help="Slurm: take over the jobs of a weft serve of another folder, which has ended.")
+]
+PreemptionsOption = Annotated[
+    int,
+    typer.Option("--preemptions", min=0, metavar="N", help="Jobs that may give way to one user's, per hour; 0: any."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
@@ -73,6 +91,11 @@ def serve(
     poll_s: PollOption = 0.5,
     setup: SetupOption = False,
     out: OutOption = None,
+    python: PythonOption = "",
+    shared: SharedOption = None,
+    profiles: ProfilesOption = None,
+    take: TakeOption = False,
+    preemptions: PreemptionsOption = 60,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -84,22 +107,25 @@ def serve(
     """
     partitions = frozenset(filter(None, partition.split(",")))
     if setup:
-        _setup(out, partitions)
+        _setup(out, partitions, python)
         return
+    from weft.live.engine import find
     from weft.live.server import Server
 
     folder = run_folder(dir)
-    chosen = _chosen(folder, world, scenario, [stack, order, place, interleave, pace])
-    layers = tuple(chosen["layers"])
-    on_slurm = None
-    if chosen["world"] == "slurm":
-        layers = _even(layers, chosen["scenario"])
-        cluster, policies, on_slurm = _on_slurm(folder, chosen["scenario"], layers, seed, partitions, poll_s)
-    else:
-        cluster, policies = _build(chosen["scenario"], layers, seed)
+    chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
+    options = {
+        "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
+        "profiles": profiles or [], "take": take,
+    }  # fmt: skip
+    engine = find(chosen["world"], options)
+    cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
+    engine.refuse(cluster, folder)
+    if preemptions:
+        policies.planner.cap_preemptions(preemptions, 3600.0)
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
-        chosen=chosen, on_slurm=on_slurm,
+        chosen=chosen, engine=engine,
     )  # fmt: skip
     with server, server.stopped_by_signals():
         _greet(server, chosen["world"])
@@ -117,20 +143,23 @@ def _greet(server: Server, world: str) -> None:
         notice(f"metrics on port {server.metrics_server.port}")
 
 
-def _setup(out: Path | None, partitions: frozenset[str]) -> None:
+def _setup(out: Path | None, partitions: frozenset[str], python: str) -> None:
     from weft.live.slurm.setup import instructions, write_files
 
     if out is not None:
-        write_files(out, partitions)
+        write_files(out, partitions, python)
     print(instructions(out, partitions), end="")
 
 
-def _chosen(folder: Path, world: str | None, scenario: Path | None, layers: list[str | None]) -> dict[str, Any]:
-    """World, scenario and layers: as given, else as this folder was last served with."""
+def _chosen(
+    folder: Path, world: str | None, scenario: Path | None, shared: Path | None, layers: list[str | None]
+) -> dict[str, Any]:
+    """World, scenario, shared folder and layers: as given, else as this folder was last served with."""
     from weft.live.ledger import FILE, Ledger
 
     chosen: dict[str, Any] = {
-        "world": world, "scenario": str(scenario.resolve()) if scenario else None, "layers": layers
+        "world": world, "scenario": str(scenario.resolve()) if scenario else None, "layers": layers,
+        "shared": str(shared.resolve()) if shared else None,
     }  # fmt: skip
     if (folder / FILE).exists():
         ledger = Ledger(folder, read_only=True)
@@ -138,6 +167,8 @@ def _chosen(folder: Path, world: str | None, scenario: Path | None, layers: list
         ledger.close()
         if scenario is None:
             chosen["scenario"] = before["scenario"]
+        if shared is None:
+            chosen["shared"] = before.get("shared")
         if not any(layers):
             chosen["layers"] = before["layers"]
         if world is not None and before.get("world") not in (None, world):
@@ -147,7 +178,10 @@ def _chosen(folder: Path, world: str | None, scenario: Path | None, layers: list
     return chosen
 
 
-def _build(scenario: str | None, layers: tuple[str | None, ...], seed: int | None) -> tuple[Cluster, Stack]:
+def _build(
+    engine: Engine, scenario: str | None, layers: tuple[str | None, ...], seed: int | None
+) -> tuple[Cluster, Stack]:
+    """The cluster and stack of the scenario where there is one; else the cluster as the engine knows it."""
     if scenario is not None:
         from weft.scenario import Scenario
         from weft.scenario.build import Layers, build_cluster, build_stack
@@ -155,53 +189,8 @@ def _build(scenario: str | None, layers: tuple[str | None, ...], seed: int | Non
         loaded = Scenario.load(scenario)
         own = Layers(*layers) if loaded.stack or layers[0] else Layers(_DEFAULT_STACK, *layers[1:])
         return build_cluster(loaded, seed), build_stack(loaded, own)
-    from weft.model.topologies import Machine, leaf_spine
-
-    return leaf_spine(2, 2, Machine(gpus_per_server=4)), _stack(layers)
-
-
-def _stack(layers: tuple[str | None, ...]) -> Stack:
     from weft.stacks import resolve
 
-    return resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)
-
-
-def _on_slurm(
-    folder: Path, scenario: str | None, layers: tuple[str | None, ...], seed: int | None, partitions: frozenset[str],
-    poll_s: float,
-) -> tuple[Cluster, Stack, OnSlurm]:  # fmt: skip
-    """Slurm's own description of the cluster, or the scenario's where there is one."""
-    from weft.live.server import OnSlurm
-    from weft.live.slurm.commands import Slurm, Unreachable
-    from weft.live.slurm.notes import refuse_folder
-    from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
-
-    refuse_folder(folder)
-    slurm = Slurm()
-    if scenario is None:
-        cluster, policies = read_cluster(slurm, partitions, seed=seed or 0), _stack(layers)
-    else:
-        cluster, policies = _build(scenario, layers, seed)
-        refuse_cluster(cluster, gpu_nodes(slurm, partitions))
-    with suppress(Unreachable):
-        if "lua" not in slurm.config().get("JobSubmitPlugins", ""):
-            notice(
-                "note: Slurm has no lua submission hook: it may start jobs before weft sees them; weft serve --setup"
-            )
-    return cluster, policies, OnSlurm(slurm, partitions, poll_s)
-
-
-def _even(layers: tuple[str | None, ...], scenario: str | None) -> tuple[str | None, ...]:
-    """Slurm gives every node of a job as many GPUs as the others: a stack's place becomes even:PLACE."""
-    from weft.stacks import describe, resolve
-
-    stack, order, place, interleave, pace = layers
-    if place is not None or scenario is not None:
-        return layers
-    stack = stack if any(layers) else _DEFAULT_STACK
-    planner = resolve(stack, order, None, interleave, pace).planner
-    own = describe(stack or _DEFAULT_STACK).get("place")
-    if own is None or not planner.uneven or planner.shares_gpus:
-        return layers  # if Slurm cannot do it, it is refused in words
-    notice(f"place even:{own} instead of {own}: Slurm gives every node of a job the same number of GPUs")
-    return (stack, order, f"even:{own}", interleave, pace)
+    cluster = engine.cluster(seed or 0, notice)
+    layers = engine.layers(layers, _DEFAULT_STACK, notice)
+    return cluster, resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)

@@ -25,6 +25,7 @@ class Capabilities:
     uneven: bool = True  # different numbers of GPUs on the servers of one job
     shifts: bool = False  # gates
     pacing: bool = False  # admission rules and rates of transfers
+    copies: bool = False  # a cluster of its own for each job
 
 
 def refuse(stack: Stack, world: World) -> None:
@@ -35,6 +36,8 @@ def refuse(stack: Stack, world: World) -> None:
 
 def _objections(stack: Stack, world: World) -> Iterator[str]:
     can, planner = world.capabilities, stack.planner
+    if planner.dedicated and not can.copies:
+        yield f"{planner.name} gives each job a cluster of its own, and this world has one for all"
     if planner.shares_gpus and not can.gpu_sharing:
         yield f"{planner.name} puts several jobs on one GPU, and this world gives a GPU to one job at a time"
     if (planner.shares_gpus or planner.names_gpus) and not can.gpu_indices:

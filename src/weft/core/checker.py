@@ -53,6 +53,8 @@ class _Checker:
         if not self._plainly_free(start.gpus, memory):
             for gpu in start.gpus:
                 self._gpu(gpu, memory, what)
+        if job.job.per_server and _per_server(self.table, start.gpus) != {job.job.per_server}:
+            raise DecisionError(f"{what}: it must have {job.job.per_server} workers on each of its servers")
         if not self.can.uneven and _uneven(self.table, start.gpus):
             raise DecisionError(f"{what}: its servers get different numbers of workers, which this world cannot do")
         if start.gate is not None:
@@ -142,4 +144,8 @@ class _Checker:
 
 
 def _uneven(table: Table, gpus: Sequence[int]) -> bool:
-    return len(set(Counter(int(table.cluster.server_of_gpu[g]) for g in gpus).values())) > 1
+    return len(_per_server(table, gpus)) > 1
+
+
+def _per_server(table: Table, gpus: Sequence[int]) -> set[int]:
+    return set(Counter(int(table.cluster.server_of_gpu[g]) for g in gpus).values())

@@ -10,6 +10,7 @@ from weft.core.capabilities import refuse
 from weft.core.checker import check
 from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
+from weft.core.snapshot import Changes, Saver
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
@@ -103,10 +104,17 @@ class Core:
             case SetGate():
                 self.table.set_gate(decision.job, decision.gate)
             case Hold():
-                self.table.held[decision.job] = decision.reason
+                self.table.hold(decision.job, decision.reason)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on from here, as a JSON-able value. Taken between cycles."""
+        return {**self._small(), "table": snapshot.save_table(self.table)}
+
+    def changes(self, saver: Saver) -> Changes:
+        """The same as what has changed since the saver was last asked: a queue of thousands costs nothing to keep."""
+        return saver.changes(self._small(), self.table)
+
+    def _small(self) -> dict[str, Any]:
         return {
             "version": snapshot.VERSION,
             "stack": self.stack.name,
@@ -116,7 +124,6 @@ class Core:
             "wake_s": self.wake_s,
             "planner_state": self.planner_state,
             "interleave_state": self.interleave_state,
-            "table": snapshot.save_table(self.table),
         }
 
     @classmethod

@@ -1,4 +1,5 @@
-"""Even: makes any place put the same number of workers on each server of a job, which Slurm requires."""
+"""Any place, held to as many workers on each server of a job: Even always, for worlds that cannot do otherwise (Slurm);
+Shaped where the job itself says how many."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 
-__all__ = ["Even"]
+__all__ = ["Even", "Shaped"]
 
 
 class Even(Place):
@@ -70,6 +71,42 @@ class Even(Place):
     def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
         counts = Counter(view.cluster.server_of_gpu[list(gpus)].tolist())
         return len(set(counts.values())) == 1 and servers in (None, len(counts))
+
+
+class Shaped(Place):
+    """A job that must have so many workers on each server is shown servers with just that many free; any other job is
+    the place's own affair. A placement of another shape is refused, in words."""
+
+    def __init__(self, inner: Place) -> None:
+        self.inner = inner
+        self.name, self.needs = inner.name, inner.needs
+        self.shares_gpus, self.names_gpus, self.uneven = inner.shares_gpus, inner.names_gpus, inner.uneven
+
+    def initial_state(self) -> State:
+        """That of the place inside."""
+        return self.inner.initial_state()
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """The answer of the place inside, of the job's shape."""
+        each = job.job.per_server
+        if not each:
+            return self.inner.place(view, job, gpus, offer, state)
+        servers, rest = divmod(gpus, each)
+        words = f"wants {servers} servers with {each} GPUs each; fewer have them free"
+        if rest or np.count_nonzero(offer.free_per_server >= each) < servers:
+            return Answer(None, words, state)
+        answer = self.inner.place(view, job, gpus, _shares(view, job, offer, each), state)
+        if answer.gpus is not None and _shares_of(view, answer.gpus) != {each}:
+            return Answer(None, words, state)
+        return answer
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        """Passed on."""
+        return self.inner.observe(view, started, state)
+
+
+def _shares_of(view: ClusterView, gpus: Placement) -> set[int]:
+    return set(Counter(view.cluster.server_of_gpu[list(gpus)].tolist()).values())
 
 
 def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:

@@ -8,10 +8,11 @@ from itertools import count
 
 from weft.core.alternatives import alternatives
 from weft.core.amended import Amended
+from weft.core.even import Shaped
 from weft.core.serve import Outcome, serve
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
-from weft.order.base import Claim, Order, Ranking
+from weft.order.base import Cap, Claim, Order, Ranking
 from weft.place.base import Place
 from weft.planners.base import Planner
 
@@ -28,6 +29,8 @@ class Layered(Planner):
     def __init__(self, order: Order, place: Place) -> None:
         self.order = order
         self.place = place
+        self._shaped = Shaped(place)
+        self._cap: tuple[int, float] | None = None
         self.name = f"{order.name}/{place.name}"
         self.needs = order.needs | place.needs
         self.shares_gpus = place.shares_gpus
@@ -43,21 +46,41 @@ class Layered(Planner):
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
         ranking = self.order.rank(view, state["order"])
+        caused = self._caused(view, state)
+        if self._cap is not None and ranking.preemptive:
+            ranking = replace(ranking, cap=Cap(self._cap[0], {user: len(times) for user, times in caused.items()}))
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
-        outcome = serve(view, ranking, self.place, state["place"], once=n == 1)
+        outcome = serve(view, ranking, self._shaped, state["place"], once=n == 1)
         outcomes = [outcome]
         if n > 1 and outcome.placed:
-            outcomes += alternatives(view, ranking, self.place, state["place"], outcome, n - 1)
-        return [self._candidate(view, ranking, outcome) for outcome in outcomes]
+            outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
+        return [self._candidate(view, ranking, outcome, caused) for outcome in outcomes]
+
+    def cap_preemptions(self, most: int, window_s: float) -> None:
+        """See Planner. Counted are jobs that give way, not those whose lease is over."""
+        self._cap = (most, window_s)
+
+    def _caused(self, view: ClusterView, state: State) -> dict[str, list[float]]:
+        """When jobs gave way to those of each user, within the window."""
+        if self._cap is None:
+            return {}
+        since_s = view.now - self._cap[1]
+        recent = {user: [t for t in times if t > since_s] for user, times in state.get("caused", {}).items()}
+        return {user: times for user, times in recent.items() if times}
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """As the order says."""
         return self.order.turn(job)
 
-    def _candidate(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> Candidate:
+    def _candidate(
+        self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]]
+    ) -> Candidate:
         started = tuple(job for job in outcome.placed if job in view.waiting)
         state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
+        if self._cap is not None:
+            new = {user: [*caused.get(user, ()), *[view.now] * n] for user, n in outcome.caused.items()}
+            state["caused"] = {**caused, **new}
         changed = bool(outcome.placed or outcome.leaving)
         plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving) if changed else view.placements)
         return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)

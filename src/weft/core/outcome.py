@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ class Outcome:
     state: State  # place's, after all its answers
     placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
+    caused: Counter[str] = field(default_factory=Counter)  # jobs that give way, by the user for whose jobs
     reasons: dict[str, str] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
 

@@ -14,7 +14,7 @@ from weft.core.table import memory_of, shape_of
 from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
-from weft.order.base import Claim, Ranking
+from weft.order.base import Cap, Claim, Ranking
 from weft.place.base import Answer, Place
 
 __all__ = ["Ask", "Outcome", "serve"]
@@ -36,7 +36,7 @@ def serve(
         return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
     if not ranking.preemptive and not view.waiting:
         return Outcome(state)  # nobody to serve
-    service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state))
+    service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state), ranking.cap)
     claims = iter(ranking.claims)
     if ranking.preemptive:
         claims = service.rank_running(claims)
@@ -70,8 +70,11 @@ def _plainly(view: ClusterView, place: Place) -> Ask:
 class _Service:
     """The GPUs as they would be, the jobs that could still give way, and the outcome so far."""
 
-    def __init__(self, view: ClusterView, shared: bool, ask: Ask, outcome: Outcome) -> None:
+    def __init__(
+        self, view: ClusterView, shared: bool, ask: Ask, outcome: Outcome, cap: Cap | None = None
+    ) -> None:  # fmt: skip
         self.view = view
+        self.cap = cap
         self.shared = shared
         self.ask = ask
         self.outcome = outcome
@@ -191,6 +194,9 @@ class _Service:
         They are added one by one until the GPUs suffice, then (for a place that is hard to please) in doubling steps.
         """
         others = [*self.stopping, *reversed(self.below)]
+        if self.cap is not None:
+            left = self.cap.left(job.job.user) - self.outcome.caused[job.job.user]
+            others = others[: len(self.stopping) + max(0, left)]
         trial = self.draft.copy()
         next_try = 0
         for count, other in enumerate(others, start=1):
@@ -201,12 +207,12 @@ class _Service:
             if answer.gpus is not None:
                 self.outcome.state = answer.state
                 self._accept(claim, answer.gpus, answer.reason, memory, trial)
-                self._give_way(others[:count], set(answer.gpus), claim.job)
+                self._give_way(others[:count], set(answer.gpus), job)
                 return True
             next_try = 2 * count
         return False
 
-    def _give_way(self, others: list[JobView], gpus: set[int], to: str) -> None:
+    def _give_way(self, others: list[JobView], gpus: set[int], to: JobView) -> None:
         """Let jobs stay that are not in the way after all, the best first; the others leave."""
         gone: set[str] = set()
         for other in reversed(others):
@@ -219,7 +225,8 @@ class _Service:
             self.spare_gpus -= len(other.gpus)
             if other.status is JobStatus.RUNNING:
                 self.outcome.leaving.add(other.id)
-                self.outcome.reasons[other.id] = f"gives way to {to}"
+                self.outcome.caused[to.job.user] += 1
+                self.outcome.reasons[other.id] = f"gives way to {to.id}"
         self.stopping = [job for job in self.stopping if job.id not in gone]
         self.below = deque(job for job in self.below if job.id not in gone)
 

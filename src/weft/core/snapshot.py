@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.core.table import Table
@@ -12,12 +12,15 @@ from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["VERSION", "load_table", "refuse_other", "save_table"]
+__all__ = [
+    "VERSION", "Changes", "Saver", "assembled", "load_profile", "load_table", "refuse_other", "save_profile",
+    "save_table",
+]  # fmt: skip
 
 VERSION = 1
 
 _JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",
-        "checkpoint_every")  # fmt: skip
+        "checkpoint_every", "per_server")  # fmt: skip
 _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_s", "preemptions", "failures",
          "saved_iterations")  # fmt: skip
 
@@ -35,36 +38,96 @@ def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
 def save_table(table: Table) -> dict[str, Any]:
     """Jobs that have not ended, profiles once each, servers that are down."""
     pool = _Pool()
-    jobs = [
-        {
-            "job": _save_job(job.job, pool),
-            "number": table.number[job.id],
-            "status": job.status.value,
-            "gpus": list(job.gpus),
-            "barred": job.barred,
-            **{name: getattr(job, name) for name in _VIEW},
-        }
-        for job in table.jobs.values()
-    ]
+    jobs = [_save_view(job, table, pool) for job in table.jobs.values()]
     return {
-        "n_gpus": table.cluster.n_gpus,
-        "down": sorted(table.gpus.down),
-        "arrivals": table.arrivals,
+        **_save_rest(table),
         "jobs": sorted(jobs, key=lambda record: record["number"]),
         "profiles": pool.saved,
-        "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
         "held": dict(table.held),
         "ended": {job_id: status.value for job_id, status in table.ended.items()},
     }
 
 
+def _save_rest(table: Table) -> dict[str, Any]:
+    """What is small however long the queue is."""
+    return {
+        "n_gpus": table.cluster.n_gpus,
+        "down": sorted(table.gpus.down),
+        "arrivals": table.arrivals,
+        "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
+    }
+
+
+def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
+    return {
+        "job": _save_job(job.job, pool),
+        "number": table.number[job.id],
+        "status": job.status.value,
+        "gpus": list(job.gpus),
+        "barred": job.barred,
+        "silent": job.silent,
+        **{name: getattr(job, name) for name in _VIEW},
+    }
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A snapshot in parts: `small` is whole each time; of jobs and profiles there are those that are new or changed.
+
+    A job is its record, with `held` beside it, or {"ended": status}. Profiles are numbered from `first_profile` on.
+    """
+
+    small: dict[str, Any]
+    jobs: dict[str, dict[str, Any]]
+    profiles: list[dict[str, Any]]
+    first_profile: int
+
+
+class Saver:
+    """Remembers what has been saved of one table, so that only the rest is saved. A new one saves everything."""
+
+    def __init__(self) -> None:
+        self._pool = _Pool()
+        self._begun = False
+
+    def changes(self, small: dict[str, Any], table: Table) -> Changes:
+        """What has changed since the last call."""
+        touched = table.touched if self._begun else {*table.jobs, *table.ended, *table.touched}
+        self._begun = True
+        first = len(self._pool.saved)
+        jobs: dict[str, dict[str, Any]] = {}
+        for job_id in touched:
+            if job_id in table.jobs:
+                jobs[job_id] = _save_view(table.jobs[job_id], table, self._pool)
+                jobs[job_id]["held"] = table.held.get(job_id)
+            elif job_id in table.ended:
+                jobs[job_id] = {"ended": table.ended[job_id].value}
+        table.touched = set()
+        return Changes({**small, "table": _save_rest(table)}, jobs, self._pool.saved[first:], first)
+
+
+def assembled(small: dict[str, Any], jobs: dict[str, dict[str, Any]], profiles: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole snapshot, from all changes that were ever saved."""
+    live = [record for record in jobs.values() if "ended" not in record]
+    return {
+        **small,
+        "table": {
+            **small["table"],
+            "jobs": sorted(live, key=lambda record: record["number"]),
+            "profiles": profiles,
+            "held": {r["job"]["id"]: r["held"] for r in live if r["held"] is not None},
+            "ended": {job_id: record["ended"] for job_id, record in jobs.items() if "ended" in record},
+        },
+    }
+
+
 def load_table(saved: dict[str, Any], table: Table) -> None:
     """Fill an empty table."""
-    profiles = [_load_profile(record) for record in saved["profiles"]]
+    profiles = [load_profile(record) for record in saved["profiles"]]
     table.arrivals = saved["arrivals"]
     for record in saved["jobs"]:
         job = Job(
-            **{name: record["job"][name] for name in _JOB},
+            **{name: record["job"][name] for name in _JOB if name in record["job"]},  # earlier versions had fewer
             profiles={int(workers): profiles[i] for workers, i in record["job"]["profiles"].items()},
         )
         view = JobView(
@@ -72,7 +135,8 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
             JobStatus(record["status"]),
             tuple(record["gpus"]),
             **{k: record[k] for k in _VIEW},
-            barred=record.get("barred", ""),  # not in snapshots of earlier versions
+            barred=record.get("barred", ""),  # these two are not in snapshots of earlier versions
+            silent=record.get("silent", False),
         )
         table.put_back(view, record["number"])
     for server in saved["down"]:
@@ -92,7 +156,7 @@ class _Pool:
     def index(self, profile: Profile) -> int:
         if id(profile) not in self._kept:
             self._kept[id(profile)] = (len(self.saved), profile)
-            self.saved.append({**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]})
+            self.saved.append(save_profile(profile))
         return self._kept[id(profile)][0]
 
 
@@ -107,7 +171,13 @@ def _save_task(task: Task) -> dict[str, Any]:
     return {**asdict(task), "kind": kind, "after": list(task.after), "workers": workers}
 
 
-def _load_profile(saved: dict[str, Any]) -> Profile:
+def save_profile(profile: Profile) -> dict[str, Any]:
+    """A profile as a JSON-able value."""
+    return {**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]}
+
+
+def load_profile(saved: dict[str, Any]) -> Profile:
+    """The profile that `save_profile` was given."""
     return Profile(**{**saved, "tasks": tuple(_load_task(task) for task in saved["tasks"])})
 
 

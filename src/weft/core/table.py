@@ -15,6 +15,7 @@ from weft.model.events import (
     Event,
     Failed,
     Finished,
+    Learned,
     NodeDown,
     NodeUp,
     Started,
@@ -65,12 +66,15 @@ class Table:
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
+        self.touched: set[str] = set()  # jobs about which something has changed since somebody cleared this
         self._queues: dict[Key, QueueBySize] = {}
 
     # What happened
 
     def take(self, event: Event) -> None:
         """Enter one event. Events about jobs that have ended are late, and ignored."""
+        if not isinstance(event, NodeDown | NodeUp):
+            self.touched.add(event.job.id if isinstance(event, Submitted) else event.job)
         match event:
             case Submitted():
                 self._submitted(event)
@@ -92,6 +96,8 @@ class Table:
                 self._barred(event, self.jobs[event.job])
             case Cleared():
                 self._cleared(self.jobs[event.job])
+            case Learned():
+                self._learned(event, self.jobs[event.job])
 
     def _submitted(self, event: Submitted) -> None:
         job = event.job
@@ -153,6 +159,12 @@ class Table:
         if job.barred:
             self._enter_waiting(replace(job, barred=""))  # it has been waiting all along: waiting_since_s stays
 
+    def _learned(self, event: Learned, job: JobView) -> None:
+        if job.status is JobStatus.WAITING:
+            return  # late: it is sorted by what it said, and will be learned again
+        known = replace(job.job, iterations=event.iterations) if event.iterations else job.job
+        self._put(replace(job, silent=job.silent or event.silent, job=known))
+
     def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:
             raise WorldError(f"{_name(event)} at {event.time_s} s: job {job.id} is {job.status.value}")
@@ -161,6 +173,7 @@ class Table:
 
     def starting(self, job_id: str, gpus: Placement, gate: Gate | None) -> None:
         """A start was decided."""
+        self.touched.add(job_id)
         job = self.jobs[job_id]
         self._leave_waiting(job)
         self._enter_gpus(job, gpus, JobStatus.STARTING)
@@ -168,6 +181,7 @@ class Table:
 
     def stopping(self, job_id: str) -> None:
         """A stop was decided."""
+        self.touched.add(job_id)
         self._put(replace(self.jobs[job_id], status=JobStatus.STOPPING))
         self.gates.pop(job_id, None)
 
@@ -177,6 +191,11 @@ class Table:
             self.gates.pop(job_id, None)
         else:
             self.gates[job_id] = gate
+
+    def hold(self, job_id: str, reason: str) -> None:
+        """It was decided that a job waits, for this reason."""
+        self.touched.add(job_id)
+        self.held[job_id] = reason
 
     def put_back(self, job: JobView, number: int) -> None:
         """A saved job comes back to where it was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from math import inf
 
@@ -118,7 +119,9 @@ class View:
         """What a job would send over each link on these GPUs; a world that knows no better leaves it to its profile."""
         if self._knows_traffic is not None:
             return self._knows_traffic.traffic(job, gpus)
-        return link_traffic(job.profiles[len(gpus)], gpus, self.cluster)
+        found = link_traffic(job.profiles[len(gpus)], gpus, self.cluster)
+        view = self._table.jobs.get(job.id)
+        return replace(found, task=None) if view is not None and view.silent else found
 
     def residents(self, gpu: int) -> tuple[str, ...]:
         """Jobs on a GPU, in order of arrival."""

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import stat
 import sys
 import zlib
 from contextlib import suppress
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.live import runner
+from weft.live import family, runner
 from weft.live.unix import ask
 
 __all__ = ["Attempt", "Ended", "Progress"]
@@ -127,8 +128,7 @@ class Attempt:
             if self._locked():
                 return None
             ended = self._exit()  # it may have written it since
-            if ended is None:
-                self._kill_orphans()
+            if ended is None and not self._kill_orphans():  # those that are being killed still hold its GPUs
                 ended = Ended(lost=True, error="its runner was killed")
             return ended
         if self.pid and self._reap(wait=False) and not self.begun:
@@ -146,15 +146,20 @@ class Attempt:
                 os.close(lock)
         return False
 
-    def _kill_orphans(self) -> None:
-        """End the job's processes, if they are still the ones that were written down."""
+    def _kill_orphans(self) -> int:
+        """End the job's processes; returns how many there were. They are known by the socket that they were to report
+        to, and by the process group that was written down, if it is still that one."""
+        mark = f"WEFT_PROGRESS_SOCKET={self.folder.resolve() / 'p.sock'}".encode()
+        left = [pid for pid, (_, state) in family.processes().items() if state not in "ZX" and _has(pid, mark)]
         child = _read(self.folder / "child")
-        if child is None or child["boot"] != runner.boot_id():
-            return
-        start = runner.started_at(child["group"])
-        if start in (0, child["start"]):  # 0: its first process is gone, and no other can have the number of its group
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child["group"], signal.SIGKILL)
+        if child is not None and child["boot"] == family.boot_id():
+            start = family.started_at(child["group"])
+            if start in (0, child["start"]):  # 0: its first process is gone, and no other can have its group's number
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child["group"], signal.SIGKILL)
+        for pid in left:
+            family.kill(pid)
+        return len(left)
 
     def _reap(self, wait: bool) -> bool:
         """Let go of a runner that this process started and that has ended; True if it has."""
@@ -171,11 +176,38 @@ class Attempt:
     def progress(self) -> Progress:
         """The last report that could be read whole."""
         with suppress(OSError, ValueError):
-            checksum, _, text = (self.folder / "progress").read_bytes().rstrip().partition(b" ")
+            checksum, _, text = _first_bytes(self.folder / "progress").rstrip().partition(b" ")
             if int(checksum, 16) == zlib.crc32(text):
                 step, saved, reports, iteration_s = text.split()
-                self._progress = Progress(int(step), int(saved), int(reports), float(iteration_s))
+                self._progress = Progress(_count(step), _count(saved), _count(reports), _duration_s(iteration_s))
         return self._progress
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    """Whether a process was started with this variable."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _first_bytes(path: Path) -> bytes:
+    """As much of a file as a report may have: it is the job's own, and may be of any size or kind."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, runner.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+
+
+def _count(text: bytes) -> int:
+    return max(-1, min(int(text), 2**53))
+
+
+def _duration_s(text: bytes) -> float:
+    value = float(text)
+    return value if 0 < value < 1e9 else 0.0
 
 
 def _read(path: Path) -> dict[str, Any] | None:

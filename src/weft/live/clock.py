@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from weft.live.runner import boot_id
+from weft.live.family import boot_id
 
 __all__ = ["Clock"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.errors import InputError, WeftError
+from weft.live.folders import refuse_foreign
 from weft.live.unix import ask, bound
 
 __all__ = ["Control", "call"]
@@ -99,6 +100,8 @@ class Control:
 
 def call(folder: Path, request: Request) -> Answer:
     """Ask the `weft serve` of a folder to do something; raises InputError with its own words if it refuses."""
+    if folder.exists():
+        refuse_foreign(folder)  # a request carries the caller's environment
     try:
         token = (folder / TOKEN).read_text(encoding="ascii").strip()
         line = ask(folder / SOCKET, json.dumps({**request, "token": token}).encode(), _ANSWER_S)

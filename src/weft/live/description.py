@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 from weft.errors import InputError
@@ -16,13 +13,11 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
-from weft.workload import zoo
 
-__all__ = ["Description", "profile_source"]
+__all__ = ["Description", "ProfileOf", "unread"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
-_LARGEST_PROFILE = 16 << 20
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}
 
 ProfileOf = Callable[[str, int], Profile]
@@ -41,6 +36,7 @@ class Description:
     gpus: int = 1
     min_gpus: int = 0  # 0: same as gpus
     max_gpus: int = 0
+    per_node: int = 0  # GPUs that it must have on each node; 0: as it comes
     iterations: int = 0  # 0: not known
     model: str = ""
     iteration_s: float = 0.0  # alone on its GPUs, for jobs without a model; 0: not known
@@ -78,7 +74,15 @@ class Description:
             )
         if not self.argv or not self.argv[0] or any("\0" in part for part in self.argv):
             raise InputError("submit: there is no command; write it after --")
-        least_of = {"gpus": 1, "min_gpus": 0, "max_gpus": 0, "iterations": 0, "checkpoint_every": 1, "restarts": 0}
+        least_of = {
+            "gpus": 1,
+            "min_gpus": 0,
+            "max_gpus": 0,
+            "per_node": 0,
+            "iterations": 0,
+            "checkpoint_every": 1,
+            "restarts": 0,
+        }
         for name, least in least_of.items():
             if not least <= getattr(self, name) < 2**53:
                 raise InputError(f"submit: {name} is {getattr(self, name)}; it must be at least {least}")
@@ -116,6 +120,7 @@ class Description:
         return Job(
             self.name, submit_s, self.gpus, self.iterations or 1, {self.gpus: profile}, self.model, self.min_gpus,
             self.max_gpus, user=self.user, checkpoint_every=self.checkpoint_every,
+            per_server=self.per_node,
         )  # fmt: skip
 
 
@@ -125,30 +130,9 @@ def _plain(iteration_s: float, gpus: int) -> Profile:
     return Profile.from_phases("unknown", [Phase(iteration_s)], gpus)
 
 
-def profile_source(cluster: Cluster) -> ProfileOf:
-    """Profiles of zoo models and profile files on this cluster's GPUs; one object for each, however many jobs."""
-
-    @cache
-    def profile_of(model: str, gpus: int) -> Profile:
-        if zoo.is_path(model):
-            _refuse_file(Path(zoo.without(model)))
-        profile = zoo.profile(model, gpus, gpu=cluster.gpu)
-        if profile.memory_bytes > cluster.gpu_memory_bytes:
-            needs, there = profile.memory_bytes / 1e9, cluster.gpu_memory_bytes / 1e9
-            raise InputError(
-                f"submit: {model} on {gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; ask for more GPUs"
-            )
-        return profile
-
-    return profile_of
-
-
-def _refuse_file(path: Path) -> None:
-    """Raise if reading it could take for ever: its name is the word of a user, and all others would wait."""
-    with suppress(OSError):  # not there: whoever reads it says so better
-        known = path.stat()
-        if not stat.S_ISREG(known.st_mode) or known.st_size > _LARGEST_PROFILE:
-            raise InputError(f"submit: {path} is no profile file; name a file of at most {_LARGEST_PROFILE >> 20} MiB")
+def unread(model: str, gpus: int) -> Profile:
+    """A stand-in for a profile that does not matter."""
+    return _plain(_UNKNOWN_S, gpus)
 
 
 def _is(kind: Any, value: Any) -> bool:

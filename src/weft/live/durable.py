@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from weft.core.cycle import Core
+from weft.core.snapshot import Saver
 from weft.core.world import Around, World
 from weft.live.ledger import End, EventRow, Ledger
 from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
@@ -34,6 +35,7 @@ class Durable(Around):
         self._leaving: dict[str, JobView] = {}  # jobs that these events ended, as the core knew them in the end
         self._since = 0.0
         self._kept_cycle = -1
+        self._saver = Saver()
 
     def next_events(self, until_s: float | None) -> list[Event]:
         """What the world reports."""
@@ -53,7 +55,7 @@ class Durable(Around):
         self._kept_cycle = self.core.cycle
         ended = [self._ended(event) for event in self._events if isinstance(event, Finished | Withdrawn)]
         rows = [self._row(event) for event in self._events]
-        self._ledger.keep(self.core.snapshot(), [row for row in rows if row], ended)
+        self._ledger.keep(self.core.changes(self._saver), [row for row in rows if row], ended)
         if self.on_decided is not None:
             self.on_decided(self._events, decisions, time.perf_counter() - self._since)
         self._events = []

@@ -107,6 +107,8 @@ def _event(kind: str, words: str) -> str:
             return f"{'finished' if kind == 'finished' else 'over'}: {words}"
         case "failed":
             return f"did not start: {words}"
+        case "learned" | "barred" | "cleared":
+            return f"{kind}: {words}"
         case _:
             return f"off its GPUs: {words}"
 

@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.core.snapshot import Changes, assembled
 from weft.errors import InputError
 from weft.live.description import Description
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 
-__all__ = ["DecisionRow", "End", "EventRow", "JobRow", "Ledger"]
+__all__ = ["DecisionRow", "End", "EventRow", "JobRow", "Ledger", "LedgerTrouble"]
 
 FILE = "ledger.sqlite"
-_VERSION = 1
+_VERSION = 2
+_OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row
+_AGAIN_S = 1.0  # between tries to write while that is not possible
 _ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
 
 _TABLES = """
@@ -39,8 +43,14 @@ CREATE INDEX IF NOT EXISTS decisions_job ON decisions (job);
 CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_job ON events (job);
+CREATE TABLE IF NOT EXISTS core_jobs (id TEXT PRIMARY KEY, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS core_profiles (number INTEGER PRIMARY KEY, state TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS core (one INTEGER PRIMARY KEY CHECK (one = 1), cycle INTEGER NOT NULL, state TEXT NOT NULL);
 """
+
+
+class LedgerTrouble(InputError):  # noqa: N818 - it may pass
+    """The file cannot be written now."""
 
 
 class JobRow(NamedTuple):
@@ -93,6 +103,8 @@ class Ledger:
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         """The ledger of a run's folder; None keeps it in memory."""
         self._where = folder or "in memory"
+        self.say: Callable[[str], None] = lambda _: None
+        self.patient: Callable[[], bool] = lambda: False  # whether to try again what could not be written
         if folder is None:
             self._db = sqlite3.connect(":memory:", isolation_level=None)
         elif read_only:
@@ -106,9 +118,11 @@ class Ledger:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_TABLES)
-            self.set_meta("version", self.meta("version", _VERSION))
-        if self.meta("version", None) != _VERSION:
-            raise InputError(f"{folder}: written by another version of weft; serve in an empty folder")
+        found = self.meta("version", None if read_only else _VERSION)
+        if found != _VERSION and found not in _OLDER:
+            raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
+        if not read_only:
+            self.set_meta("version", _VERSION)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -125,18 +139,51 @@ class Ledger:
 
     def set_meta(self, key: str, value: Any) -> None:
         """A value about the run as a whole."""
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+        row = (key, json.dumps(value))
+        self._surely(lambda: self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
 
     def submit(self, description: Description, submit_s: float) -> None:
-        """A job that has been accepted."""
-        said = json.dumps(description.to_json())
+        """A job that has been accepted; raises at once if it cannot be written."""
         try:
-            with self._writing():
-                self._db.execute(
-                    "INSERT INTO jobs (id, submit_s, description) VALUES (?, ?, ?)", (description.name, submit_s, said)
-                )
+            with self.together():
+                self._insert(description, submit_s)
         except sqlite3.IntegrityError:
             raise InputError(f"submit: there is a job {description.name} already; choose another name") from None
+
+    def submit_all(self, jobs: Sequence[tuple[Description, float]]) -> None:
+        """Jobs that have been accepted together, each with its time."""
+
+        def write() -> None:
+            for description, submit_s in jobs:
+                self._insert(description, submit_s)
+
+        self._surely(write)
+
+    def _insert(self, description: Description, submit_s: float) -> None:
+        said = json.dumps(description.to_json())
+        self._db.execute(
+            "INSERT INTO jobs (id, submit_s, description) VALUES (?, ?, ?)", (description.name, submit_s, said)
+        )
+
+    def _surely(self, write: Callable[[], object]) -> None:
+        """Write all or nothing, and try again as long as the server has patience: until it is written nothing that
+        depends on it is carried out, and what has happened is not forgotten, since this process still knows it."""
+        told = False
+        while True:
+            try:
+                with self.together():
+                    write()
+            except LedgerTrouble as trouble:
+                if not self.patient():
+                    raise
+                if not told:
+                    self.say(f"{trouble}; until then nothing is started")
+                told = True
+                time.sleep(_AGAIN_S)
+            else:
+                if told:
+                    self.say(f"{self._where}: the ledger can be written again")
+                return
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -144,7 +191,7 @@ class Ledger:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise InputError(
+            raise LedgerTrouble(
                 f"{self._where}: the ledger cannot be written ({error}); make room there, and weft serve goes on"
             ) from None
 
@@ -161,6 +208,11 @@ class Ledger:
                     self._db.execute("ROLLBACK")
                 raise
 
+    def end(self, job_id: str, words: str, end_s: float) -> None:
+        """A job that ended before it was scheduled."""
+        question = "UPDATE jobs SET status = 'failed', end_s = ?, words = ? WHERE id = ?"
+        self._surely(lambda: self._db.execute(question, (end_s, words, job_id)))
+
     def cancel(self, job_id: str) -> None:
         """The user does not want a job any more."""
         with self._writing():
@@ -172,29 +224,36 @@ class Ledger:
         That they survive the machine too is seen to by `keep`, which follows before they are carried out.
         """
         rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
+        insert = "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.execute("PRAGMA synchronous = NORMAL")
-        with self.together():
-            self._db.executemany(
-                "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-        self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            self._surely(lambda: self._db.executemany(insert, rows))
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
 
-    def keep(self, state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
-        """The core's state, the events that led to it, and how jobs ended: all or nothing."""
+    def keep(self, changes: Changes, events: Sequence[EventRow], ended: Sequence[End]) -> None:
+        """What has changed of the core's state, the events that led to it, and how jobs ended: all or nothing."""
         db = self._db
-        with self.together():
+
+        def write() -> None:
             db.executemany("INSERT INTO events (time_s, job, kind, words) VALUES (?, ?, ?, ?)", events)
             for job in ended:
                 db.execute(
                     "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
                     (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
                 )
-            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (state["cycle"], json.dumps(state)))
+            jobs = [(job_id, json.dumps(record)) for job_id, record in changes.jobs.items()]
+            db.executemany("INSERT OR REPLACE INTO core_jobs VALUES (?, ?)", jobs)
+            profiles = [(n, json.dumps(made)) for n, made in enumerate(changes.profiles, changes.first_profile)]
+            db.executemany("INSERT OR REPLACE INTO core_profiles VALUES (?, ?)", profiles)
+            small = (changes.small["cycle"], json.dumps(changes.small))
+            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", small)
+
+        self._surely(write)
 
     def void_after(self, cycle: int) -> None:
         """Decisions after that cycle were never carried out."""
-        self._db.execute("UPDATE decisions SET void = 1 WHERE cycle > ?", (cycle,))
+        self._surely(lambda: self._db.execute("UPDATE decisions SET void = 1 WHERE cycle > ?", (cycle,)))
 
     # What is read
 
@@ -209,7 +268,16 @@ class Ledger:
     def core(self) -> dict[str, Any] | None:
         """The core's last state."""
         row = self._db.execute("SELECT state FROM core").fetchone()
-        return None if row is None else json.loads(row[0])
+        if row is None:
+            return None
+        small: dict[str, Any] = json.loads(row[0])
+        if "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
+            return small
+        jobs = {job: json.loads(state) for job, state in self._db.execute("SELECT id, state FROM core_jobs")}
+        profiles = [
+            json.loads(state) for (state,) in self._db.execute("SELECT state FROM core_profiles ORDER BY number")
+        ]
+        return assembled(small, jobs, profiles)
 
     def jobs(self) -> list[JobRow]:
         """All jobs, in order of submission."""

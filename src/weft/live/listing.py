@@ -68,7 +68,7 @@ def _present(
         waited = now - record["waiting_since_s"]
         reason = record.get("barred") or waits_for(job_id, table)
         return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": reason}
-    attempt = Attempt(folder / "jobs" / job_id / str(ledger.starts(job_id)))
+    attempt = Attempt(Path(ledger.meta("jobs_folder", str(folder / "jobs"))) / job_id / str(ledger.starts(job_id)))
     ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
     where = servers_of(record["gpus"], ledger.meta("cluster", []))
     return {"where": where, "ran_s": ran, "done": max(done, attempt.progress().step)}

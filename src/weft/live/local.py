@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,20 @@ from weft.core.capabilities import Capabilities
 from weft.live.attempt import Attempt, Ended
 from weft.live.clock import Clock
 from weft.live.description import Description
+from weft.live.doubts import SLACK_S, Doubts
 from weft.live.endings import Ending, judge
 from weft.live.environment import environment, ranks
 from weft.live.unix import bound
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
-from weft.model.events import Event, Failed, Finished, Started, Stopped, Withdrawn
+from weft.model.events import Barred, Cleared, Event, Failed, Finished, Learned, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
 
 __all__ = ["Closing", "LocalWorld", "Task"]
 
+_PAUSE_S = (2.0, 120.0)  # before a start that could not be tried is tried again: at first, doubling, and at most
 _SCAN_S = 0.5  # every runner is looked at this often, in case it was killed before it could say anything
 
 
@@ -43,6 +46,10 @@ class Task:
     stopping: bool = False  # a stop was decided
     cancelled: bool = False
     seen: int = 0  # iterations reported to policies: they never become fewer
+    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    started_s: float = 0.0  # when it was confirmed
+    bars: int = 0  # times in a row that it could not even be tried to start it
+    barred_until_s: float | None = None
 
 
 class LocalWorld(LiveWorld[Task]):
@@ -60,6 +67,7 @@ class LocalWorld(LiveWorld[Task]):
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self._dirty: set[str] = set()  # jobs whose attempt may have changed
         self._next_scan_s = 0.0
+        self.slack_s = SLACK_S
         self._pokes = bound(folder / "events.sock", socket.SOCK_DGRAM)
         self.watch(self._pokes, self._poked)
 
@@ -96,6 +104,7 @@ class LocalWorld(LiveWorld[Task]):
             view.job, description, saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus,
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
+            barred_until_s=self.now() if view.barred else None, started_s=self.now(),
         )  # fmt: skip
         if view.status is not JobStatus.WAITING:
             task.attempt = self.attempt(view.id, starts)
@@ -140,10 +149,11 @@ class LocalWorld(LiveWorld[Task]):
 
     def events(self, now: float) -> list[Event]:
         """Arrivals, cancellations and what runners report."""
+        self._looked = time.monotonic()
         if now >= self._next_scan_s:
             self._dirty.update(job_id for job_id, task in self.tasks.items() if task.attempt)
             self._next_scan_s = now + _SCAN_S
-        return [*self._arrived(now), *self._withdrawn(now), *self._looked_at(now)]
+        return [*self._arrived(now), *self._withdrawn(now), *self._cleared(now), *self._looked_at(now)]
 
     def busy(self) -> bool:
         """Whether jobs are still to come, or run."""
@@ -165,6 +175,12 @@ class LocalWorld(LiveWorld[Task]):
         gone = [t for t in self.tasks.values() if t.cancelled and t.attempt is None]
         return [self._end(task, Withdrawn(now, task.job.id), "cancelled while it waited") for task in gone]
 
+    def _cleared(self, now: float) -> list[Event]:
+        due = [task for task in self.tasks.values() if task.barred_until_s is not None and now >= task.barred_until_s]
+        for task in due:
+            task.barred_until_s = None
+        return [Cleared(now, task.job.id) for task in due]
+
     def _looked_at(self, now: float) -> list[Event]:
         events: list[Event] = []
         for job_id in sorted(self._dirty):
@@ -174,12 +190,24 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt.look()
             ended = task.attempt.ended
             if task.attempt.up and not task.running and not (ended and ended.error):
-                task.running = True
+                task.running, task.started_s, task.doubts = True, now, Doubts()
                 events.append(Started(now, job_id))
             if ended is not None:
                 events.append(self._ended(task, task.attempt, ended, now))
+            elif task.running and not task.stopping:
+                events += self._doubted(task, task.attempt, now)
         self._dirty.clear()
         return events
+
+    def _doubted(self, task: Task, attempt: Attempt, now: float) -> list[Learned]:
+        """Whether a running job is not what it said."""
+        if not task.description.iterations:
+            return []  # it said nothing
+        iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        return task.doubts.look(
+            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s
+        )
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1
@@ -187,9 +215,14 @@ class LocalWorld(LiveWorld[Task]):
         task.attempt = self.attempt(task.job.id, task.starts)
         try:
             task.attempt.spawn(self._spec(task, start.gate))
-        except OSError as error:
+        except OSError as error:  # a full disk, no memory: no fault of the job, and trying at once would not help
+            task.attempt, now = None, self.now()
+            task.bars = min(task.bars + 1, 30)
+            task.barred_until_s = now + min(_PAUSE_S[0] * 2 ** (task.bars - 1), _PAUSE_S[1])
             reason = f"its runner cannot be started: {error.strerror}"
-            return [self._ended(task, task.attempt, Ended(lost=True, error=reason), self.now())]
+            self.outcomes[task.job.id] = reason
+            return [Failed(now, task.job.id, reason), Barred(now, task.job.id, reason)]
+        task.bars = 0
         return []
 
     def _spec(self, task: Task, gate: Gate | None) -> dict[str, Any]:

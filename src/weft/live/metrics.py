@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from weft.core.table import Table
 from weft.errors import InputError
@@ -16,6 +17,8 @@ from weft.model.view import JobStatus
 
 __all__ = ["Metrics", "MetricsServer"]
 
+_MOST = 8  # callers at a time; more are turned away
+_PATIENCE_S = 2.0  # with a caller that says nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _WAIT_S = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
@@ -41,8 +44,8 @@ class _Histogram:
 class Metrics:
     """What is counted since this server started. Written by the loop, read as text by any thread."""
 
-    def __init__(self, n_gpus: int) -> None:
-        self.n_gpus = n_gpus
+    def __init__(self, n_gpus: int, look_age_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.n_gpus, self._look_age_s = n_gpus, look_age_s
         self.decision = _Histogram("weft_decision_seconds", "From events to decisions on disk.", _DECISION_S)
         self.wait = _Histogram("weft_wait_seconds", "Waiting time before each start.", _WAIT_S)
         self.counts = dict.fromkeys(
@@ -74,13 +77,19 @@ class Metrics:
                 self.wait.add(now - table.jobs[decision.job].waiting_since_s)
         self.text = "\n".join(self._lines(table)) + "\n"
 
+    def page(self) -> str:
+        """What is handed out now."""
+        age = "# HELP weft_look_age_seconds Since the cluster was last seen.\n# TYPE weft_look_age_seconds gauge\n"
+        return f"{self.text}{age}weft_look_age_seconds {self._look_age_s():.3f}\n"
+
     def _lines(self, table: Table) -> list[str]:
         lines = [*self.decision.lines(), *self.wait.lines()]
         for name, value in self.counts.items():
             lines += [f"# TYPE weft_{name}_total counter", f"weft_{name}_total {value}"]
         by_status = dict.fromkeys((JobStatus.WAITING, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING), 0)
-        for job in table.jobs.values():
+        for job in table.running.values():
             by_status[job.status] += 1
+        by_status[JobStatus.WAITING] = len(table.jobs) - len(table.running)
         lines += ["# HELP weft_jobs Jobs that have not ended.", "# TYPE weft_jobs gauge"]
         lines += [f'weft_jobs{{status="{status.value}"}} {n}' for status, n in by_status.items()]
         busy = sum(len(gpus) for gpus in table.placements.values())
@@ -103,11 +112,29 @@ class MetricsServer:
 
         class Listener(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if bracketed else socket.AF_INET
+            slots = threading.BoundedSemaphore(_MOST)
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if self.slots.acquire(blocking=False):
+                    super().process_request(request, client_address)
+                else:  # files and threads of this process are for scheduling
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    self.slots.release()
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A caller that hangs up is nobody's concern."""
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_S
+
             def do_GET(self) -> None:
                 found = self.path == "/metrics"
-                body = metrics.text.encode() if found else b"see /metrics\n"
+                body = metrics.page().encode() if found else b"see /metrics\n"
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))

@@ -7,7 +7,7 @@ The attempt's folder: `spec.json` says what to run. `lock` is locked as long as 
 once: whoever makes it starts the command, so that a start asked for twice happens once. `child` names the process
 group, written before the command may run. `progress` is the last report of the job. `exit` is the end. `p.sock` is
 where the job reports; `c.sock` is where the server sends gates and stops, so that a job that floods the one does not
-block the other.
+block the other. All that descends from the runner is the job: it is gone when `exit` is written.
 """
 
 from __future__ import annotations
@@ -27,10 +27,18 @@ TYPE_CHECKING = False  # typing's own would cost a tenth of the start
 if TYPE_CHECKING:
     from typing import Any
 
+    from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
+elif __package__:
+    from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
+else:  # family.py lies beside it
+    from family import be_subreaper, boot_id, children, family, kill, started_at
+
 MOST_CONNECTIONS = 64
 LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to us
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
 RECENT = 21  # iterations whose median is the measured speed
+SEEN = 5  # iterations by whose median it is judged whether a gate fits
+SHORTEST, LATE = 0.7, 0.02  # of a period: iterations shorter than the one, or later than the tolerance and the other
 RECORD = 96  # bytes of the progress file
 
 
@@ -47,6 +55,7 @@ def main(folder: str) -> int:
         return 0  # another runner has this attempt
     with open("spec.json", encoding="utf-8") as file:
         spec = json.load(file)
+    be_subreaper()
     Runner(spec).run()
     return 0
 
@@ -64,7 +73,7 @@ class Runner:
         self.group = 0
         self.terminated = False  # SIGTERM was sent by us while the job ran
         self.kill_at: float | None = None
-        self.gate: dict[str, float] | None = spec.get("gate")
+        self.keeper = Keeper(spec.get("gate"))
         self.record = Record(spec.get("iterations", 0))
         self.stop_asked = False  # by a signal
         self.reports, self.control = listen("p.sock"), listen("c.sock")
@@ -102,7 +111,7 @@ class Runner:
         os.close(go_read)
         os.close(failed_write)
         start = started_at(self.group)
-        write("child", {"group": self.group, "start": start, "boot": boot_id(), "runner": os.getpid()})
+        surely("child", {"group": self.group, "start": start, "boot": boot_id(), "runner": os.getpid()})
         os.write(go_write, b"g" * len(self.ranks))
         os.close(go_write)
         told = b""
@@ -151,6 +160,8 @@ class Runner:
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
             self.kill_at = None
             self.signal_group(signal.SIGKILL)
+            for pid in family(os.getpid()):  # those with a session of their own
+                kill(pid)
         for source in ready:
             if isinstance(source, socket.socket):
                 with contextlib.suppress(OSError):
@@ -170,11 +181,24 @@ class Runner:
                     if self.codes[rank] != 0 and len(self.codes) < len(self.ranks):
                         self.signal_group(signal.SIGTERM)  # one rank failed: the others would wait for it for ever
                         self.kill_at = self.kill_at or time.monotonic() + self.spec["grace_s"]
+        self.bury()
         if len(self.codes) == len(self.ranks):
             self.signal_group(signal.SIGKILL)  # what the job left running in its group
+            while left := family(os.getpid()):  # and elsewhere: its GPUs are free when all of them are gone
+                for pid in left:
+                    kill(pid)
+                self.bury()
+                time.sleep(0.005)
             for pid in self.ranks:
                 os.waitpid(pid, 0)
             self.ranks.clear()
+
+    def bury(self) -> None:
+        """Let go of processes that the job left to us and that have ended."""
+        for pid in children(os.getpid()):
+            if pid not in self.ranks:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
 
     def on_signal(self, *_: Any) -> None:
         """Only noted here: a signal comes at any moment."""
@@ -203,7 +227,8 @@ class Runner:
         answers = [self.answer(line, connection.control) for line in lines]
         if None in answers or not connection.send(b"".join(a for a in answers if a)):
             self.hang_up(connection)
-        self.record.write()
+        with contextlib.suppress(OSError):  # a full disk is no reason to leave the job alone
+            self.record.write()
 
     def hang_up(self, connection: Connection) -> None:
         """Close a connection."""
@@ -219,12 +244,12 @@ class Runner:
         match message:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
                 now = time.monotonic()
-                at = slot(self.gate, now)
+                at = self.keeper.at(step, rest.get("rank", 0), now, now)
                 if rest.get("rank", 0) == 0:
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
             case {"gate": None | {"epoch": float(), "period": float(), "tolerance": float()} as gate} if control:
-                self.gate = gate
+                self.keeper.set(gate)
                 return b"{}\n"
             case {"stop": float(grace_s)} if control:
                 self.stop(grace_s)
@@ -239,7 +264,7 @@ class Runner:
         while self.ranks:
             self.look()
         code = next((code for _, code in sorted(self.codes.items()) if code != 0), 0)
-        write("exit", {"code": code, "terminated": self.terminated, "error": error, "reports": self.record.reports})
+        surely("exit", {"code": code, "terminated": self.terminated, "error": error, "reports": self.record.reports})
         self.poke()
         for name in ("p.sock", "c.sock"):
             with contextlib.suppress(OSError):
@@ -249,6 +274,39 @@ class Runner:
         """Tell the server to look; if none is there it will look when it comes."""
         with contextlib.suppress(OSError):
             self.poke_socket.sendto(self.spec["key"].encode(), f"/proc/self/fd/{self.home}/events.sock")
+
+
+class Keeper:
+    """Applies a gate as long as it fits: a job whose own iterations are longer than the period would wait for every
+    second slot, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and are
+    held again when their iterations fit again."""
+
+    def __init__(self, gate: dict[str, float] | None) -> None:
+        self.gate = gate
+        self.own: deque[float] = deque(maxlen=SEEN)  # seconds of the last iterations, waiting left out
+        self.last: dict[int, tuple[int, float]] = {}  # by rank: the step it reported, and when it could go on
+
+    def set(self, gate: dict[str, float] | None) -> None:
+        """Another gate; what is known of the iterations stays."""
+        self.gate = gate
+
+    def at(self, step: int, rank: object, now: float, by_gate: float) -> float:
+        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate."""
+        number = rank if isinstance(rank, int) else 0
+        before = self.last.get(number)
+        if before is not None and step > before[0] and number == min(self.last):
+            self.own.append((now - before[1]) / (step - before[0]))
+        at = now if self.misfits() else now + slot(self.gate, by_gate) - by_gate
+        if number in self.last or len(self.last) < MOST_CONNECTIONS:
+            self.last[number] = (step, max(at, now))
+        return at
+
+    def misfits(self) -> bool:
+        """Whether the job's own iterations, at the median, are not those that the gate is for."""
+        if self.gate is None or self.gate["period"] <= 0 or len(self.own) < SEEN:
+            return False
+        own = sorted(self.own)[len(self.own) // 2] / self.gate["period"]
+        return not SHORTEST <= own <= 1 + self.gate["tolerance"] + LATE
 
 
 class Connection:
@@ -351,19 +409,11 @@ def write(name: str, value: dict[str, Any]) -> None:
     os.replace(f"{name}.new", name)
 
 
-def started_at(pid: int) -> int:
-    """When a process started, in clock ticks since boot; with its number that tells it from any other. 0: gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def boot_id() -> str:
-    """Tells one boot of this machine from another."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+def surely(name: str, value: dict[str, Any]) -> None:
+    """The same, and again until it is written: on a full disk the file comes late, and the lock says that we live."""
+    while True:
+        try:
+            write(name, value)
+            return
+        except OSError:
+            time.sleep(0.5)

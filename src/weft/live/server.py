@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +21,28 @@ from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.control import Control
-from weft.live.description import Description, profile_source
-from weft.live.dry import DryWorld
+from weft.live.description import Description, unread
 from weft.live.durable import Durable
+from weft.live.engine import Engine, Site
+from weft.live.folders import own, refuse_network
 from weft.live.ledger import JobRow, Ledger
-from weft.live.local import LocalWorld
+from weft.live.local_engine import LocalEngine
 from weft.live.metrics import Metrics, MetricsServer
+from weft.live.profiles import Profiles
 from weft.live.record import write_trace
-from weft.live.slurm.commands import Slurm
-from weft.live.slurm.dry import DrySlurmWorld
-from weft.live.slurm.intake import Intake
-from weft.live.slurm.world import SlurmWorld
-from weft.live.waiting import Closing
+from weft.live.systemd import notify
+from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
 from weft.model.view import Spread
 
-__all__ = ["OnSlurm", "Server"]
+__all__ = ["Server"]
 
 _REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
+_NOTIFY_S = 1.0  # systemd is told that all is well no more often than this
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class OnSlurm:
-    """A Slurm to schedule instead of processes here."""
-
-    slurm: Slurm
-    partitions: frozenset[str] = frozenset()  # empty: all
-    poll_s: float = 0.5
 
 
 class Server:
@@ -73,22 +64,28 @@ class Server:
         record: Path | None = None,
         say: Say = print,
         chosen: dict[str, Any] | None = None,
-        on_slurm: OnSlurm | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
-        self.record, self.on_slurm = record, on_slurm
+        self.record, self.engine = record, engine or LocalEngine()
         self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
-        self.profile_of = profile_source(cluster)
-        self._next_record_s = 0.0
+        self.profiles = Profiles(cluster, self.engine.profile_folders)
+        self._next_record_s = self._next_notify = 0.0
         self._closed = False
         with ExitStack() as open_now:
             alone = _enter(folder, dry_run, open_now)
+            open_now.callback(self.profiles.close)
+            if self.engine.profile_folders:
+                self.profiles.warm()
             self.ledger = _ledger(folder, dry_run)
+            self.ledger.say, self.ledger.patient = say, self._patient
             open_now.callback(self.ledger.close)
             saved = self.ledger.core()
             clock = self._clock(saved)
+            stack.interleave.prepare()  # compiled before jobs wait for it
             self.world = self._world(clock, open_now)
             open_now.callback(self.world.close)
+            self.world.alive = self._alive
             self.durable = Durable(self.world, self.ledger, lambda job_id: self.world.outcomes.get(job_id, ""))
             self._write_trace()  # a path that cannot be written is told now, not in the morning
             if saved is None:
@@ -98,7 +95,7 @@ class Server:
             self.durable.core = self.core
             self.ledger.void_after(self.core.cycle)
             self.ledger.set_meta("chosen", chosen)
-            self.metrics = Metrics(cluster.n_gpus)
+            self.metrics = Metrics(cluster.n_gpus, lambda: self.world.look_age_s())
             self.metrics_server = MetricsServer(metrics, self.metrics) if metrics is not None else None
             if self.metrics_server is not None:
                 open_now.callback(self.metrics_server.close)
@@ -129,6 +126,7 @@ class Server:
 
     def run(self, until_s: float | None = None) -> None:
         """Serve until `stop` is called, or until that time."""
+        notify("READY=1")
         try:
             run(self.core, self.durable, until_s, self._after_cycle)
         except Closing:
@@ -171,27 +169,18 @@ class Server:
         self.ledger.set_meta("cluster", [server.name for server in self.cluster.servers for _ in server.gpus])
         return clock
 
-    def _world(self, clock: Clock, open_now: ExitStack) -> LocalWorld | SlurmWorld:
+    def _world(self, clock: Clock, open_now: ExitStack) -> LiveWorld[Any]:
         folder = self.folder
         if self.dry_run:
             folder = Path(open_now.enter_context(tempfile.TemporaryDirectory(prefix="weft-dry-")))
-        if self.on_slurm is None:
-            if self.dry_run:
-                return DryWorld(self.cluster, folder, clock, self.say)
-            return LocalWorld(self.cluster, folder, clock, open=True)
-        kind = DrySlurmWorld if self.dry_run else SlurmWorld
-        world = kind(
-            self.cluster, folder, self.on_slurm.slurm, clock, poll_s=self.on_slurm.poll_s, open=True, say=self.say,
-            tied=self.dry_run,
+        else:
+            self.ledger.set_meta("jobs_folder", str(self.engine.jobs_folder(folder).resolve()))
+        return self.engine.open(
+            Site(
+                self.cluster, folder, clock, self.ledger, self.needs, self.stack.planner.name, self.profiles,
+                self.dry_run, self.say, self._why,
+            )
         )  # fmt: skip
-        world.why = self._why
-        world.taker = Intake(
-            world, self.ledger, self.needs, self.stack.planner.name, self.profile_of, self.on_slurm.partitions, self.say
-        )
-        folder.chmod(
-            folder.stat().st_mode | 0o011
-        )  # jobs of other users reach the files that are theirs, and no others
-        return world
 
     def _take_over(self) -> None:
         """Every job that has not ended goes on where it was left."""
@@ -201,13 +190,22 @@ class Server:
                 continue
             view = self.core.table.jobs.get(row.id)
             if view is None:  # accepted, and the core had not heard of it
-                self.world.submit(row.description.job(row.submit_s, self.profile_of), row.description)
-                if row.cancelled:
-                    self.world.cancel(row.id)
+                self._accept_again(row)
                 continue
             gate = self.core.table.gates.get(row.id)
             starts, failures = self.ledger.starts(row.id), self.ledger.failures(row.id)
             self.world.take_over(view, row.description, starts, failures, row.cancelled, gate)
+
+    def _accept_again(self, row: JobRow) -> None:
+        """A job that was accepted, by a server that died before the core heard of it."""
+        try:
+            job = row.description.job(row.submit_s, self.profiles.wait)
+        except InputError as error:  # its profile file is gone, or another one now
+            self.ledger.end(row.id, f"failed: {error}", row.submit_s)
+            return
+        self.world.submit(job, row.description)
+        if row.cancelled:
+            self.world.cancel(row.id)
 
     def _remember_speeds(self) -> None:
         """What attempts that have ended measured, from the files they left: policies are told what they were told."""
@@ -221,11 +219,10 @@ class Server:
         on_gpus = self.core.table.placements.keys()
         ended = [(row, n, gpus) for row, n, gpus in ended if row.id not in on_gpus or n < number[row.id]]
         for row, n, gpus in ended[-_REMEMBERED:]:
-            progress = Attempt(self.folder / "jobs" / row.id / str(n)).progress()
+            progress = Attempt(self.engine.jobs_folder(self.folder) / row.id / str(n)).progress()
             if progress.iteration_s > 0:
-                with suppress(InputError):  # a profile file that is gone by now
-                    job = row.description.job(row.submit_s, self.profile_of)
-                    self.world.speeds.measured(job, len(gpus), Spread.of(self.cluster, gpus), progress.iteration_s)
+                job = row.description.job(row.submit_s, unread)
+                self.world.speeds.measured(job, len(gpus), Spread.of(self.cluster, gpus), progress.iteration_s)
 
     # While it runs
 
@@ -237,6 +234,17 @@ class Server:
                 self._write_trace()
             except InputError as error:  # a full disk there is no reason to leave the cluster alone
                 self.say(str(error))
+
+    def _alive(self) -> None:
+        """The world has been looked at: systemd's watchdog may rest for a while."""
+        if time.monotonic() >= self._next_notify:
+            self._next_notify = time.monotonic() + _NOTIFY_S
+            notify("WATCHDOG=1")
+
+    def _patient(self) -> bool:
+        """Whether the ledger is to be tried again, after it could not be written; called every second."""
+        notify("WATCHDOG=1")
+        return not self.world.closing
 
     def _why(self, job_id: str) -> str:
         """Why a job waits, in words that do not change with every job that comes and goes."""
@@ -260,12 +268,12 @@ class Server:
 
     def submit(self, said: dict[str, Any]) -> str:
         """Accept a job, or raise with the reason; returns its name. When this returns the job is not forgotten."""
-        if self.on_slurm is not None:
-            raise InputError("submit: jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue")
+        if self.engine.submits:
+            raise InputError(f"submit: {self.engine.submits}")
         description = Description.from_json({**said, "name": said.get("name") or f"job-{self.ledger.next_number()}"})
         description.refuse(self.cluster, self.needs, self.stack.planner.name)
         now = self.world.now()
-        job = description.job(now, self.profile_of)
+        job = description.job(now, self.profiles.wait)
         self.ledger.submit(description, now)
         self.world.submit(job, description)
         return description.name
@@ -297,10 +305,9 @@ class Taken(InputError):  # noqa: N818 - for a dry run it is none
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One server per folder; the lock goes with the process, however it ends."""
+    own(folder)  # whoever writes the ledger has commands run
+    refuse_network(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if folder.stat().st_mode & 0o022:  # whoever writes the ledger has commands run
-            raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with --dir")
         lock = os.open(folder / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with --dir") from None

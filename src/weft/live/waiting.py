@@ -5,19 +5,22 @@ from __future__ import annotations
 import heapq
 import selectors
 import socket
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from weft.core.capabilities import Capabilities
 from weft.live.clock import Clock
+from weft.live.description import Description
 from weft.live.speeds import Speeds
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Submitted
 from weft.model.job import Job
-from weft.model.view import Estimate, Fact, Spread
+from weft.model.plan import Decision, Gate
+from weft.model.view import Estimate, Fact, JobView, Spread
 from weft.pace.base import Pace
 
 __all__ = ["Closing", "LiveWorld"]
@@ -55,6 +58,9 @@ class LiveWorld(ABC, Generic[Task]):
         self._number = count()
         self.down: dict[int, str] = {}  # servers that cannot be used, and why
         self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
+        self.alive: Callable[[], None] = lambda: None  # called whenever there has been something to look at
+        self.woke_cpu_s = time.thread_time()  # processor time of this thread when it last woke: what follows is work
+        self._looked = time.monotonic()  # when the world was last seen as it is
         self._selector = selectors.DefaultSelector()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -92,6 +98,32 @@ class LiveWorld(ABC, Generic[Task]):
             events.append(Submitted(now, task.job))
         return events
 
+    def look_age_s(self) -> float:
+        """Seconds since the world was last seen as it is."""
+        return time.monotonic() - self._looked
+
+    @abstractmethod
+    def submit(self, job: Job, description: Description) -> None:
+        """A job that has been accepted, to be reported at its time."""
+
+    @abstractmethod
+    def cancel(self, job_id: str) -> bool:
+        """End a job for good; False if there is no such job any more."""
+
+    @abstractmethod
+    def take_over(
+        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+    ) -> None:
+        """A job as the last server left it."""
+
+    @abstractmethod
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Carry out what was decided."""
+
+    @abstractmethod
+    def iterations_done(self, job_id: str) -> int:
+        """Iterations that a job has done."""
+
     @abstractmethod
     def events(self, now: float) -> list[Event]:
         """What has happened since the last call."""
@@ -108,6 +140,7 @@ class LiveWorld(ABC, Generic[Task]):
         """Wait for something to happen; raises Closing when that was asked for."""
         while True:
             events = self.events(self.now())
+            self.alive()
             if events:
                 return events
             if self.closing:
@@ -117,7 +150,9 @@ class LiveWorld(ABC, Generic[Task]):
             if until_s is None and not self.open and not self.busy():
                 return []
             times = [time_s for time_s in (until_s, self.next_time()) if time_s is not None]
-            for key, _ in self._selector.select(max(0.0, min(times) - self.now()) if times else None):
+            ready = self._selector.select(max(0.0, min(times) - self.now()) if times else None)
+            self.woke_cpu_s = time.thread_time()
+            for key, _ in ready:
                 key.data()
 
     def watch(self, source: socket.socket, ready: Callable[[], None]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from weft.model.job import Job
 
 __all__ = [
-    "Barred", "Cleared", "Event", "Failed", "Finished", "NodeDown", "NodeUp", "Started", "Stopped", "Submitted",
-    "Withdrawn",
+    "Barred", "Cleared", "Event", "Failed", "Finished", "Learned", "NodeDown", "NodeUp", "Started", "Stopped",
+    "Submitted", "Withdrawn",
 ]  # fmt: skip
 
 
@@ -81,6 +81,18 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True)
+class Learned:
+    """A running job is not what its submission said. `iterations`: it has outrun its claim, and is taken to be so long
+    (0: as before). `silent`: it reports nothing, so it cannot be gated, and nobody is to be shifted around it."""
+
+    time_s: float
+    job: str
+    iterations: int = 0
+    silent: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDown:
     """A server's GPUs are gone; its jobs are reported as Stopped beside this."""
 
@@ -97,4 +109,6 @@ class NodeUp:
     server: int
 
 
-Event = Submitted | Started | Stopped | Failed | Finished | Withdrawn | Barred | Cleared | NodeDown | NodeUp
+Event = (
+    Submitted | Started | Stopped | Failed | Finished | Withdrawn | Barred | Cleared | Learned | NodeDown | NodeUp
+)  # fmt: skip

@@ -29,6 +29,7 @@ class Job:
     user: str = ""
     vc: str = ""
     checkpoint_every: int = 1  # iterations between checkpoints: where a stopped job resumes
+    per_server: int = 0  # workers that it must have on each of its servers; 0: as it comes
 
     @property
     def profile(self) -> Profile:

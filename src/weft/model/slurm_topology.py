@@ -112,7 +112,9 @@ def _switch(fields: Mapping[str, str], source: str, line: int) -> Switch:
     if speed is not None:
         match = _SPEED.match(speed)
         gbps = float(match[1]) if match else 0.0
-        if not 1e-9 <= gbps <= 1e9:
+        if match and gbps == 0:  # newer versions show 0 where no speed was given
+            gbps = None
+        elif not 1e-9 <= gbps <= 1e9:
             raise _wrong(source, line, f"LinkSpeed is {speed[:40]!r}; give Gbit/s as a number, such as 400")
     nodes = _hosts(fields["nodes"], source, line) if "nodes" in fields else ()
     switches = _hosts(fields["switches"], source, line) if "switches" in fields else ()

@@ -14,6 +14,7 @@ from weft.model.slurm_topology import Block, Switch, parse_topology_conf
 from weft.model.topologies.checks import MAX_SERVERS, check_count, check_positive
 from weft.model.topologies.clos import Node, racks_of_nodes
 from weft.model.topologies.fabric import Fabric, Machine
+from weft.model.topology_yaml import as_topology_conf
 
 __all__ = ["parse_rack_csv", "parse_slurm_topology", "read_rack_csv", "read_slurm_topology", "read_topology"]
 
@@ -26,13 +27,15 @@ def read_topology(
     spines: int | None = None,
     seed: int = 0,
 ) -> Cluster:
-    """The cluster of a topology.conf (`.conf`) or of a node/rack table (`.csv`)."""
+    """The cluster of a topology.conf (`.conf`), a topology.yaml (`.yaml`) or of a node/rack table (`.csv`)."""
     suffix = Path(path).suffix.lower()
-    if suffix == ".conf":
+    if suffix in (".conf", ".yaml", ".yml"):
         return read_slurm_topology(path, machine, oversubscription=oversubscription, spines=spines, seed=seed)
     if suffix == ".csv":
         return read_rack_csv(path, machine, oversubscription=oversubscription, spines=spines, seed=seed)
-    raise InputError(f"{path}: its name says nothing about its format; call it .conf (Slurm's) or .csv (node,rack)")
+    raise InputError(
+        f"{path}: its name says nothing about its format; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
+    )
 
 
 def read_slurm_topology(
@@ -44,9 +47,12 @@ def read_slurm_topology(
     spines: int | None = None,
     seed: int = 0,
 ) -> Cluster:
-    """The cluster of a topology.conf file; see parse_slurm_topology."""
+    """The cluster of a topology.conf or topology.yaml file; see parse_slurm_topology."""
+    text = _text(path)
+    if Path(path).suffix.lower() in (".yaml", ".yml"):
+        text = as_topology_conf(text, str(path))
     return parse_slurm_topology(
-        _text(path), str(path), machine, gpus=gpus, oversubscription=oversubscription, spines=spines, seed=seed
+        text, str(path), machine, gpus=gpus, oversubscription=oversubscription, spines=spines, seed=seed
     )
 
 

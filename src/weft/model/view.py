@@ -52,6 +52,7 @@ class JobView:
     preemptions: int = 0
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
+    silent: bool = False  # it reports no progress: it cannot be gated
     barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.model.plan import State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView
 
-__all__ = ["Claim", "Order", "Ranking"]
+__all__ = ["Cap", "Claim", "Order", "Ranking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,18 @@ class Claim:
     gpus: int
     reason: str = ""
     anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """So many running jobs may give way to each user's jobs, of which so many have done so already."""
+
+    most: int
+    spent: Mapping[str, int]
+
+    def left(self, user: str) -> int:
+        """How many more."""
+        return self.most - self.spent.get(user, 0)
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,7 @@ class Ranking:
     strict: bool = False
     wake_s: float | None = None
     pooled: bool = False
+    cap: Cap | None = None  # of jobs that a user's jobs may displace; the planner's word, not the order's
     released: frozenset[str] = frozenset()
 
 

@@ -36,6 +36,12 @@ class Planner(Policy):
         """The candidate with jobs on other GPUs, as many each, as an interleave would have it."""
         return replace(candidate, plan=Plan(placements, candidate.plan.gates))
 
+    def cap_preemptions(self, most: int, window_s: float) -> None:
+        """At most so many running jobs give way to the jobs of one user within a window of time.
+
+        A claim of a job's length is its user's word. A planner that takes no job's word for who gives way ignores it.
+        """
+
     def turn(self, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""
         return (job.job.submit_s, 0.0)

@@ -46,7 +46,7 @@ class SimWorld:
 
     name = "simulated"
     capabilities = Capabilities(
-        gpu_indices=True, gpu_sharing=True, resizing=True, uneven=True, shifts=True, pacing=True
+        gpu_indices=True, gpu_sharing=True, resizing=True, uneven=True, shifts=True, pacing=True, copies=True
     )
     facts = frozenset(Fact)
 

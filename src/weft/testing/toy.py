@@ -25,7 +25,7 @@ from weft.pace.base import Admission, Pace
 
 __all__ = ["EVERYTHING", "ToyWorld", "toy_cluster", "toy_job"]
 
-EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True)
+EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
 
 
 def toy_cluster(

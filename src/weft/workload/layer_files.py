@@ -16,6 +16,7 @@ import itertools
 import math
 import re
 import zlib
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from weft.model.profile import Compute, Profile, Task, Transfer
 __all__ = ["AstraLayer", "Collective", "LayerFile", "parse_layers", "read_layers", "read_text"]
 
 CYCLE_S = 1e-9
+_LARGEST = 64 << 20  # bytes that a file may hold, unpacked
 _HALF = ("ALLGATHER", "REDUCESCATTER", "BROADCAST")  # half the wire bytes of an all-reduce of the same size
 _KINDS = ("ALLREDUCE", "ALLTOALL", *_HALF)
 _GROUPS = ("", "DP", "EP", "DP_EP", "TP")
@@ -220,9 +222,13 @@ def parse_layers(text: str, path: str = "layer file") -> LayerFile:
 def read_text(path: str | Path) -> str:
     """The text of a file that may be compressed; an InputError where it is neither."""
     try:
-        raw = Path(path).read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file) if packed else nullcontext(file) as source:
+                raw = source.read(_LARGEST + 1)
+        if len(raw) > _LARGEST:
+            raise InputError(f"{path}: it holds more than {_LARGEST >> 20} MiB; name a smaller file")
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: it is not UTF-8 text; give a text file, plain or gzip") from error

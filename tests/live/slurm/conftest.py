@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +37,43 @@ def box(slurm16: Sandbox) -> Iterator[Sandbox]:
     """The same, empty before and after each test."""
     yield slurm16
     slurm16.clear()
+
+
+class OtherUser:
+    """Somebody who is not root, with a folder to work in; commands run as them."""
+
+    def __init__(self, box: Sandbox, name: str, work: Path) -> None:
+        self.box, self.known, self.work = box, pwd.getpwnam(name), work
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """A command."""
+        return subprocess.run(
+            argv, env={**self.box.environment, "HOME": str(self.work)}, user=self.known.pw_uid,
+            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=30,
+            check=False,
+        )  # fmt: skip
+
+    def sbatch(self, *options: str, script: str = "sleep 1") -> str:
+        """A job; returns its number."""
+        file = self.work / f"job{time.monotonic_ns()}.sh"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        done = self.run("sbatch", "--parsable", "--output=/dev/null", *options, str(file))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def user(box: Sandbox, serving: Serving) -> Iterator[OtherUser]:
+    """nobody, who can reach the sandbox and the folders of servers."""
+    for path in (box.folder, *box.folder.parents, *serving.folder.parents):
+        if path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o055 != 0o055:
+            path.chmod(path.stat().st_mode | 0o055)
+    work = Path("/tmp") / f"weft-test-{os.getpid()}-{time.monotonic_ns()}"
+    work.mkdir()
+    work.chmod(0o777)
+    yield OtherUser(box, "nobody", work)
+    shutil.rmtree(work, ignore_errors=True)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import weft
 from tests.live.jobs import witness
 from weft.core.stack import Stack
 from weft.live.ledger import Ledger
-from weft.live.server import OnSlurm, Server
+from weft.live.server import Server
+from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.topology import read_cluster
 from weft.stacks import resolve
@@ -31,13 +32,14 @@ class Serving:
         self.folder = tmp_path / "run"
         self.cluster = read_cluster(box.slurm, frozenset())
         self.said: list[str] = []
+        self.profiles: list[Path] = []  # where profile files may lie
         self._open: list[Server] = []
 
     def start(self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", **more: Any) -> Server:
         """A server, as `weft serve --world slurm` makes it."""
         policies = resolve(stack) if isinstance(stack, str) else stack
-        on_slurm = OnSlurm(self.box.slurm, poll_s=0.2)
-        self._open.append(Server(self.folder, self.cluster, policies, on_slurm=on_slurm, say=self.said.append, **more))
+        engine = SlurmEngine(self.box.slurm, poll_s=0.2, profile_folders=self.profiles)
+        self._open.append(Server(self.folder, self.cluster, policies, engine=engine, say=self.said.append, **more))
         return self._open[-1]
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from weft.errors import InputError
 from weft.live.clock import Clock
-from weft.live.description import profile_source
 from weft.live.ledger import Ledger
+from weft.live.profiles import Profiles
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.intake import Intake, refuse_uneven, refuse_wishes
 from weft.live.slurm.records import Node, Record
@@ -69,7 +69,7 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
         )
 
         def intake() -> Intake:
-            return Intake(world, ledger, frozenset(), "fifo", profile_source(world.cluster), set(), print)
+            return Intake(world, ledger, frozenset(), "fifo", Profiles(world.cluster), set(), print)
 
         intake().accept([], {"19", "20_3"}, {}, 12.0)
         intake().accept([plain, timed, after], {"20_3"}, {}, 30.0)

@@ -9,19 +9,24 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
 
 import pytest
 
 from tests.live.serving import ended_for_good
 from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
+from weft.core.snapshot import Changes
 from weft.live.ledger import End, EventRow
-from weft.live.server import OnSlurm, Server
+from weft.live.server import Server
+from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve
 
 pytestmark = pytest.mark.engine
 STACK = "tiresias:gittins[order=gittins:40,place=even:best-fit]"  # preempts, and remembers who finished with what
+
+PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
+KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 
 
 def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
@@ -65,10 +70,10 @@ def note_memory(serving: Serving) -> Callable[[Server], None]:
     def arrange(server: Server) -> None:
         keep = server.ledger.keep
 
-        def noted(state: dict[str, Any], events: Sequence[EventRow], ended: Sequence[End]) -> None:
+        def noted(changes: Changes, events: Sequence[EventRow], ended: Sequence[End]) -> None:
             with open(serving.tmp_path / "memory", "a", encoding="ascii") as file:
-                file.write(json.dumps([state["cycle"], state["planner_state"]]) + "\n")
-            keep(state, events, ended)
+                file.write(json.dumps([changes.small["cycle"], changes.small["planner_state"]]) + "\n")
+            keep(changes, events, ended)
 
         server.ledger.keep = noted  # type: ignore[method-assign]
 
@@ -83,8 +88,66 @@ def memory_survived(serving: Serving) -> bool:
         return False
     notes = [(cycle, memory) for cycle, memory in map(json.loads, lines)]
     with Server(
-        serving.folder, serving.cluster, resolve(STACK), dry_run=True, on_slurm=OnSlurm(serving.box.slurm)
+        serving.folder, serving.cluster, resolve(STACK), dry_run=True, engine=SlurmEngine(serving.box.slurm)
     ) as next:
         found = (next.core.cycle, json.loads(json.dumps(next.core.planner_state)))
     assert found in notes[-2:] or (len(notes) == 1 and found[0] == 0)
     return True
+
+
+def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
+    """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
+
+    The controller is killed once it has saved the jobs that users have been told are there: what it forgets is its own.
+    """
+    log, lot = serving.tmp_path / "log", random.Random(11)
+    jobs: list[str] = []
+    child = fork_server(serving, PREEMPTIVE)
+    try:
+        for kill in range(KILLS):
+            if len(jobs) < max(2, KILLS // 2):
+                gpus, steps = lot.choice((32, 64, 128)), lot.choice((20, 60, 200))
+                says = f"iterations={steps} iteration_s=0.05"
+                jobs.append(serving.sbatch(gpus, python(serving.tmp_path, WITNESS, log, steps), says=says))
+            time.sleep(lot.uniform(0.0, 1.5))
+            match kill % 3:
+                case 0:
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+                    child = fork_server(serving, PREEMPTIVE)
+                case 1:
+                    wait_until_saved(box, jobs[-1])
+                    box.kill("slurmctld")
+                    time.sleep(lot.uniform(0.0, 0.5))
+                    box.start_controller()
+                    box.wait(box.up, 60)
+                case 2:
+                    name = lot.choice(box.names)
+                    box.kill(name)
+                    time.sleep(lot.uniform(0.0, 0.5))
+                    box.start_node(name)
+                    box.wait(box.up, 60)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with serving.start(PREEMPTIVE) as last:
+        serve_until(last, lambda: len(last.ledger.jobs()) == len(jobs) and not last.core.table.jobs, within_s=300)
+        words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
+    assert not words
+    assert serving.statuses() == dict.fromkeys(jobs, "finished")
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert not [line for line in lines if line[0] == "doubled"]
+    assert {job for word, job, _ in lines if word == "end"} == set(jobs)
+    assert box.run("squeue", "--noheader", "--states=PD,R,CG,S") == "", "nothing is left held"
+
+
+def wait_until_saved(box: Sandbox, job: str) -> None:
+    """Until the controller has written its state twice: what it writes next it may have collected before."""
+    for n in range(2):
+        began = time.time()
+        with suppress(RuntimeError):  # it may have ended
+            box.run("scontrol", "update", f"JobId={job}", f"Nice={n}")
+        file = box.folder / "state" / "job_state"
+        until = time.monotonic() + 15
+        while time.monotonic() < until and not (file.exists() and file.stat().st_mtime > began):
+            time.sleep(0.05)

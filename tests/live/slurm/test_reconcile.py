@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.live.description import Description
 from weft.live.slurm.reasons import NAMED_S, PATIENCE_S, SCARCE_S
-from weft.live.slurm.reconcile import AGAIN_S, GONE, OUR_FAULT, TRIES, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.reconcile import AGAIN_S, GONE, OUR_FAULT, Do, Look, Phase, Pin, Task, What, look
 from weft.live.slurm.records import Record
 from weft.testing import toy_job
 
@@ -84,11 +84,32 @@ def test_a_job_that_fails_while_it_is_cancelled_is_not_started_again() -> None:
     assert ended == Look((What.OVER,), "cancelled; exited with code 3")
 
 
-def test_a_start_that_slurm_does_not_take_fails_after_a_few_tries() -> None:
+def test_a_start_that_slurm_does_not_take_is_tried_less_and_less_often_and_fails_with_slurms_reason() -> None:
     made = task(Phase.STARTING, told="Invalid node name")
-    for _ in range(TRIES):
-        assert look(made, HELD, 1.0).do is Do.UPDATE
-    assert look(made, HELD, 1.0) == Look((What.REFUSED,), "Slurm does not take the placement: Invalid node name")
+    times = [n / 10 for n in range(51) if look(made, HELD, n / 10).do is Do.UPDATE]
+    assert times == pytest.approx([0.0, 0.2, 0.6, 1.4, 3.0], abs=0.15)
+    said = look(made, HELD, SCARCE_S + 0.1)
+    assert said == Look((What.REFUSED,), "Slurm does not take the placement: Invalid node name")
+
+
+def test_a_start_that_is_not_taken_for_no_reason_is_not_the_jobs_fault() -> None:
+    made = task(Phase.STARTING)
+    tries = sum(look(made, HELD, n / 10).do is Do.UPDATE for n in range(600))
+    assert 6 <= tries <= 15
+    assert look(made, HELD, PATIENCE_S + 1).what == (What.BARRED,), "it waits, and is tried again later"
+
+
+def test_the_number_of_nodes_that_slurm_shows_is_not_believed() -> None:
+    """After a requeue it is that of the last start."""
+    assert look(task(Phase.STARTING), replace(PINNED, node_count=7), 10.0) == Look(do=Do.RELEASE)
+
+
+def test_what_somebody_requeued_and_held_waits_for_them() -> None:
+    held = replace(HELD, description="job_requeued_in_held_state")
+    assert look(task(Phase.RUNNING), held, 10.0).what == (What.STOPPED, What.HELD)
+    assert look(task(Phase.STOPPING), held, 10.0).what == (What.STOPPED,), "that was weft itself"
+    mine = replace(HELD, comment="mine weft-hold")
+    assert look(task(Phase.STARTING), mine, 10.0).what == (What.BARRED,)
 
 
 def test_a_start_that_takes_too_long_is_taken_back_first() -> None:

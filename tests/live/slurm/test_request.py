@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InputError
-from weft.live.description import profile_source
+from weft.live.profiles import Profiles
 from weft.live.slurm.records import Record
 from weft.live.slurm.request import describe, said_in
 from weft.testing import toy_cluster
 
 JOB = Record("17", "17", "PENDING", False, True, name="train.sh", user="ada", gpus_per_job=8, tasks=8)
-PROFILES = profile_source(toy_cluster())
+PROFILES = Profiles(toy_cluster())
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def told(comment: str, time_limit_s: float | None = None) -> tuple[int, float, s
     """Iterations, seconds of one, model."""
     record = Record(**{**{f: getattr(JOB, f) for f in JOB.__slots__}, "comment": comment, "time_limit_s": time_limit_s})
     made = describe(record, "17", PROFILES)
-    assert (made.gpus, made.user, made.argv, made.env) == (8, "ada", ("sbatch", "train.sh"), {"tasks": "8"})
+    assert (made.gpus, made.user, made.argv, made.env["tasks"]) == (8, "ada", ("sbatch", "train.sh"), "8")
     return made.iterations, made.iteration_s, made.model
 
 

@@ -208,6 +208,7 @@ def visited(serving: Serving, unit_s: float, n: int) -> tuple[list[tuple[str, st
     for row in rows:
         if not row.submit:
             submit(row)
+    serving.profiles = [serving.tmp_path]
     server = serving.start(PREEMPTIVE)
     serve_until(server, lambda: bool(server.core.table.running))
     zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s
@@ -253,6 +254,7 @@ def real(serving: Serving, box: Sandbox, unit_s: float) -> tuple[list[tuple[str,
     for row in trace():
         if not row.submit:
             submit(row)
+    serving.profiles = [serving.tmp_path]
     server = serving.start(STACK)
     serve_until(server, lambda: bool(server.core.table.running))
     zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s  # when it saw them

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.live.slurm.serving import Serving
@@ -11,7 +13,7 @@ from weft.live.slurm.records import Node, Record
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf, unusable
 from weft.model.topologies import Machine, leaf_spine
-from weft.model.topology_files import parse_slurm_topology
+from weft.model.topology_files import parse_slurm_topology, read_topology
 
 SHOWN = """\
 SwitchName=leaf1 Level=0 LinkSpeed=400 Nodes=n[1-4]
@@ -46,6 +48,74 @@ def test_blocks() -> None:
         "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b2 Nodes=n[3-4]\n", {"n1": 8, "n3": 8}
     )
     assert text == "BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n3\n"
+
+
+# As 25.05 prints them: a tree from topology.yaml without speeds, and blocks of which pairs are aggregated.
+NEWER_TREE = """\
+SwitchName=top Level=1 LinkSpeed=0 Nodes=n[1-4] Switches=s[1-2]
+SwitchName=s1 Level=0 LinkSpeed=0 Nodes=n[1-2]
+SwitchName=s2 Level=0 LinkSpeed=0 Nodes=n[3-4]
+"""
+AGGREGATED = """\
+BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2
+BlockName=b2 BlockIndex=1 Nodes=n[3-4] BlockSize=2
+BlockName=b3 BlockIndex=2 Nodes=n[5-6] BlockSize=2
+BlockName=b4 BlockIndex=3 Nodes=n[7-8] BlockSize=2
+AggregatedBlock=b[1-2] BlockIndex=4 Nodes=n[1-4] BlockSize=4
+AggregatedBlock=b[3-4] BlockIndex=5 Nodes=n[5-8] BlockSize=4
+"""
+
+
+def test_a_tree_of_a_newer_version_has_no_speeds_and_is_read() -> None:
+    gpus = {f"n{i}": 8 for i in range(1, 5)}
+    cluster = parse_slurm_topology(topology_conf(NEWER_TREE, gpus), gpus=gpus)
+    assert (cluster.n_racks, cluster.n_gpus) == (2, 32)
+    plain = NEWER_TREE.replace(" Level=0", "").replace(" Level=1", "").replace("Nodes=n[1-4] ", "")
+    assert parse_slurm_topology(plain).n_racks == 2, "a file with LinkSpeed=0 too"
+
+
+def test_aggregated_blocks_are_closer_together() -> None:
+    gpus = {f"n{i}": 8 for i in range(1, 9)}
+    cluster = parse_slurm_topology(topology_conf(AGGREGATED, gpus), gpus=gpus)
+    assert cluster.n_racks == 4
+    first, second, third = (set(cluster.servers[i].domains) for i in (0, 2, 4))
+    assert len(first & second) == 2, "b1 and b2 have their aggregate and the top in common"
+    assert len(first & third) == 1
+
+
+YAML = """\
+---
+- topology: blocks
+  cluster_default: false
+  block:
+    block_sizes: [2, 4]
+    blocks:
+    - block: b1
+      nodes: n[1-2]
+- topology: tree     # the one that counts
+  cluster_default: true
+  tree:
+    switches:
+      - switch: top
+        children: s[1-2]
+      - switch: s1
+        nodes: n[1-2]
+      - switch: "s2"
+        nodes: "n[3-4]"
+"""
+
+
+def test_a_topology_yaml_is_read_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "topology.yaml").write_text(YAML)
+    cluster = read_topology(tmp_path / "topology.yaml", Machine(gpus_per_server=8))
+    assert [server.name for server in cluster.servers] == ["n1", "n2", "n3", "n4"]
+    assert cluster.n_racks == 2
+    (tmp_path / "topology.yaml").write_text(YAML.replace("cluster_default: true", "cluster_default: false"))
+    assert len(read_topology(tmp_path / "topology.yaml").servers) == 2, "the first one, where none is the default"
+    for text in ("", "- a", "tree:\n  x", "- topology: t\n  tree:\n    switches:\n      - switch: s", "- tree: [" * 50):
+        (tmp_path / "topology.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"topology\.yaml: "):
+            read_topology(tmp_path / "topology.yaml")
 
 
 def test_no_switches_at_all() -> None:

@@ -74,7 +74,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
     first = state(box, job).split()[-1]
     assert state(box, job) == f"RUNNING None {first}"
     drain = ("scontrol", "update", f"nodename={first}", "state=drain", "reason=test")
-    stop = ("scontrol", "requeuehold", job)
+    stop = ("scontrol", "requeue", job)
     for command in (drain, stop) if drained_first else (stop, drain):
         box.run(*command)
     try:
@@ -98,7 +98,7 @@ class Shifted(Interleave):
 
     name = "shifted"
     shifts = True
-    first, later = Gate(epoch_s=1.0, period_s=0.2), Gate(epoch_s=2.0, period_s=0.5)
+    first, later = Gate(epoch_s=1.0, period_s=0.2), Gate(epoch_s=2.0, period_s=0.24)
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         plan = candidates[0].plan
@@ -114,18 +114,15 @@ def planner() -> Planner:
     return resolve(f"fifo{EVEN}").planner
 
 
-# Tells how long it is held, until it has been held for longer than the first period three times, or fifty times.
+# Tells how long it is held, before each of thirty iterations that fit both gates.
 REPORT = """
 import os, sys, time, weft
-step = long = 0
-while long < 3 and step < 50:
+for step in range(30):
     delay = weft.progress(step)
-    time.sleep(delay or 0.1)
-    long += delay > 0.3
+    time.sleep(delay)
     with open(f"{sys.argv[1]}.{os.environ['SLURM_PROCID']}", "a") as file:
         print(step, delay, time.time(), os.environ["WEFT_SHIFT"], os.environ["SLURMD_NODENAME"], file=file)
-    step += 1
-    time.sleep(0.01)
+    time.sleep(0.17)
 """
 
 
@@ -143,12 +140,12 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
         rows = [line.split() for line in (tmp_path / f"seen.{rank}").read_text().splitlines()]
         nodes.add(rows[0][4])
         assert {row[3] for row in rows} == {f"{zero + 1.0:.6f}/0.2/0.05"}
-        held = [(float(row[1]), float(row[2])) for row in rows if float(row[1]) > 0]
-        short = [at for delay, at in held if delay <= 0.2]
-        assert len(short) >= 3, "the first gate held it"
-        assert sum(delay > 0.3 for delay, _ in held) == 3, "and then the later one, whose period is longer"
-        phases = [min((at - zero - 1.0) % 0.2, (at - zero - 2.0) % 0.5) for _, at in held]
-        assert sum(phase < 0.08 for phase in phases) >= 0.7 * len(held), f"they began at their slots: {phases}"
+        held = [float(row[2]) - zero for row in rows if float(row[1]) > 0]
+        assert len(held) >= 15, "iterations are held"
+        early = [(at - 1.0) % 0.2 for at in held[:4]]
+        assert sum(phase < 0.06 for phase in early) >= 3, f"they begin at slots of the first gate: {early}"
+        late = [(at - 2.0) % 0.24 for at in held[-10:]]
+        assert sum(phase < 0.06 for phase in late) >= 7, f"and then at those of the later one: {late}"
         if rank == 0:
             assert server.world.attempt(job, 1).progress().step == int(rows[-1][0])
     assert len(nodes) == 2
@@ -226,6 +223,21 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
         box.slurm.limit_s = 10.0
     serve_until(server, ended(server, job, waits))
     assert serving.statuses() == {job: "cancelled", waits: "finished"}
+
+
+def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """It traps the signal that it named, saves, and leaves by itself within its grace: it is stopped, not finished."""
+    server = serving.start(f"srsf-preemptive{EVEN}")
+    script = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; while true; do sleep 0.1; done"
+    long = serving.sbatch(128, f'sh -c "{script}"', says="iterations=900 iteration_s=1 grace_s=20 signal=USR1")
+    serve_until(server, running(server, long))
+    time.sleep(0.5)
+    short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
+    serve_until(server, ended(server, short))
+    assert (tmp_path / "saved").exists()
+    serve_until(server, lambda: server.ledger.starts(long) == 2 and running(server, long)())
+    assert serving.statuses() == {long: "", short: "finished"}
+    assert server.core.table.jobs[long].preemptions == 1
 
 
 def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> None:

@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from weft.errors import InputError
 
-__all__ = ["Slurm", "Unreachable"]
+__all__ = ["Ended", "Slurm", "Unreachable"]
 
 _LIMIT_S = 10.0
 _PER_LINE_S = 0.1  # more for each line of a batch
@@ -23,15 +25,32 @@ class Unreachable(Exception):  # noqa: N818 - it passes
     """Slurm did not answer, or answered that it cannot now. It is asked again later."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended, as the accounting tells."""
+
+    state: str
+    exit_code: int
+    signal: int
+
+
+def _code(text: str) -> tuple[int, int]:
+    """`1:0`, an exit code and a signal."""
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
 class Slurm:
     """The client commands, of the cluster that SLURM_CONF or the machine's own configuration names."""
 
-    def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S) -> None:
+    def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S, path: str = "") -> None:
         self.limit_s = limit_s
         whole = {"SLURM_BITSTR_LEN": "0"}  # arrays are listed whole, however long
         self._environment = {**os.environ, **whole, **({"SLURM_CONF": conf} if conf else {})}
+        if path:
+            self._environment["PATH"] = path
         # The limit holds even for a command whose weft has been killed meanwhile.
-        self._limiter = [path, "-k", "1"] if (path := shutil.which("timeout")) else []
+        self._limiter = [found, "-k", "1"] if (found := shutil.which("timeout")) else []
 
     def refuse_if_missing(self) -> None:
         """Raise if the commands are not there at all: that does not pass by itself."""
@@ -67,6 +86,25 @@ class Slurm:
         text = self._ask("scontrol", "show", "config")
         return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", text, re.MULTILINE))
 
+    def ahead_s(self) -> float:
+        """By how much the controller's clock is ahead of this machine's, in whole seconds; 0 if it does not tell."""
+        try:
+            told = re.search(r"output at .*\((\d{9,12})\)", self._ask("sdiag"))
+        except Unreachable:
+            return 0.0
+        ahead = int(told[1]) - time.time() if told else 0.0
+        return ahead if abs(ahead) > 2.0 else 0.0
+
+    def accounting(self, keys: Iterable[str]) -> dict[str, Ended]:
+        """How jobs ended, as sacct tells; nothing where there is no accounting, or where it does not know."""
+        try:
+            wanted = ("sacct", "-n", "-P", "-X", f"--jobs={','.join(sorted(keys))}", "--format=JobID,State,ExitCode")
+            text = self._ask(*wanted)
+        except Unreachable:
+            return {}
+        rows = (line.split("|") for line in text.splitlines())
+        return {row[0]: Ended(row[1].split()[0], *_code(row[2])) for row in rows if len(row) == 3 and row[1]}
+
     # What is changed
 
     def scontrol(self, lines: Sequence[str]) -> str:
@@ -87,6 +125,10 @@ class Slurm:
     def cancel(self, jobs: Iterable[str]) -> None:
         """scancel; of jobs that have ended it is not an error."""
         self._run(["scancel", *jobs], self.limit_s)
+
+    def signal(self, name: str, jobs: Iterable[str]) -> None:
+        """A signal to every process of jobs, their batch scripts too."""
+        self._run(["scancel", "--full", f"--signal={name}", *jobs], self.limit_s)
 
     def _ask(self, *argv: str) -> str:
         done = self._run(argv, self.limit_s)

@@ -6,20 +6,23 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from weft.live.slurm.commands import Slurm, Unreachable
+from weft.live.slurm.commands import Ended, Slurm, Unreachable
 from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft.live.slurm.telling import Why
+from weft.live.slurm.telling import Mark, Why
 from weft.model.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
 
+_LONG_AGO = "2001-01-01"  # "now" would be this machine's, and the controller's clock may be behind it
+_CLOCK_S = 60.0  # between looks at the controller's clock
 _SOON_S = 0.1  # before the next look while something is under way
 _NODES_S = 0.9  # between looks at nodes, which change less than jobs
+_MOST = 100  # orders that are carried out between two looks: the rest wait, and nobody waits long for any of them
 _ABOUT = re.compile(r"(?:\bfor job |\bJobId=|^)(\d+(?:_\d+)?)\b", re.IGNORECASE)
 
 
@@ -30,6 +33,7 @@ class Order:
     do: Do
     key: str
     pin: Pin | None = None  # of an update
+    signal: str = ""  # of a warning
     go: bool = False  # of an update: release it at once if Slurm has taken the placement
 
     def line(self) -> str:
@@ -38,10 +42,11 @@ class Order:
             return f"{self.do.value} {self.key}"
         pin, n = self.pin, len(self.pin.nodes)
         even = f" TasksPerNode={pin.tasks // n}" if pin.tasks % n == 0 else ""
+        cpus = f"MinCPUsNode={pin.cpus_per_node} " if pin.cpus_per_node else ""
         return (
             f"update JobId={self.key} ReqNodeList={compress(sorted(pin.nodes))} NumNodes={n}-{n} "
             f"NumTasks={pin.tasks}{even} TresPerJob= TresPerTask= TresPerNode=gres:gpu:{pin.gpus_per_node} "
-            f"StartTime=now AdminComment={pin.note}"
+            f"{cpus}StartTime={_LONG_AGO} AdminComment={pin.note}"
         )
 
 
@@ -54,6 +59,10 @@ class Snapshot:
     nodes: Mapping[str, Node]
     complaints: Mapping[str, str] = field(default_factory=dict)  # by job
     trouble: str = ""  # why there is nothing new
+    on_nodes: frozenset[str] = frozenset()  # jobs that run, or whose processes are being ended
+    changed: frozenset[str] = frozenset()  # jobs that are not as they were in the last snapshot that was taken
+    recalled: Mapping[str, Ended] = field(default_factory=dict)  # what the accounting knows of forgotten jobs
+    ahead_s: float = 0.0  # by how much the controller's clock is ahead of this machine's
 
 
 class Hands:
@@ -70,13 +79,18 @@ class Hands:
         self._condition = threading.Condition()
         self._orders: list[Order] = []
         self._cancels: list[str] = []
-        self._whys: dict[str, Why] = {}
+        self._whys: dict[str, Why | Mark] = {}
+        self._asked: set[str] = set()  # jobs that the accounting is to be asked about
         self._number = 0  # orders ever given
         self._busy = False
         self._looked = False
         self._closed = False
         self._latest: Snapshot | None = None
+        self._failure: BaseException | None = None  # what ended the thread
+        self._ahead_s = 0.0  # of this machine's clock, the controller's
+        self._clock_at = 0.0  # when it is compared again
         self._memory: Memory = {}
+        self._jobs: dict[str, Record] = {}  # as last seen
         self._nodes: dict[str, Node] = {}
         self._nodes_at = 0.0  # when nodes are looked at again
         self._complaints: dict[str, str] = {}
@@ -93,24 +107,31 @@ class Hands:
             self._cancels += cancels
             for key in (*cancels, *(order.key for order in orders)):  # a job that is to start has a note of its own
                 self._whys.pop(key, None)
-            self._number += len(orders) + len(cancels)
+            self._number += len(orders)
             self._busy = busy
             if orders or cancels:
                 self._condition.notify()
             return self._number
 
-    def tell(self, whys: list[Why]) -> None:
+    def tell(self, whys: Sequence[Why | Mark]) -> None:
         """Words for users, to be passed on before the next look; an order about the job takes their place."""
         with self._condition:
             self._whys |= {why.key: why for why in whys}
 
+    def recall(self, keys: Iterable[str]) -> None:
+        """Ask the accounting about jobs that the controller has forgotten; the answers come with a snapshot."""
+        with self._condition:
+            self._asked |= set(keys)
+
     def take(self) -> Snapshot | None:
-        """The newest snapshot, once."""
+        """The newest snapshot, once; raises if there will never be another one."""
         with suppress(BlockingIOError):
             while self.ready.recv(4096):
                 pass
         with self._condition:
             latest, self._latest = self._latest, None
+        if self._failure is not None:
+            raise RuntimeError("the thread that talks to Slurm has ended; weft serve ends with it") from self._failure
         return latest
 
     def close(self) -> None:
@@ -123,6 +144,15 @@ class Hands:
         self._waker.close()
 
     def _work(self) -> None:
+        try:
+            self._work_on()
+        except BaseException as failure:  # whatever it was: a server that lives on and does nothing is the worst
+            with self._condition:
+                self._failure = failure
+            with suppress(OSError):
+                self._waker.send(b"!")
+
+    def _work_on(self) -> None:
         while True:
             with self._condition:
                 if self._looked and not self._orders and not self._cancels and not self._closed:
@@ -130,13 +160,22 @@ class Hands:
                 self._looked = True
                 if self._closed:
                     return
-                orders, self._orders = self._orders, []
+                orders, self._orders = self._orders[:_MOST], self._orders[_MOST:]
                 cancels, self._cancels = self._cancels, []
                 whys, self._whys = self._whys, {}
-                number = self._number
+                asked, self._asked = self._asked, set()
+                number = self._number - len(self._orders)
             began = time.monotonic()
             snapshot = self._look(number, orders, cancels, [why.line() for why in whys.values()])
+            if asked and not snapshot.trouble:
+                snapshot = replace(snapshot, recalled=self._slurm.accounting(asked))
             with self._condition:
+                if self._latest is not None:  # nobody has looked at it
+                    snapshot = replace(
+                        snapshot, changed=snapshot.changed | self._latest.changed,
+                        complaints={**self._latest.complaints, **snapshot.complaints},
+                        recalled={**self._latest.recalled, **snapshot.recalled},
+                    )  # fmt: skip
                 self._latest = snapshot
             with suppress(BlockingIOError):
                 self._waker.send(b"!")
@@ -154,15 +193,26 @@ class Hands:
             if time.monotonic() >= self._nodes_at:
                 self._nodes = {node.name: node for node in read_nodes(self._slurm.nodes())}
                 self._nodes_at = time.monotonic() + _NODES_S
+            if time.monotonic() >= self._clock_at:
+                self._ahead_s = self._slurm.ahead_s()
+                self._clock_at = time.monotonic() + _CLOCK_S
         except Unreachable as error:
             return Snapshot(number, {}, {}, trouble=str(error))
         jobs = {record.key: record for record in records}
+        before, self._jobs = self._jobs, jobs
+        changed = {key for key, record in jobs.items() if before.get(key) is not record}
+        changed = {key for key in changed if before.get(key) != jobs[key]} | (before.keys() - jobs.keys())
         complaints, self._complaints = self._complaints, {}
-        return Snapshot(number, jobs, self._nodes, complaints)
+        on_nodes = frozenset(key for key, record in jobs.items() if record.running or record.completing)
+        return Snapshot(
+            number, jobs, self._nodes, complaints, on_nodes=on_nodes, changed=frozenset(changed), ahead_s=self._ahead_s
+        )
 
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:
             self._slurm.cancel(cancels)
+        for name in {order.signal for order in orders if order.do is Do.WARN}:
+            self._slurm.signal(name, [order.key for order in orders if order.do is Do.WARN and order.signal == name])
         self._tell([order for order in orders if order.do in (Do.REQUEUE, Do.REVIVE, Do.HOLD)])
         updates = [order for order in orders if order.do is Do.UPDATE]
         self._tell(updates)

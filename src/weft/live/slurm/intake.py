@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from weft.errors import InputError
-from weft.live.description import ProfileOf
+from weft.live.description import Description, ProfileOf
 from weft.live.ledger import Ledger
+from weft.live.profiles import Reading
 from weft.live.slurm.reconcile import Task
 from weft.live.slurm.records import Node, Record
 from weft.live.slurm.request import describe
@@ -15,6 +17,9 @@ from weft.model.job import Job
 from weft.model.view import Fact
 
 __all__ = ["Intake", "refuse_uneven", "refuse_wishes"]
+
+
+_TOGETHER_S = 2.0  # for models of jobs that came together
 
 
 class Intake:
@@ -32,34 +37,65 @@ class Intake:
         self._world, self._ledger, self._needs, self._policy = world, ledger, needs, policy
         self._profile_of, self._partitions, self._say = profile_of, partitions, say
         self._lives: dict[str, int] = {}
+        self._reading: set[str] = set()  # jobs whose model is being read
+        self._waited: set[str] = set()  # those that others have been held up for
+        self._since_s: float | None = None  # since when they are
+        self._described: dict[str, Description] = {}  # as last taken, by Slurm's name
         for row in ledger.jobs():
             key, _, life = row.id.partition("-")
             self._lives[key] = max(self._lives.get(key, 0), int(life or 1))
+            self._described[key] = row.description
         # Words, and the request they are about; "" is the one that it has when it is seen next.
         self._refused: dict[str, list[str]] = ledger.meta("refused", {})
         self._later: list[str] = ledger.meta("later", [])  # jobs and arrays of which some may not run yet
 
-    def accept(self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float) -> None:
+    def wants(self, record: Record) -> bool:
+        """Whether it is of the partitions that weft serves."""
+        return not self._partitions or bool(self._partitions & set(record.partition.split(",")))
+
+    def accept(
+        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float = 0.0
+    ) -> None:
         """Jobs that wait in Slurm's queue and that weft does not know; kept together.
 
         Those that may not run yet (`later`: a dependency, a time, the limit of their array) come in when they may.
         """
-        self._accept_all(records, nodes, now)
+        self._accept_all(records, nodes, now, ahead_s)
         waits = sorted({_family(key) for key in later})
         if waits != self._later:
             self._later = waits
             self._ledger.set_meta("later", waits)
 
-    def _accept_all(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float) -> None:
-        if records:
-            with self._ledger.together():
-                for record in records:
-                    self._accept(record, nodes, now)
+    def _accept_all(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float, ahead_s: float) -> None:
+        """Those that are taken are written down together, and only then given to the world.
 
-    def _accept(self, record: Record, nodes: Mapping[str, Node], now: float) -> Job | None:
-        """One of them: taken, or None."""
-        wanted = not self._partitions or self._partitions & set(record.partition.split(","))
-        if not (wanted and record.batch and record.gpus):
+        Jobs that come together are taken together, as if their models had been read at once: but for a moment only, so
+        that a model which takes its time holds up nobody else's job."""
+        self._reading = set()
+        made = [(record, *taken) for record in records if (taken := self._accept(record, nodes, now, ahead_s))]
+        if self._reading - self._waited:
+            self._since_s = now if self._since_s is None else self._since_s
+            if now - self._since_s < _TOGETHER_S:
+                return
+        self._since_s = None
+        self._waited = (self._waited | self._reading) & {record.key for record in records}
+        if not made:
+            return
+        self._ledger.submit_all([(description, job.submit_s) for _, description, job in made])
+        for record, description, job in made:
+            self._lives[record.key] = self._lives.get(record.key, 0) + 1
+            self._described[record.key] = description
+            self._world.submit(job, description)
+        said = self._refused.keys() & {record.key for record, _, _ in made}
+        if said:
+            self._refused = {key: words for key, words in self._refused.items() if key not in said}
+            self._ledger.set_meta("refused", self._refused)
+
+    def _accept(
+        self, record: Record, nodes: Mapping[str, Node], now: float, ahead_s: float
+    ) -> tuple[Description, Job] | None:
+        """One of them: as it is to be taken, or None."""
+        if not (self.wants(record) and record.batch and (record.gpus or record.gpus_per_socket)):
             return None
         request = (
             f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s} {record.partition} {record.gpu} "
@@ -74,28 +110,47 @@ class Intake:
         try:
             if record.het:
                 raise InputError("it is part of a heterogeneous job; submit it as one job, or to another partition")
+            if record.gpus_per_socket:
+                raise InputError("it says --gpus-per-socket, which weft does not plan; use --gpus-per-node")
             refuse_wishes(record, [nodes[s.name] for s in self._world.cluster.servers if s.name in nodes])
-            description = describe(record, name, self._profile_of)
+            description = self._as_asked(describe(self._as_before(record), name, self._profile_of), record)
             description.refuse(self._world.cluster, self._needs, self._policy)
-            refuse_uneven(description.gpus, [len(server.gpus) for server in self._world.cluster.servers])
-            submit_s = self._eligible_s(record, now)
-            job = description.job(submit_s, self._profile_of)
+            sizes = [len(server.gpus) for server in self._world.cluster.servers]
+            refuse_uneven(description.gpus, sizes, description.per_node)
+            job = description.job(self._eligible_s(record, now, ahead_s), self._profile_of)
+        except Reading:
+            self._reading.add(record.key)
+            return None  # asked again at the next look
         except InputError as error:
             self._refuse(record.key, str(error).removeprefix("submit: "), request)
             return None
-        if self._refused.pop(record.key, None):
-            self._ledger.set_meta("refused", self._refused)
-        self._lives[record.key] = life
-        self._ledger.submit(description, submit_s)
-        self._world.submit(job, description)
-        return job
+        return description, job
 
-    def _eligible_s(self, record: Record, now: float) -> float:
-        """When it could run first: its submission, or the end of what it had to wait for, which may be just ahead."""
-        begin_s = min(max(record.eligible_s, record.begin_s) - self._world.clock.wall_s, now + 1.0)
+    def _as_before(self, record: Record) -> Record:
+        """The request as its user made it: of a job that weft has started before, it shows weft's own placement."""
+        said = self._described.get(record.key)
+        if said is None or not record.admin_comment.startswith("weft:"):
+            return record
+        return replace(
+            record, gpus_per_job=said.gpus, gpus_per_node=0, gpus_per_task=0, nodes_at_most=0, tasks_per_node=0,
+            tasks=int(said.env.get("tasks", "1")), cpus_per_task=int(said.env.get("cpus", "1")),
+        )  # fmt: skip
+
+    def _as_asked(self, description: Description, record: Record) -> Description:
+        said = self._described.get(record.key)
+        if said is None or not record.admin_comment.startswith("weft:"):
+            return description
+        return replace(description, per_node=said.per_node)
+
+    def _eligible_s(self, record: Record, now: float, ahead_s: float) -> float:
+        """When it could run first: its submission, or the end of what it had to wait for, which may be just ahead.
+
+        Slurm tells both by the clock of its controller."""
+        zero_s = self._world.clock.wall_s + ahead_s
+        begin_s = min(max(record.eligible_s, record.begin_s) - zero_s, now + 1.0)
         if _family(record.key) in self._later:
             return max(now, begin_s)
-        return max(0.0, begin_s, min(now, record.submit_s - self._world.clock.wall_s))
+        return max(0.0, begin_s, min(now, record.submit_s - zero_s))
 
     def refused(self) -> Mapping[str, str]:
         """Jobs that stay held, and why."""
@@ -105,9 +160,9 @@ class Intake:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
         self._refuse(task.key, words, "")
 
-    def tidy(self, pending: Set[str]) -> None:
+    def tidy(self, jobs: Mapping[str, Record]) -> None:
         """Forget what was said about jobs that do not wait any more."""
-        gone = self._refused.keys() - pending
+        gone = {key for key in self._refused if key not in jobs or not jobs[key].pending}
         if gone:
             self._refused = {key: said for key, said in self._refused.items() if key not in gone}
             self._ledger.set_meta("refused", self._refused)
@@ -123,8 +178,13 @@ def _family(key: str) -> str:
     return key.partition("_")[0]
 
 
-def refuse_uneven(gpus: int, sizes: Sequence[int]) -> None:
-    """Raise if no nodes, of these sizes, could ever give it so many GPUs with as many on each."""
+def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
+    """Raise if no nodes, of these sizes, could ever give it so many GPUs with as many (`each`, if given) on each."""
+    if each and (gpus % each or sum(size >= each for size in sizes) < gpus // each):
+        raise InputError(
+            f"it wants {gpus // each} nodes with {each} GPUs each, and there are no such nodes; ask for others, or say "
+            "shape=free"
+        )
     if not any(gpus % n == 0 and sum(size >= gpus // n for size in sizes) >= n for n in range(1, len(sizes) + 1)):
         raise InputError(
             f"it wants {gpus} GPUs, as many on each node, and there are no such nodes; ask for another number"

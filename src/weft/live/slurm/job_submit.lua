@@ -29,8 +29,32 @@ local function asks_for_gpus(job)
     return false
 end
 
+-- What a job asks of nodes that would take GPUs past weft: a whole node comes with all of its GPUs.
+local function wants_whole_nodes(job)
+    return job.shared ~= nil and job.shared ~= slurm.NO_VAL16 and job.shared ~= 1 and job.shared < 65534
+end
+
+-- A job that its own user holds has this word in its comment; weft leaves it alone until the user releases it.
+local hold_word = "weft-hold"
+
+local function with_hold(comment)
+    if comment == nil or comment == "" then return hold_word end
+    if string.find(comment, hold_word, 1, true) then return comment end
+    return comment .. " " .. hold_word
+end
+
+local function without_hold(comment)
+    local left = string.gsub(comment, " ?weft%-hold", "")
+    return left ~= "" and left or " "  -- an empty comment would change nothing
+end
+
+local function refuse(...)
+    slurm.log_user(...)
+    return slurm.ERROR
+end
+
 local function unknown_word(said)
-    for key in string.gmatch(said, "([%w_-]+)=") do
+    for key in string.gmatch((string.gsub(said, "%b[]", "")), "([%w_-]+)=") do
         if not contains(keys, key) then return key end
     end
     return nil
@@ -45,7 +69,17 @@ local function chooses_nodes(job)
 end
 
 function slurm_job_submit(job, part_list, submit_uid)
-    if not ours(job.partition) or not asks_for_gpus(job) then return slurm.SUCCESS end
+    if not ours(job.partition) then return slurm.SUCCESS end
+    if wants_whole_nodes(job) then
+        return refuse("weft gives GPUs to one job at a time: submit it without --exclusive, and ask for GPUs if you want them")
+    end
+    if not asks_for_gpus(job) then return slurm.SUCCESS end
+    if job.tres_per_socket ~= nil and string.find(job.tres_per_socket, "gpu") then
+        return refuse("weft does not plan --gpus-per-socket: use --gpus, --gpus-per-node or --gpus-per-task")
+    end
+    if job.requeue == 0 then
+        return refuse("weft may stop a job and start it again later: submit it without --no-requeue, or to another partition")
+    end
     if job.script == nil or job.script == "" then
         slurm.log_user("weft schedules the GPUs here and runs batch jobs: use sbatch, for one job without parts, or another partition")
         return slurm.ERROR
@@ -65,16 +99,35 @@ function slurm_job_submit(job, part_list, submit_uid)
         slurm.log_user("weft does not know '%s'; a description has the words: %s", wrong, table.concat(keys, ", "))
         return slurm.ERROR
     end
+    if job.priority == 0 then job.comment = with_hold(job.comment) end
     job.priority = 0
     job.requeue = 1
     return slurm.SUCCESS
 end
 
 function slurm_job_modify(job, record, part_list, modify_uid)
-    if contains(owners, modify_uid) or not ours(record.partition) or record.priority ~= 0 then return slurm.SUCCESS end
-    if job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0 then
-        slurm.log_user("weft starts this job; squeue -O jobid,admin_comment:100 tells why it waits")
-        return slurm.ERROR
+    if contains(owners, modify_uid) then return slurm.SUCCESS end
+    local there = job.partition ~= nil and job.partition ~= "" and job.partition or record.partition
+    if not ours(there) then return slurm.SUCCESS end
+    if wants_whole_nodes(job) then return refuse("weft gives GPUs to one job at a time: a job here cannot be --exclusive") end
+    if asks_for_gpus(job) then
+        return refuse("weft has planned with what this job asked for: cancel it, and submit it with the GPUs that you want")
+    end
+    if not asks_for_gpus(record) then return slurm.SUCCESS end
+    local moved = not ours(record.partition)
+    if moved or job.priority == 0 then  -- held by its user, or new here: it comes to weft when it is released
+        if job.priority == 0 then job.comment = with_hold(job.comment or record.comment) end
+        job.priority = 0
+        return slurm.SUCCESS
+    end
+    if job.priority ~= nil and job.priority ~= slurm.NO_VAL and record.priority == 0 then
+        local comment = job.comment or record.comment
+        if comment ~= nil and string.find(comment, hold_word, 1, true) then
+            job.comment = without_hold(comment)
+            job.priority = 0
+            return slurm.SUCCESS
+        end
+        return refuse("weft starts this job; squeue -O jobid,admin_comment:100 tells why it waits")
     end
     return slurm.SUCCESS
 end

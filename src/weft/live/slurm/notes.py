@@ -11,37 +11,90 @@ import json
 import os
 import pwd
 import re
+import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from weft.errors import InputError
+from weft.live.clock import Clock
+from weft.live.description import Description
 from weft.live.slurm.reconcile import Task
 
-__all__ = ["Shift", "make_folder", "note", "refuse_folder", "write_gate"]
+__all__ = [
+    "Shift", "foreign", "give", "make_folder", "note", "refuse_folder", "refuse_giving", "refuse_hook", "uid_of",
+    "write_gate",
+]  # fmt: skip
 
+_FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
+_OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
+_NOBODY = 0xFFFFFFFF
 Shift = tuple[float, float, float]  # epoch by wall time, period, tolerance
 
 
-def note(folder: Path, task: Task, shift: Shift | None) -> str:
-    """One word without blanks, which Slurm keeps as it is."""
+def note(folder: Path, clock: Clock, task: Task, shift: Shift | None) -> str:
+    """One word without blanks, which Slurm keeps as it is. `since` tells servers apart: when their run began."""
     shifted = f",shift={shift[0]:.6f}/{shift[1]:.9g}/{shift[2]:.6g}" if shift else ""
     return (
         f"weft:job={task.job.id},attempt={task.starts},resume={task.saved},iterations={task.description.iterations},"
-        f"dir={folder.resolve()}{shifted}"
+        f"since={clock.wall_s:.6f},dir={folder.resolve()}{'' if task.job.per_server else ',shape=free'}{shifted}"
     )
 
 
-def make_folder(folder: Path, user: str) -> None:
-    """The folder of a start: weft's own but for the file that the job's user writes."""
+def foreign(admin_comment: str, clock: Clock) -> str:
+    """The folder of a server that began before this one, if that has written the note; else ""."""
+    match = _FOREIGN.match(admin_comment)
+    return match[2] if match and float(match[1]) < round(clock.wall_s, 6) else ""
+
+
+def uid_of(description: Description) -> int:
+    """The number of a job's user; -1 if it is not known."""
+    told = int(description.env.get("uid", "-1"))
+    if told < 0:
+        with suppress(KeyError):
+            told = pwd.getpwnam(description.user).pw_uid
+    return told
+
+
+def make_folder(folder: Path, uid: int) -> None:
+    """The folder of a start: weft's own but for the file that the job's user writes, and a folder for sockets."""
     for part in (folder.parent.parent, folder.parent, folder):
         part.mkdir(exist_ok=True, parents=True)
         part.chmod(0o711)
-    file = os.open(folder / "progress", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.close(os.open(folder / "progress", os.O_WRONLY | os.O_CREAT, 0o600))
+    (folder / "s").mkdir(exist_ok=True, mode=0o700)
+    if uid >= 0:
+        for name in ("progress", "s"):
+            give(folder / name, uid)
+
+
+def give(path: Path, uid: int) -> None:
+    """Let a user read and write a file or folder of ours: it becomes theirs, or an access list says so."""
+    if uid == os.geteuid():
+        return
     try:
-        with suppress(KeyError, PermissionError):
-            os.fchown(file, pwd.getpwnam(user).pw_uid, -1)
+        os.chown(path, uid, -1)
+    except PermissionError:
+        allowed = 7 if path.is_dir() else 6
+        entries = ((0x01, allowed, _NOBODY), (0x02, allowed, uid), (0x04, 0, _NOBODY), (0x10, allowed, _NOBODY),
+                   (0x20, 0, _NOBODY))  # fmt: skip
+        told = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+        os.setxattr(path, "system.posix_acl_access", told)
+
+
+def refuse_giving(folder: Path) -> None:
+    """Raise if files here cannot be given to the users of jobs: they could not report."""
+    trial = folder / "trial"
+    try:
+        trial.touch(mode=0o600)
+        give(trial, 65534 if os.geteuid() != 65534 else 65533)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: files there cannot be given to users ({error.strerror}), so no job could report its progress; "
+            "run weft serve as root, or on a file system with access lists (--shared)"
+        ) from None
     finally:
-        os.close(file)
+        trial.unlink(missing_ok=True)
 
 
 def write_gate(folder: Path, shift: Shift | None) -> None:
@@ -52,6 +105,18 @@ def write_gate(folder: Path, shift: Shift | None) -> None:
         new.write_text(json.dumps(gate), encoding="ascii")
         new.chmod(0o644)
         new.replace(folder / "gate")
+
+
+def refuse_hook(config: Mapping[str, str]) -> None:
+    """Raise if the submission hook, where it can be read here, does not know who runs weft."""
+    file = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "job_submit.lua"
+    with suppress(OSError):
+        told = _OWNERS.search(file.read_text(encoding="utf-8", errors="replace"))
+        if told and str(os.geteuid()) not in re.findall(r"\d+", told[1]):
+            raise InputError(
+                f"{file}: does not let uid {os.geteuid()} release jobs, so weft could start none; write it again with "
+                "weft serve --setup as this user, and scontrol reconfigure"
+            )
 
 
 def refuse_folder(folder: Path) -> None:

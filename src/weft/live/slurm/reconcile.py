@@ -8,14 +8,16 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | pending, held | nothing |
 | wait | pending, not held | hold |
 | wait | running (nobody decided that) | requeue and hold |
-| start | pending, held, not yet pinned to its nodes | update; after a few vain tries the start has failed |
+| start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
 | start | pending, released | wait as long as Slurm's reason deserves (reasons.py); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
-| stop | running | requeue and hold |
+| run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
+| stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
+| stop | over, having been warned | it has left by itself: requeue and hold |
 | stop | pending, held | it has stopped |
 | be cancelled | pending, running | cancel |
 | any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
@@ -26,19 +28,21 @@ A job whose processes are still being ended holds its GPUs: nothing is said of i
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from weft.live.description import Description
+from weft.live.doubts import Doubts
 from weft.live.slurm.reasons import PATIENCE_S, SCARCE_S, never, patience_s, words
 from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-__all__ = ["Do", "Look", "Phase", "Pin", "Task", "What", "look"]
+__all__ = ["USER_HOLDS", "Do", "Look", "Phase", "Pin", "Task", "What", "look", "stop"]
 
-TRIES = 4  # updates before a start is given up
+TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
+USER_HOLDS = "its user holds it; scontrol release lets it go"
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -62,6 +66,7 @@ class Do(Enum):
     REQUEUE = "requeuehold Incomplete"  # not a job that has ended meanwhile: it would run again
     REVIVE = "requeuehold"
     CANCEL = "scancel"  # a command of its own
+    WARN = "scancel --signal"  # another one: the job is to save its state and leave
 
 
 class What(Enum):
@@ -73,6 +78,7 @@ class What(Enum):
     BARRED = "cannot start now"
     REFUSED = "refused by Slurm"
     STOPPED = "stopped"
+    HELD = "held by somebody else"
     FINISHED = "finished"
     OVER = "over"
 
@@ -85,6 +91,7 @@ class Pin:
     gpus_per_node: int
     tasks: int
     note: str
+    cpus_per_node: int = 1
 
     def holds(self, record: Record) -> bool:
         """Whether the job is pinned so."""
@@ -92,9 +99,8 @@ class Pin:
             record.required == frozenset(self.nodes)
             and record.gpus_per_node == self.gpus_per_node
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
-            and record.node_count == len(self.nodes)
             and record.admin_comment == self.note
-        )
+        )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
 
 
 @dataclass
@@ -121,16 +127,26 @@ class Task:
     started_s: float | None = None
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
+    try_s: float = 0.0  # when the next one is due
     giving_up: str = ""  # why this start will have failed, as soon as the job is held again
     given_up_as: What = What.FAILED
     reason: str = ""  # why Slurm does not start it
     reason_s: float = 0.0  # since when
     evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
+    user_hold: bool = False  # its user holds it
+    to_mark: bool = False  # somebody has requeued and held it: its comment is to say so
     missing: int = 0  # looks at which Slurm did not know it
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
     fault: str = ""  # whose fault that is: "own", "node", or ""
+    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    warned_s: float | None = None  # when it was told that it will be stopped
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds that it asks for between a warning and its stop; 0 if it does not."""
+        return float(self.description.env.get("grace_s", "0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +177,26 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         case Phase.STARTING:
             return _starting(task, record, now)
         case Phase.RUNNING if record.pending:
+            if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
+                return Look((What.STOPPED, What.HELD), "requeued and held by its user or an administrator")
             task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
             return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.STOPPING:
             if record.running:
-                return Look(do=Do.REQUEUE)
+                return Look(do=stop(task, now))
             return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
         case _:
             return Look()
+
+
+def stop(task: Task, now: float) -> Do:
+    """How a running job is stopped now: one that asked for a grace is warned first, and left alone until it is over."""
+    if not task.grace_s:
+        return Do.REQUEUE
+    if task.warned_s is None:
+        task.warned_s = now
+        return Do.WARN
+    return Do.REQUEUE if now - task.warned_s >= task.grace_s else Do.NOTHING
 
 
 def _starting(task: Task, record: Record, now: float) -> Look:
@@ -179,14 +207,13 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             return Look(do=Do.REQUEUE)
         return Look((What.STARTED,))
     if record.held:
+        if record.user_hold:
+            return Look((What.BARRED,), USER_HOLDS)
         if task.giving_up:
             return Look((task.given_up_as,), task.giving_up)
         if task.pin is not None and task.pin.holds(record):
             return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
-        task.tries += 1
-        if task.tries > TRIES:
-            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told or 'no reason given'}")
-        return Look(do=Do.UPDATE)
+        return _update(task, now)
     if task.giving_up:
         return Look(do=Do.HOLD)
     if patience_s(record.reason) != patience_s(task.reason):
@@ -201,9 +228,26 @@ def _starting(task: Task, record: Record, now: float) -> Look:
     return Look()
 
 
+def _update(task: Task, now: float) -> Look:
+    """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
+    if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
+        if task.told:
+            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told}")
+        return Look((What.BARRED,), f"Slurm has not taken the placement within {PATIENCE_S:g} s")
+    if now < task.try_s:
+        return Look()
+    first_s, most_s = TRY_S
+    task.try_s = now + min(first_s * 2**task.tries, most_s)
+    task.tries = min(task.tries + 1, 30)
+    return Look(do=Do.UPDATE)
+
+
 def _ended(task: Task, record: Record) -> Look:
     """A job that is over, or to be started again."""
     ran = (What.STARTED,) if task.phase is Phase.STARTING and record.nodes else ()
+    left = task.phase is Phase.STOPPING and task.warned_s is not None and not task.cancelled
+    if left and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
+        return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
     if record.state == "COMPLETED":
         if task.phase is Phase.WAITING:
             return Look((What.OVER,), "ran to its end, and not by weft's doing")

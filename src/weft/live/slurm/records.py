@@ -13,14 +13,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
 from weft.model.hostlist import expand
 
-__all__ = ["Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
+__all__ = ["HOLD_WORD", "Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
 
+_MOST_TASKS = 100_000  # of one array; Slurm allows far fewer unless it is told otherwise
+HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
 _RUNNING = ("RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
@@ -41,6 +44,7 @@ class Record:
     completing: bool | None  # processes may still be there; None: this version does not say
     held: bool
     reason: str = ""
+    description: str = ""  # of its state, beyond the reason
     name: str = ""
     user: str = ""
     partition: str = ""
@@ -49,7 +53,13 @@ class Record:
     nodes: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()  # nodes it must have
     node_count: int = 1
+    nodes_at_most: int = 0  # as its user said, or weft; 0: nobody did
     tasks: int = 1
+    tasks_per_node: int = 0
+    cpus_per_task: int = 1
+    uid: int = -1
+    requeue: bool = True
+    gpus_per_socket: int = 0
     gpus_per_node: int = 0
     gpus_per_job: int = 0
     gpus_per_task: int = 0
@@ -83,9 +93,32 @@ class Record:
         return self.state in _RUNNING
 
     @property
+    def user_hold(self) -> bool:
+        """Its user holds it."""
+        return HOLD_WORD in self.comment.split()
+
+    @property
     def ended(self) -> bool:
         """It is over."""
         return self.state in _ENDED
+
+    @property
+    def gpus_on_each_node(self) -> int:
+        """GPUs that each of its nodes must have, if its request says so in some way; 0 if it does not."""
+        if self.gpus_per_node:
+            return self.gpus_per_node
+        nodes = 0
+        if self.tasks_per_node:
+            nodes = -(-self.tasks // self.tasks_per_node)
+        elif self.nodes_at_most:
+            nodes = self.node_count
+        if not nodes:
+            return 0
+        if self.gpus % nodes:
+            raise InputError(
+                f"it wants {self.gpus} GPUs on {nodes} nodes, which is not as many on each; ask for a multiple"
+            )
+        return self.gpus // nodes
 
     @property
     def gpus(self) -> int:
@@ -113,30 +146,43 @@ def gpu_count(gres: str) -> tuple[int, str]:
     """GPUs and their type in a GRES string: `gpu:8`, `gres:gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
     total, kind = 0, ""
     for match in _GPU.finditer(re.sub(r"\([^)]*\)", "", gres or "")):
-        total += int(match[2] or 1)
+        total += min(int(match[2] or 1), 2**31) if len(match[2] or "") < 12 else 0
         kind = kind or match[1] or ""
     return total, kind
 
 
-Memory = dict[str, tuple[dict[str, Any], list["Record"]]]  # what was read last, by a job's number
+class Known(NamedTuple):
+    """A row of squeue as it was read last."""
+
+    row: dict[str, Any]
+    records: list[Record]
+    tells: bool  # whether it says itself that its processes are still being ended
+
+
+Memory = dict[str, Known]  # by a job's number
 
 
 def read_jobs(text: str, completing: frozenset[str] | None = None, memory: Memory | None = None) -> list[Record]:
-    """The jobs in squeue's JSON, a record for each task of an array. Rows that `memory` knows are not read again."""
-    records: list[Record] = []
+    """The jobs in squeue's JSON, a record for each task of an array. Rows that `memory` knows are not read again, and
+    have the very records that they had."""
+    found: list[Record] = []
     now: Memory = {}
     for row in _rows(text, "squeue", "jobs"):
         number = str(row.get("job_id"))
-        before = memory.get(number) if memory else None
-        made = before[1] if before is not None and before[0] == row else list(_tasks(row, _record(row)))
-        now[number] = (row, made)
-        if completing is not None and made and made[0].completing is None:
-            made = [replace(record, completing=record.number in completing) for record in made]
-        records += made
+        known = memory.get(number) if memory else None
+        if known is None or known.row != row:
+            records = list(_tasks(row, _record(row)))
+            known = Known(row, records, bool(records) and records[0].completing is not None)
+        if completing is not None and known.records and not known.tells:
+            leaves = known.records[0].number in completing
+            if known.records[0].completing is not leaves:
+                known = known._replace(records=[replace(record, completing=leaves) for record in known.records])
+        now[number] = known
+        found += known.records
     if memory is not None:
         memory.clear()
         memory.update(now)
-    return records
+    return found
 
 
 def _record(row: dict[str, Any]) -> Record:
@@ -149,10 +195,14 @@ def _record(row: dict[str, Any]) -> Record:
     number = str(_number(row.get("job_id")) or 0)
     return Record(
         key=number, number=number, state=state, completing=completing, held=_number(row.get("priority")) == 0,
-        reason=_text(row, "state_reason"), name=_text(row, "name"), user=_text(row, "user_name"),
+        reason=_text(row, "state_reason"), description=_text(row, "state_description"),
+        name=_text(row, "name"), user=_text(row, "user_name"),
         partition=_text(row, "partition"), batch=bool(row.get("batch_flag", True)),
         het=bool(_number(row.get("het_job_id"))), nodes=nodes, required=frozenset(_hosts(row.get("required_nodes"))),
-        node_count=_number(row.get("node_count")) or 1, tasks=_number(row.get("tasks")) or 1,
+        node_count=_number(row.get("node_count")) or 1, nodes_at_most=_number(row.get("max_nodes")) or 0,
+        tasks=_number(row.get("tasks")) or 1, tasks_per_node=_unless_no_value(row.get("tasks_per_node")),
+        cpus_per_task=_cpus_per_task(row), uid=_uid(row),
+        requeue=row.get("requeue", True) is not False, gpus_per_socket=gpu_count(_text(row, "tres_per_socket"))[0],
         gpus_per_node=gpu_count(_text(row, "tres_per_node"))[0], gpus_per_job=gpu_count(_text(row, "tres_per_job"))[0],
         gpus_per_task=gpu_count(_text(row, "tres_per_task"))[0],
         gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_text(row, "comment"),
@@ -197,11 +247,13 @@ def _members(text: str) -> Iterator[int]:
     """Numbers in an array's list, `1,4-6,10-20:5`; what cannot be read is left out."""
     for match in re.finditer(r"(?:^|,)(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?(?=,|$)", text):
         first = int(match[1])
-        yield from range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1)
+        yield from islice(range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1), _MOST_TASKS)
 
 
 def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
     """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
+    if not any(record.array_limit for record in records):
+        return list(records)
     live = Counter(key.partition("_")[0] for key in known)
     found = []
     for record in records:
@@ -224,24 +276,33 @@ def read_nodes(text: str) -> list[Node]:
 
 def _nodes(row: dict[str, Any]) -> Iterator[Node]:
     if "nodes" in row:  # a group of like nodes
-        names, gres = row["nodes"].get("nodes") or [], (row.get("gres") or {}).get("total", "")
-        states = (row.get("node") or {}).get("state")
-        partitions = [str((row.get("partition") or {}).get("name", ""))]
+        names, gres = _list(_dict(row["nodes"]).get("nodes")), _text(_dict(row.get("gres")), "total")
+        states = _dict(row.get("node")).get("state")
+        partitions = [_text(_dict(row.get("partition")), "name")]
     else:
         names, gres, states = [_text(row, "name")], _text(row, "gres"), row.get("state")
-        partitions = [str(name) for name in row.get("partitions") or ()]
+        partitions = [name for name in _list(row.get("partitions")) if isinstance(name, str)]
     words = _words([states] if isinstance(states, str) else states)
-    words += [str(word).upper() for word in row.get("state_flags") or ()]
+    words += [str(word).upper() for word in _list(row.get("state_flags"))]
     usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
     count, kind = gpu_count(gres)
     for name in names:
-        yield Node(str(name), usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+        if isinstance(name, str) and name:
+            yield Node(name, usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _rows(text: str, command: str, *keys: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreachable(f"{command}: its answer is not JSON; is its JSON plugin installed?") from None
     for key in keys:
         if isinstance(value, dict) and isinstance(value.get(key), list):
@@ -254,6 +315,23 @@ def _number(value: Any) -> int | None:
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**53 else None
+
+
+def _unless_no_value(value: Any) -> int:
+    """A small number; 0 if it is not set, which some versions write as the largest ones."""
+    number = _number(value) or 0
+    return number if 0 < number < 0xFFFE else 0
+
+
+def _cpus_per_task(row: dict[str, Any]) -> int:
+    """As it says; where this version does not tell, its share of all."""
+    told = _unless_no_value(row.get("cpus_per_task"))
+    return told or max(1, (_number(row.get("cpus")) or 1) // (_number(row.get("tasks")) or 1))
+
+
+def _uid(row: dict[str, Any]) -> int:
+    number = _number(row.get("user_id"))
+    return -1 if number is None else number
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -20,11 +20,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from weft.live.runner import MOST_CONNECTIONS, Connection, Record, listen, slot
+    from weft.live.runner import MOST_CONNECTIONS, Connection, Keeper, Record, listen
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     with contextlib.suppress(ImportError):
-        from runner import MOST_CONNECTIONS, Connection, Record, listen, slot
+        from runner import MOST_CONNECTIONS, Connection, Keeper, Record, listen
 
 LOOK_S = 1.0  # how often it looks whether its step is still there
 
@@ -37,7 +37,7 @@ class Relay:
         self.name = os.path.basename(path)
         self.pid = pid
         self.gate_file = os.path.join(folder, "gate")
-        self.gate: dict[str, float] | None = None
+        self.keeper = Keeper(None)
         self.gate_seen: tuple[int, int] | None = None
         self.record: Record | None = None
         with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ class Relay:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
                 self.look()
                 now, wall = time.monotonic(), time.time()
-                at = now + slot(self.gate, wall) - wall
+                at = self.keeper.at(step, rest.get("rank", 0), now, wall)
                 if rest.get("rank", 0) == 0 and self.record is not None:
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
@@ -106,7 +106,7 @@ class Relay:
                     gate = json.load(file)
                 self.gate_seen = (status.st_ino, status.st_mtime_ns)
                 valid = isinstance(gate, dict) and {"epoch", "period", "tolerance"} <= gate.keys()
-                self.gate = gate if valid else None
+                self.keeper.set(gate if valid else None)
 
 
 def main() -> None:

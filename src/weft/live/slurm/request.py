@@ -16,10 +16,11 @@ from weft.live.slurm.records import Record
 
 __all__ = ["KEYS", "describe", "said_in"]
 
-KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus")
+KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus", "shape", "grace_s", "signal")
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
+_GRACE_S, _LONGEST_GRACE_S = 30.0, 600.0  # of a job that only names a signal; nobody waits longer for its GPUs
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -44,14 +45,19 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
         "gpus": record.gpus,
         "min_gpus": low,
         "max_gpus": high,
+        "per_node": 0 if _free(said) else record.gpus_on_each_node,
         "iterations": _whole(said, "iterations", 0),
         "iteration_s": _seconds(said, "iteration_s"),
         "checkpoint_every": _whole(said, "checkpoint_every", 1),
         "restarts": _whole(said, "restarts", 0),
         "model": said.get("model", ""),
         "user": record.user,
-        "env": {"tasks": str(record.tasks)},
-    }
+        "env": {
+            "tasks": str(record.tasks), "uid": str(record.uid), "cpus": str(record.cpus_per_task),
+            "limit_s": str(record.time_limit_s or _NO_LIMIT_S),
+        },
+    }  # fmt: skip
+    fields["env"] |= _grace(said)
     limit_s = record.time_limit_s or _NO_LIMIT_S
     if not fields["model"]:
         n = fields["iterations"]
@@ -71,6 +77,26 @@ def _range(text: str, gpus: int) -> tuple[int, int]:
     if match is None or not 1 <= int(match[1]) <= gpus <= int(match[2]):
         raise InputError(f"its comment says gpus={text:.40}; give a range around the {gpus} it asks for, such as 2-8")
     return int(match[1]), int(match[2])
+
+
+def _grace(said: dict[str, str]) -> dict[str, str]:
+    """How a job wants to be warned before it is stopped."""
+    if "grace_s" not in said and "signal" not in said:
+        return {}
+    name = said.get("signal", "TERM").removeprefix("SIG").upper()
+    if name not in ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "WINCH"):
+        raise InputError(f"its comment says signal={said['signal']:.40}; it is TERM, INT, HUP, USR1 or USR2")
+    seconds = _seconds(said, "grace_s") if "grace_s" in said else _GRACE_S
+    if seconds > _LONGEST_GRACE_S:
+        raise InputError(f"its comment says grace_s={seconds:g}; at most {_LONGEST_GRACE_S:g} s are given")
+    return {"grace_s": str(seconds), "signal": name}
+
+
+def _free(said: dict[str, str]) -> bool:
+    """Whether the job leaves its shape to weft."""
+    if said.get("shape", "asked") not in ("asked", "free"):
+        raise InputError(f"its comment says shape={said['shape']:.40}; it is asked (the default) or free")
+    return said.get("shape") == "free"
 
 
 def _whole(said: dict[str, str], key: str, default: int) -> int:

@@ -7,13 +7,14 @@ that stand for nothing. weft's hook and TaskProlog are installed as `weft serve 
 from __future__ import annotations
 
 import os
+import pwd
 import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +34,7 @@ _CONF = """\
 ClusterName=weft
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
-SlurmUser=root
+SlurmUser={user}
 SlurmdUser=root
 AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/state
@@ -65,10 +66,10 @@ NodeName=DEFAULT CPUs=64 Sockets=2 CoresPerSocket=32 ThreadsPerCore=1 RealMemory
 """
 
 
-def missing() -> str:
-    """Why no sandbox can be made here; "" if one can."""
+def missing(path: Sequence[str] = ()) -> str:
+    """Why no sandbox can be made here; "" if one can. `path` are the folders to look into, if not the usual ones."""
     for name in _DAEMONS:
-        if _which(name) is None:
+        if shutil.which(name, path=":".join(path or [*os.get_exec_path(), *_SBIN])) is None:
             return f"{name} is not installed (apt-get install slurm-wlm munge)"
     if os.geteuid() != 0:
         return "a Slurm of many nodes on one machine needs root"
@@ -78,17 +79,23 @@ def missing() -> str:
 class Sandbox:
     """Use it as a context: the daemons run while it lasts. `slurm` talks to it, `environment` makes others do so.
 
-    Without `prolog` jobs are not told what weft decided, and start faster.
+    Without `prolog` jobs are not told what weft decided, and start faster. `user` is SlurmUser. `prefix` is where
+    another Slurm is installed than the packaged one. `more` is added to slurm.conf.
     """
 
-    def __init__(self, folder: Path, nodes: int = 16, *, prolog: bool = True) -> None:
-        if why := missing():
+    def __init__(
+        self, folder: Path, nodes: int = 16, *, prolog: bool = True, user: str = "root", prefix: Path | None = None,
+        more: str = "",
+    ) -> None:  # fmt: skip
+        self._path = [*([f"{prefix}/bin", f"{prefix}/sbin"] if prefix else []), *os.get_exec_path(), *_SBIN]
+        if why := missing(self._path):
             raise InputError(f"no Slurm can be started here: {why}")
+        self._user, self._more = pwd.getpwnam(user), more
         self.folder = folder.resolve()
         self.names = [f"n{i}" for i in range(1, nodes + 1)]
         self.conf = self.folder / "etc" / "slurm.conf"
-        self.slurm = Slurm(str(self.conf))
-        self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.slurm = Slurm(str(self.conf), path=":".join(self._path))
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": ":".join(self._path)}
         self._prolog = prolog
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = _free_ports(nodes + 1)
@@ -177,8 +184,9 @@ class Sandbox:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         host = socket.gethostname().partition(".")[0]
         conf = _CONF.format(
-            host=host, port=self._ports[0], folder=self.folder, gpus=GPUS_PER_NODE
+            host=host, port=self._ports[0], folder=self.folder, gpus=GPUS_PER_NODE, user=self._user.pw_name
         )  # fmt: skip
+        conf += self._more
         if self._prolog:
             conf += f"TaskProlog={self.conf.parent}/{PROLOG}\n"
         for name, port in zip(self.names, self._ports[1:], strict=True):
@@ -199,7 +207,12 @@ class Sandbox:
             with suppress(FileExistsError):
                 os.mknod(self.folder / "dev" / f"gpu{i}", 0o20666, os.makedev(1, 3))  # as good as any: /dev/null
         everybodys = "/usr/bin/python3"  # ours may lie where other users cannot read
-        write_files(self.conf.parent, python=everybodys if os.access(everybodys, os.X_OK) else "")
+        python = everybodys if os.access(everybodys, os.X_OK) else ""
+        write_files(self.conf.parent, python=python, owners={0, self._user.pw_uid})
+        for name in ("state", "log"):
+            os.chown(self.folder / name, self._user.pw_uid, -1)
+        if self._user.pw_uid:  # slurmctld and its jobs' users come through here
+            self.folder.chmod(0o755)
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"
@@ -211,17 +224,13 @@ class Sandbox:
         self.wait((self.folder / "munge.socket").exists, 10)
 
     def _spawn(self, name: str, argv: list[str]) -> None:
-        program = _which(argv[0])
+        program = shutil.which(argv[0], path=":".join(self._path))
         assert program is not None
         with open(self.folder / "log" / f"{name}.out", "ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [program, *argv[1:]], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env=self.environment,
             )  # fmt: skip
-
-
-def _which(name: str) -> str | None:
-    return shutil.which(name) or shutil.which(name, path=":".join(_SBIN))
 
 
 def _free_ports(n: int) -> list[int]:

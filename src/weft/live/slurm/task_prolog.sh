@@ -6,7 +6,7 @@ python=@PYTHON@
 
 note=$(timeout 5 scontrol --oneliner show job "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* AdminComment=weft:\([^ ]*\).*/\1/p')
 [ -n "$note" ] || exit 0
-job= attempt= resume=0 iterations=0 dir= shift=
+job= attempt= resume=0 iterations=0 dir= shift= shape=
 old=$IFS
 IFS=,
 for pair in $note; do
@@ -17,29 +17,43 @@ for pair in $note; do
         iterations=*) iterations=${pair#iterations=} ;;
         dir=*) dir=${pair#dir=} ;;
         shift=*) shift=${pair#shift=} ;;
+        shape=*) shape=${pair#shape=} ;;
     esac
 done
 IFS=$old
 echo "unset WEFT_DESCRIPTION"
+# What sbatch had put there by the request; the placement may be of another shape, and srun would believe the old one.
+if [ "$shape" = free ]; then
+    echo "unset SLURM_NTASKS_PER_NODE"
+    echo "unset SLURM_GPUS_PER_NODE"
+fi
 echo "export WEFT_JOB=$job"
 echo "export WEFT_ATTEMPT=$attempt"
 echo "export WEFT_RESUME_STEP=$resume"
 echo "export WEFT_ITERATIONS=$iterations"
 echo "export WEFT_SHIFT=$shift"
 
-# One relay for each job on each node; it ends with the step that starts it.
-own=/tmp/weft-$(id -u)
-mkdir -m 700 "$own" 2>/dev/null
-[ -O "$own" ] && [ ! -L "$own" ] || exit 0
-socket=$own/$job.$attempt.${SLURMD_NODENAME:-node}
+# One relay for each job on each node; it ends with the step that starts it. Its socket is in a folder that is ours alone:
+# in /tmp, or, if somebody else has made one of that name there, in the folder that weft made for this start.
+attempt_dir=$dir/jobs/$job/$attempt
+name=$job.$attempt.${SLURMD_NODENAME:-node}
+local_dir=/tmp/weft-$(id -u)
+mkdir -m 700 "$local_dir" 2>/dev/null
+own=$attempt_dir/s
+if [ -O "$local_dir" ] && [ -d "$local_dir" ] && [ ! -L "$local_dir" ]; then
+    chmod 700 "$local_dir" && own=$local_dir
+fi
 if [ "${SLURM_LOCALID:-0}" = 0 ]; then
     step=$(sed 's/.*) //' "/proc/$PPID/stat" 2>/dev/null | cut -d ' ' -f 2)
-    timeout 10 "$python" -I -S "$here/relay.py" "$socket" "$dir/jobs/$job/$attempt" "${step:-$PPID}" \
-        </dev/null >/dev/null 2>&1
+    timeout 10 "$python" -I -S "$here/relay.py" "$own/$name" "$attempt_dir" "${step:-$PPID}" </dev/null >/dev/null 2>&1
 fi
 for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    [ -S "$socket" ] && break
+    for own in "$local_dir" "$attempt_dir/s"; do
+        if [ -S "$own/$name" ] && [ -O "$own/$name" ]; then
+            echo "export WEFT_PROGRESS_SOCKET=$own/$name"
+            exit 0
+        fi
+    done
     sleep 0.1
 done
-echo "export WEFT_PROGRESS_SOCKET=$socket"
 exit 0

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from weft.live.slurm.records import Record
+from weft.live.slurm.records import HOLD_WORD, Record
 
-__all__ = ["Telling", "Why", "plain"]
+__all__ = ["Mark", "Telling", "Why", "plain"]
 
 _EVERY_S = 1.0  # between batches
 _AT_A_TIME = 20  # jobs in a batch
@@ -35,6 +36,18 @@ class Why:
         return f'update JobId={self.key} {"ReqNodeList= " if self.unpin else ""}AdminComment="{self.words}"'
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A job that somebody has requeued and held: its comment says so, and its user can release it."""
+
+    key: str
+    comment: str
+
+    def line(self) -> str:
+        """As scontrol reads it."""
+        return f'update JobId={self.key} Comment="{plain(f"{self.comment} {HOLD_WORD}")}"'
+
+
 class Telling:
     """Which words are due."""
 
@@ -49,7 +62,7 @@ class Telling:
     def due(self, wanted: Mapping[str, str], records: Mapping[str, Record], now: float) -> list[Why]:
         """Words that Slurm does not show yet. Tasks that are still part of their array are left there."""
         self._next_s = now + _EVERY_S
-        self._sent = {key: sent for key, sent in self._sent.items() if key in wanted}
+        self._sent = {key: sent for key, sent in self._sent.items() if key in records}
         found = []
         for key, said in wanted.items():
             record = records.get(key)
@@ -66,6 +79,7 @@ class Telling:
         return found
 
 
+@lru_cache(maxsize=4096)
 def plain(words: str) -> str:
     """In letters that scontrol takes as they are."""
     text = " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
@@ -37,7 +37,10 @@ def gpu_nodes(slurm: Slurm, partitions: Set[str]) -> list[Node]:
     return found
 
 
-def read_cluster(slurm: Slurm, partitions: Set[str], machine: Machine | None = None, seed: int = 0) -> Cluster:
+def read_cluster(
+    slurm: Slurm, partitions: Set[str], machine: Machine | None = None, seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> Cluster:  # fmt: skip
     """The cluster: link speeds where topology.conf gives LinkSpeed (in Gbit/s), else the machine's.
 
     Where Slurm knows no switches all nodes hang on one.
@@ -49,6 +52,8 @@ def read_cluster(slurm: Slurm, partitions: Set[str], machine: Machine | None = N
         text = topology_conf(slurm.topology(), gpus)
     except Unreachable as error:
         raise InputError(f"Slurm does not answer ({error}); try again, or give --scenario with a [cluster]") from None
+    if "LinkSpeed" not in text:
+        say(f"note: Slurm tells no link speeds: {machine.nic_gbps:g} Gbit/s to each node is assumed (--scenario)")
     if not text:
         rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
         return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)
@@ -89,17 +94,20 @@ def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:
 def topology_conf(shown: str, gpus: Mapping[str, int]) -> str:
     """What `scontrol show topology` prints, as the topology.conf it came from, without nodes that are not wanted.
 
-    There every switch lists all nodes below it, LinkSpeed=1 stands for none given, and blocks are as in the file. A
-    node that is on no switch gets one of its own, under the top.
+    There every switch lists all nodes below it, LinkSpeed=1 (0, in newer versions) stands for none given, and blocks
+    are as in the file. Blocks that are aggregated are switches below one. A node that is on no switch gets one of its
+    own, under the top.
     """
     rows = [dict(_FIELD.findall(line)) for line in shown.splitlines()]
-    if blocks := [row for row in rows if "BlockName" in row]:
+    if aggregates := [row for row in rows if "AggregatedBlock" in row]:
+        rows = _nested([row for row in rows if "BlockName" in row], aggregates, gpus)
+    elif blocks := [row for row in rows if "BlockName" in row]:
         kept = [(row["BlockName"], _wanted(row, gpus)) for row in blocks]
         return "".join(f"BlockName={name} Nodes={compress(nodes)}\n" for name, nodes in kept if nodes)
     switches = {row["SwitchName"]: row for row in rows if "SwitchName" in row and _wanted(row, gpus)}
     lines = []
     for name, row in switches.items():
-        speed = f" LinkSpeed={row['LinkSpeed']}" if row.get("LinkSpeed", "1") not in ("1", "") else ""
+        speed = f" LinkSpeed={row['LinkSpeed']}" if row.get("LinkSpeed", "1") not in ("0", "1", "") else ""
         below = [child for child in expand(row["Switches"]) if child in switches] if row.get("Switches") else []
         what = f"Switches={compress(below)}" if below else f"Nodes={compress(_wanted(row, gpus))}"
         lines.append(f"SwitchName={name} {what}{speed}")
@@ -112,6 +120,24 @@ def topology_conf(shown: str, gpus: Mapping[str, int]) -> str:
         lines += [f"SwitchName=weft-{node} Nodes={node}" for node in sorted(missing)]
         lines.append(f"SwitchName=weft-top Switches={','.join([*sorted(tops), *alone])}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _nested(
+    blocks: Sequence[Mapping[str, str]], aggregates: Sequence[Mapping[str, str]], gpus: Mapping[str, int]
+) -> list[dict[str, str]]:
+    """Blocks, and aggregates of them, as switches: each holds the largest ones whose nodes are all among its own."""
+    found = [{"SwitchName": row["BlockName"], "Nodes": row.get("Nodes", "")} for row in blocks]
+    members = {row["SwitchName"]: set(_wanted(row, gpus)) for row in found}
+    free = {name for name, nodes in members.items() if nodes}
+    for number, row in enumerate(sorted(aggregates, key=lambda row: len(_wanted(row, gpus))), 1):
+        nodes = set(_wanted(row, gpus))
+        below = sorted(name for name in free if members[name] <= nodes)
+        if len(below) > 1:
+            name = f"aggregate{number}"
+            found.append({"SwitchName": name, "Nodes": row["Nodes"], "Switches": ",".join(below)})
+            members[name] = nodes
+            free = (free - set(below)) | {name}
+    return found
 
 
 def _wanted(row: Mapping[str, str], gpus: Mapping[str, int]) -> list[str]:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import Protocol
 
 from weft.core.capabilities import Capabilities
+from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.description import Description
+from weft.live.doubts import SLACK_S, Doubts
 from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
-from weft.live.slurm.notes import make_folder, note, write_gate
-from weft.live.slurm.reconcile import AGAIN_S, Do, Look, Phase, Pin, Task, What, look
-from weft.live.slurm.records import Node, Record, within_limits
+from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
+from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
+from weft.live.slurm.records import Record, within_limits
+from weft.live.slurm.seeing import Taker, cleared, recalled, submission, to_recall, user_holds
 from weft.live.slurm.telling import Telling, Why
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import (
     Barred,
-    Cleared,
     Event,
     Failed,
     Finished,
@@ -47,18 +48,8 @@ _PHASES = {
     JobStatus.STOPPING: Phase.STOPPING,
 }
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
-_PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
+_TOLD_AT_A_TIME = 500  # jobs whose words are compared at a time
 _TOLD_S = 2.0  # after which users are told why a job waits
-_EARLIER = 0.25  # of its pause, if a job has ended meanwhile
-
-
-class Taker(Protocol):
-    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
-
-    def accept(self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float) -> None: ...
-    def set_aside(self, task: Task, words: str) -> None: ...
-    def refused(self) -> Mapping[str, str]: ...
-    def tidy(self, pending: Set[str]) -> None: ...
 
 
 class SlurmWorld(LiveWorld[Task]):
@@ -74,17 +65,24 @@ class SlurmWorld(LiveWorld[Task]):
 
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
-        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False,
+        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
         self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
+        self.slack_s = SLACK_S
+        self._doubt_s = 0.0  # when running jobs are compared with their claims again
+        self._take = take  # what a server of another folder has placed
+        self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
+        self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
+        self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
         self._telling = Telling()
+        self._told = 0  # tasks whose words have been compared, in this round
         self._snapshot: Snapshot | None = None
         self._hands = Hands(slurm, poll_s, tied=tied)
         self.watch(self._hands.ready, self._news)
@@ -163,10 +161,12 @@ class SlurmWorld(LiveWorld[Task]):
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
         task.since_s, task.started_s = self.now(), None
-        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
+        task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
+        task.try_s = self.now() + TRY_S[0]
+        task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported = -1
-        make_folder(self.attempt(task.job.id, task.starts).folder, task.description.user)
+        make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
         return task
@@ -175,8 +175,9 @@ class SlurmWorld(LiveWorld[Task]):
         """The placement in Slurm's terms: nodes, and as many GPUs on each."""
         counts = self.on_nodes(task.gpus)
         tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
-        words = note(self.folder, task, self._gate(task))
-        return Pin(tuple(counts), max(counts.values()), tasks, words)
+        cpus = 0 if task.job.per_server else int(task.description.env.get("cpus", "1")) * -(-tasks // len(counts))
+        words = note(self.folder, self.clock, task, self._gate(task))
+        return Pin(tuple(counts), max(counts.values()), tasks, words, cpus)
 
     def on_nodes(self, gpus: Placement) -> Counter[str]:
         """GPUs on each node, in the order of ranks."""
@@ -199,9 +200,18 @@ class SlurmWorld(LiveWorld[Task]):
             self._trouble(snapshot.trouble)
             return events
         self._trouble("")
+        self._looked = time.monotonic()
         self.looks += 1
+        self._yield_to_another(snapshot)
         events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
+        held, marks = user_holds(self.tasks, snapshot, now)
+        self._hands.tell(marks)
+        events += held
         events += self._new(snapshot, now)
+        if now >= self._doubt_s:
+            self._doubt_s = now + 1.0
+            running = [task for task in self.tasks.values() if task.phase is Phase.RUNNING]
+            events += [event for task in running for event in self._doubts(task, now)]
         self._hands.tell(self._why(snapshot, now))
         return events
 
@@ -222,44 +232,80 @@ class SlurmWorld(LiveWorld[Task]):
             self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
         self._troubled = words
 
+    def _yield_to_another(self, snapshot: Snapshot) -> None:
+        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
+        if self._take or self.taker is None:
+            return
+        for key in snapshot.changed:
+            record = snapshot.jobs.get(key)
+            other = foreign(record.admin_comment, self.clock) if record and not record.ended else ""
+            if record and other and self.taker.wants(record):
+                raise InputError(
+                    f"job {key} is served by the weft serve of {other}, which was here first; stop that one, and take "
+                    "its jobs over with --take, or serve other partitions (--partition)"
+                )
+
     # Jobs as they come and go
 
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
         """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
+        known = {task.key for task in [*self.tasks.values(), *self._coming()]}
+        self._strangers = {key for key in self._strangers | snapshot.changed if key not in known}
+        self._strangers &= snapshot.jobs.keys()
         if self.taker is None:
             return []
-        known = {task.key for task in [*self.tasks.values(), *self._coming()]}
-        self.taker.tidy({key for key, record in snapshot.jobs.items() if record.pending})
-        soon = time.time() + 1
+        self.taker.tidy(snapshot.jobs)
+        soon = time.time() + snapshot.ahead_s + 1
         unknown = [
-            record
-            for key, record in snapshot.jobs.items()
-            if record.pending and key not in known and not record.completing
+            snapshot.jobs[key]
+            for key in sorted(self._strangers, key=submission)
+            if snapshot.jobs[key].pending and not snapshot.jobs[key].completing
         ]
-        new = within_limits([r for r in unknown if not r.dependency and r.begin_s <= soon], known)
+        ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
+        new = within_limits(ready, known)
         taken = {record.key for record in new}
         later = {record.key for record in unknown if record.key not in taken}
-        self.taker.accept(new, later, snapshot.nodes, now)
+        self.taker.accept(new, later, snapshot.nodes, now, snapshot.ahead_s)
         return self._arrived(now)
 
     def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        for job_id, task in list(self.tasks.items()):
+        looked, self._again = snapshot.changed | self._again, set()
+        due = [
+            (job_id, task)
+            for job_id, task in self.tasks.items()
+            if task.phase is not Phase.WAITING or task.missing or task.cancelled or task.key in looked
+        ]
+        self._active = [task for _, task in due if task.phase is not Phase.WAITING]
+        self._hands.recall(task.key for task in self._active if to_recall(task))
+        for job_id, task in due:
             if self._ordered.get(job_id, 0) > snapshot.after:
-                continue  # taken before the last order about it
+                self._again.add(task.key)  # taken before the last order about it
+                continue
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
-            record = snapshot.jobs.get(task.key)
-            if record is None and task.gpus:
+            record = snapshot.jobs.get(task.key) or recalled(task, snapshot)
+            if task.gpus and (record is None or task.warned_s is not None):
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
             seen = self.judge(task, record, now)
             events += self._happened(task, seen, now)
             if seen.do is not Do.NOTHING and job_id in self.tasks:
                 changed.append((task, seen.do))
+            if seen.do is not Do.NOTHING or seen.what:
+                self._again.add(task.key)  # until it is so
         self._order([], changed)
         return events
+
+    def _doubts(self, task: Task, now: float) -> list[Event]:
+        """Whether a running job is not what it said."""
+        if task.started_s is None:
+            return []
+        iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+        progress = self.attempt(task.job.id, task.starts).progress()
+        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        return [*task.doubts.look(task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s)]
 
     def _see_lost_nodes(self, task: Task) -> None:
         """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
@@ -291,6 +337,8 @@ class SlurmWorld(LiveWorld[Task]):
                     task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
                     self.outcomes[job_id] = seen.words
                     events.append(Stopped(now, job_id, task.saved, seen.words))
+                case What.HELD:
+                    task.to_mark = True
                 case What.FINISHED | What.OVER:
                     self._left(task)
                     del self.tasks[job_id]
@@ -299,17 +347,8 @@ class SlurmWorld(LiveWorld[Task]):
         return events
 
     def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
-        """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
-        running = {key for key, record in snapshot.jobs.items() if record.running or record.completing}
-        part = _EARLIER if self._running - running else 1.0
-        self._running = running
-        first_s, most_s = _PAUSE_S
-        events: list[Event] = []
-        for job_id, task in self.tasks.items():
-            if task.barred_s is not None and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
-                task.barred_s = None
-                events.append(Cleared(now, job_id))
-        return events
+        something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
+        return cleared(self.tasks, something_ended, now)
 
     def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
@@ -333,9 +372,11 @@ class SlurmWorld(LiveWorld[Task]):
         """What users of waiting jobs are to be told by now."""
         if self.why is None or self.taker is None or not self._telling.ready(now):
             return []
+        waiting = list(self.tasks.items())[self._told : self._told + _TOLD_AT_A_TIME]
+        self._told = self._told + _TOLD_AT_A_TIME if len(waiting) == _TOLD_AT_A_TIME else 0
         wanted = {
             task.key: f"waits: {self.why(job_id)}"
-            for job_id, task in self.tasks.items()
+            for job_id, task in waiting
             if task.phase is Phase.WAITING
             and not task.cancelled
             and (task.barred_s is not None or now - task.since_s > _TOLD_S)
@@ -360,7 +401,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
         ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
-        bad = unusable(self.cluster, snapshot.nodes, snapshot.jobs, ours)
+        bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
         self.down = bad
@@ -370,13 +411,16 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _order(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
         """Pass orders on; of jobs that a decision has just changed, the one that surely comes first."""
-        first = {Phase.STARTING: Do.UPDATE, Phase.STOPPING: Do.REQUEUE}
-        doing = [*((task, first[task.phase]) for task in wanted), *doing]
-        cancels = [task.key for task, do in doing if do is Do.CANCEL]
-        soon = any(task.phase in (Phase.STARTING, Phase.STOPPING) for task in self.tasks.values())
         now = self.now()
+        first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
+        doing = [*first, *doing]
+        cancels = [task.key for task, do in doing if do is Do.CANCEL]
+        moving = (Phase.STARTING, Phase.STOPPING)
+        soon = bool(wanted) or any(task.phase in moving for task in self._active)
         orders = [
-            Order(do, task.key, task.pin, now - task.left_s >= AGAIN_S) if do is Do.UPDATE else Order(do, task.key)
+            Order(do, task.key, task.pin, go=now - task.left_s >= AGAIN_S)
+            if do is Do.UPDATE
+            else Order(do, task.key, signal=task.description.env.get("signal", "TERM"))
             for task, do in doing
             if do is not Do.CANCEL
         ]

@@ -1,0 +1,100 @@
+"""Engines: where the jobs of a server run. A new one is a class and a line here, or an entry point elsewhere:
+
+[project.entry-points."weft.worlds"]
+mine = "my_package.my_engine:MyEngine"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+from weft.errors import InputError
+from weft.live.clock import Clock
+from weft.live.ledger import Ledger
+from weft.live.profiles import Profiles
+from weft.live.waiting import LiveWorld
+from weft.model.cluster import Cluster
+from weft.model.view import Fact
+
+__all__ = ["Engine", "Site", "find", "names"]
+
+BUILT_IN = {"local": "weft.live.local_engine:LocalEngine", "slurm": "weft.live.slurm.engine:SlurmEngine"}
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a server gives to the engine that makes its world."""
+
+    cluster: Cluster
+    folder: Path  # the world's own; of a dry run, one that is forgotten
+    clock: Clock
+    ledger: Ledger
+    needs: frozenset[Fact]  # what the stack must know about a job
+    policy: str  # who needs it, for messages
+    profiles: Profiles
+    dry_run: bool
+    say: Say
+    why: Callable[[str], str]  # why a job waits
+
+
+class Engine(Protocol):
+    """What `weft serve` knows about a kind of cluster."""
+
+    @property
+    def name(self) -> str:
+        """One word."""
+        ...
+
+    @property
+    def submits(self) -> str:
+        """ "" if jobs come by `weft submit`; else how they come, for who tries."""
+        ...
+
+    @property
+    def profile_folders(self) -> Sequence[Path] | None:
+        """Where profile files may lie; None: anywhere, since one user owns all."""
+        ...
+
+    def cluster(self, seed: int, say: Say) -> Cluster:
+        """The cluster as the engine itself describes it."""
+        ...
+
+    def refuse(self, cluster: Cluster, folder: Path) -> None:
+        """Raise, in words, if this cluster or this folder of a run cannot be served."""
+        ...
+
+    def layers(self, layers: tuple[str | None, ...], default: str, say: Say) -> tuple[str | None, ...]:
+        """The layers of a stack as the engine can carry them out, where the user left the choice."""
+        ...
+
+    def jobs_folder(self, folder: Path) -> Path:
+        """Where the folders of attempts lie, for a run in this folder."""
+        ...
+
+    def open(self, site: Site) -> LiveWorld[Any]:
+        """The world, with its hands tied if it is a dry run."""
+        ...
+
+
+def names() -> list[str]:
+    """The engines that there are."""
+    return sorted({*BUILT_IN, *(point.name for point in entry_points(group="weft.worlds"))})
+
+
+def find(name: str, options: Mapping[str, Any]) -> Engine:
+    """The engine of that name; it takes the options that it knows."""
+    if name in BUILT_IN:
+        module, _, kind = BUILT_IN[name].partition(":")
+        made: Engine = getattr(import_module(module), kind).from_options(options)
+        return made
+    for point in entry_points(group="weft.worlds"):
+        if point.name == name:
+            found: Engine = point.load().from_options(options)
+            return found
+    raise InputError(f"--world {name}: there is no such world; there are {', '.join(names())}")

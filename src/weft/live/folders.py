@@ -1,0 +1,70 @@
+"""Whose a folder is: what weft runs, believes and answers comes from files, so nobody else may have written them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from weft.errors import InputError
+
+__all__ = ["own", "refuse_foreign", "refuse_network"]
+
+_NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "gluster", "afs", "pvfs", "orangefs", "fuse.")
+
+
+def own(folder: Path) -> None:
+    """Make a folder for its owner alone, if it is not there, and raise if others could have put something there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with --dir") from None
+    refuse_foreign(folder)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise if the folder, or one that it lies in, is somebody else's, or can be written by others."""
+    whole = folder.resolve()
+    status = whole.stat()
+    if status.st_uid != os.geteuid():
+        raise InputError(f"{folder}: belongs to somebody else; name your own folder with --dir")
+    if status.st_mode & 0o022:
+        raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with --dir")
+    for parent in whole.parents:
+        known = parent.stat()
+        if known.st_uid not in (0, os.geteuid()):
+            raise InputError(f"{folder}: {parent} belongs to somebody else, who could replace it; name another --dir")
+        if known.st_mode & 0o022 and not known.st_mode & stat.S_ISVTX:
+            raise InputError(f"{folder}: others may write in {parent} and replace it; name another --dir")
+
+
+def refuse_network(folder: Path, mounts: str | None = None) -> None:
+    """Raise if the folder is on a network file system: the ledger's log is shared memory, which those do not share."""
+    kind = _kind(folder.resolve(), _mounts() if mounts is None else mounts)
+    if kind.startswith(_NETWORK):
+        raise InputError(
+            f"{folder}: is on a network file system ({kind}), where the ledger is not safe; name a folder on a local "
+            "disk with --dir, and one that the nodes see with --shared"
+        )
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _kind(path: Path, mounts: str) -> str:
+    """The type of the file system that holds a path: that of the longest mount point above it."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4])  # blanks are written so
+        if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
+            best, kind = point, after.split()[0]
+    return kind

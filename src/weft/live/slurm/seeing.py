@@ -1,0 +1,86 @@
+"""What a look at Slurm says about jobs beyond what was decided: users' holds, pauses that are over, forgotten jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Protocol
+
+from weft.live.slurm.hands import Snapshot
+from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
+from weft.live.slurm.records import Node, Record
+from weft.live.slurm.telling import Mark
+from weft.model.events import Barred, Cleared, Event
+
+__all__ = ["Taker", "cleared", "recalled", "submission", "to_recall", "user_holds"]
+
+_PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
+_EARLIER = 0.25  # of its pause, if a job has ended meanwhile
+
+
+class Taker(Protocol):
+    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
+
+    def accept(
+        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
+    ) -> None: ...
+    def wants(self, record: Record) -> bool: ...
+    def set_aside(self, task: Task, words: str) -> None: ...
+    def refused(self) -> Mapping[str, str]: ...
+    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
+
+
+def to_recall(task: Task) -> bool:
+    """Whether the accounting is to be asked about a job: the controller seems to have forgotten it."""
+    return task.missing == GONE - 2 and task.phase is not Phase.WAITING
+
+
+def recalled(task: Task, snapshot: Snapshot) -> Record | None:
+    """A job that the controller has forgotten, as the accounting knows it."""
+    known = snapshot.recalled.get(task.key)
+    if known is None:
+        return None
+    nodes = task.pin.nodes if task.pin else ()
+    record = Record(task.key, task.key, known.state, False, False, nodes=nodes)
+    return replace(record, exit_code=known.exit_code, signal=known.signal)
+
+
+def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
+    """Jobs that wait and that their users hold, or do not hold any more; and those whose comment is to say so."""
+    marks: list[Mark] = []
+    events: list[Event] = []
+    due = [(job_id, task) for job_id, task in tasks.items() if task.to_mark or task.key in snapshot.changed]
+    for job_id, task in due:
+        record = snapshot.jobs.get(task.key)
+        if task.phase is not Phase.WAITING or record is None or not record.pending:
+            continue
+        if task.to_mark and not record.user_hold:
+            marks.append(Mark(task.key, record.comment))
+        held = task.to_mark or record.user_hold
+        task.to_mark = task.to_mark and not record.user_hold
+        if held and not task.user_hold:
+            events.append(Barred(now, job_id, USER_HOLDS))
+        elif task.user_hold and not held and task.barred_s is None:
+            events.append(Cleared(now, job_id))
+        task.user_hold = held
+    return events, marks
+
+
+def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> list[Event]:
+    """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
+    part = _EARLIER if something_ended else 1.0
+    first_s, most_s = _PAUSE_S
+    events: list[Event] = []
+    for job_id, task in tasks.items():
+        if task.barred_s is None or task.user_hold:
+            continue
+        if now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
+            task.barred_s = None
+            events.append(Cleared(now, job_id))
+    return events
+
+
+def submission(key: str) -> tuple[int, int]:
+    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
+    number, _, task = key.partition("_")
+    return int(number), int(task or 0)

@@ -1,0 +1,86 @@
+"""A controller whose clock is not that of the machine on which weft runs: jobs start as ever, and when they may."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing_engine
+from tests.live.slurm.serving import Serving, ended, running, serve_until
+from weft.live.slurm.sandbox import Sandbox, missing
+
+# Time of day as one process sees it, moved.
+SHIM = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static long moved(void) { const char *s = getenv("WEFT_TEST_AHEAD_S"); return s ? atol(s) : 0; }
+time_t time(time_t *out) {
+    struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+int gettimeofday(struct timeval *tv, void *tz) {
+    struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
+    tv->tv_sec = now.tv_sec; tv->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+int clock_gettime(clockid_t clock, struct timespec *out) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int done = real(clock, out);
+    if (!done && clock == CLOCK_REALTIME) out->tv_sec += moved();
+    return done;
+}
+"""
+
+
+class Ahead(Sandbox):
+    """Its controller lives in another time."""
+
+    shim = ""
+    ahead_s = 0
+
+    def start_controller(self, *, fresh: bool = False) -> None:
+        before = self.environment
+        self.environment = {**before, "LD_PRELOAD": self.shim, "WEFT_TEST_AHEAD_S": str(self.ahead_s)}
+        try:
+            super().start_controller(fresh=fresh)
+        finally:
+            self.environment = before
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("ahead_s", [30])
+def test_the_controllers_clock_is_another(ahead_s: int, tmp_path: Path) -> None:
+    """A job starts at once, is preempted and starts again; one that begins later, by the controller's clock, waits."""
+    if why := missing():
+        missing_engine(f"Slurm ({why})")
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc, for a clock that can be moved")
+    (tmp_path / "shim.c").write_text(SHIM)
+    shim = tmp_path / "shim.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c", "-ldl"], check=True)
+    box = Ahead(tmp_path / "slurm", 2)
+    box.shim, box.ahead_s = str(shim), ahead_s
+    with box:
+        assert box.slurm.ahead_s() == pytest.approx(ahead_s, abs=2.5)
+        serving = Serving(box, tmp_path)
+        server = serving.start("srsf-preemptive[place=best-fit:even]")
+        long = serving.sbatch(16, "sleep 60", says="iterations=1000 iteration_s=1")
+        serve_until(server, running(server, long), within_s=15)
+        later = serving.sbatch(1, "sleep 0.1", "--begin=now+6", says="iterations=1 iteration_s=0.1")
+        submitted = time.monotonic()
+        short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
+        serve_until(server, ended(server, short), within_s=15)
+        serve_until(server, running(server, long), within_s=15)
+        serve_until(server, ended(server, later), within_s=40)
+        assert time.monotonic() - submitted < 20
+        assert server.core.table.jobs[long].failures == 0
+        server.close()

@@ -1,0 +1,164 @@
+"""Users who mean harm, or who just try: nobody stops the scheduler, takes GPUs past it, or silences another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.live.slurm.conftest import OtherUser
+from tests.live.slurm.serving import Serving, ended, running, serve_until, state
+from weft.errors import InputError
+from weft.live.listing import queue
+from weft.live.slurm.sandbox import Sandbox
+
+pytestmark = pytest.mark.engine
+
+
+def test_a_model_that_is_no_file_of_theirs_stops_nobody(serving: Serving, user: OtherUser) -> None:
+    """/proc/kmsg blocks whoever reads it: the job is refused, others run, also under the next server."""
+    odd = user.sbatch("--gpus=1", "--comment=weft: model=/proc/kmsg iterations=3")
+    slow = user.sbatch("--gpus=1", "--comment=weft: model=gpt3[micro_batches=99999999] iterations=3")
+    for _ in range(2):
+        server = serving.start()
+        fine = user.sbatch("--gpus=1", script="sleep 0.1")
+        serve_until(server, ended(server, fine), within_s=15)
+        reasons = {row["job"]: row["reason"] for row in queue(serving.folder, server.ledger)}
+        assert "/proc/kmsg is a file, and this server reads none" in reasons[odd]
+        server.close()
+    assert slow not in serving.statuses() or serving.statuses()[slow] == ""
+
+
+def test_a_progress_file_of_eight_gigabytes_is_not_read(serving: Serving, user: OtherUser) -> None:
+    """The job's user writes their own `progress`: whatever it holds, at most a line of it is read."""
+    server = serving.start()
+    script = f"truncate -s 8G {serving.folder}/jobs/$SLURM_JOB_ID/1/progress; touch {user.work}/done; sleep 30"
+    job = user.sbatch("--gpus=1", script=script)
+    serve_until(server, lambda: (user.work / "done").exists())
+    assert (server.world.attempt(job, 1).folder / "progress").stat().st_size == 8 << 30
+    began = time.monotonic()
+    assert server.world.iterations_done(job) >= 0
+    server.run(server.world.now() + 0.5)
+    assert time.monotonic() - began < 2.0
+
+
+def test_gpus_do_not_come_past_weft(box: Sandbox, user: OtherUser) -> None:
+    """A whole node comes with its GPUs, and a job that waits without GPUs could be given some: both are refused."""
+    for options in (("--exclusive",), ("--exclusive=user",), ("--exclusive", "--gpus=2")):
+        done = user.run("sbatch", *options, "--wrap", "true")
+        assert done.returncode != 0
+        assert "submit it without --exclusive" in done.stderr
+    plain = user.sbatch("--begin=tomorrow")
+    for change in ("Gres=gpu:8", "TresPerNode=gres:gpu:8", "TresPerJob=gres:gpu:8"):
+        done = user.run("scontrol", "update", f"JobId={plain}", change)
+        assert done.returncode != 0, change
+    assert user.run("scontrol", "update", f"JobId={plain}", "OverSubscribe=NO").returncode != 0
+    assert user.run("scontrol", "update", f"JobId={plain}", "Comment=mine").returncode == 0
+    held = user.sbatch("--gpus=1")
+    assert user.run("scontrol", "release", held).returncode != 0
+    assert user.run("scontrol", "update", f"JobId={held}", "Priority=5").returncode != 0
+    assert state(box, held) == "PENDING JobHeldUser"
+
+
+def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, user: OtherUser) -> None:
+    """--hold is kept until the user releases the job; a job without GPUs is none of weft's; a job that waits under weft
+    can be held and released; requeuehold keeps a job back until it is released."""
+    cpu = user.sbatch("--hold", script="sleep 0.1")
+    held = user.sbatch("--hold", "--gpus=1", script="sleep 0.1")
+    server = serving.start()
+    big = user.sbatch("--gpus=128", script="sleep 30")
+    serve_until(server, running(server, big))
+    waits = user.sbatch("--gpus=128", script="sleep 0.1")
+    serve_until(server, lambda: waits in server.core.table.waiting)
+    assert held not in server.core.table.jobs
+    assert user.run("scontrol", "release", cpu).returncode == 0
+    assert user.run("scontrol", "hold", waits).returncode == 0
+    serve_until(server, lambda: server.core.table.jobs[waits].barred != "")
+    box.run("scontrol", "requeuehold", big)
+    serve_until(server, lambda: server.core.table.jobs[big].barred != "", within_s=15)
+    server.run(server.world.now() + 1.5)
+    assert {job: server.ledger.starts(job) for job in (big, waits)} == {big: 1, waits: 0}
+    for job in (held, waits):
+        assert user.run("scontrol", "release", job).returncode == 0
+    serve_until(server, ended(server, held, waits))
+    assert user.run("scontrol", "release", big).returncode == 0
+    serve_until(server, lambda: server.ledger.starts(big) == 2 and running(server, big)())
+
+
+def test_what_weft_cannot_do_is_refused_at_submission(user: OtherUser) -> None:
+    for option, words in (
+        ("--gpus-per-socket=1", "does not plan --gpus-per-socket"),
+        ("--no-requeue", "without --no-requeue"),
+    ):
+        more = ("--sockets-per-node=2",) if "socket" in option else ("--gpus=1",)
+        done = user.run("sbatch", option, *more, "--wrap", "true")
+        assert done.returncode != 0
+        assert words in done.stderr
+
+
+def test_a_folder_that_somebody_else_has_made_silences_nobody(serving: Serving, user: OtherUser) -> None:
+    """/tmp/weft-UID of another user is not used: the job reports through the folder that weft made for it."""
+    trap = Path(f"/tmp/weft-{user.known.pw_uid}")
+    kept = trap.with_name(f"{trap.name}.kept-{os.getpid()}")
+    with suppress(FileNotFoundError):
+        trap.rename(kept)
+    trap.mkdir(mode=0o700)  # root's
+    try:
+        report = "import json,os,socket; s=socket.socket(socket.AF_UNIX); p=os.environ['WEFT_PROGRESS_SOCKET']; "
+        report += "os.chdir(os.path.dirname(p)); s.connect(os.path.basename(p)); "
+        report += "s.sendall(json.dumps(dict(step=7)).encode() + b'\\n'); s.recv(100)"
+        server = serving.start()
+        job = user.sbatch("--gpus=2", script=f'/usr/bin/python3 -c "{report}"')
+        serve_until(server, ended(server, job))
+        assert serving.statuses() == {job: "finished"}
+        assert server.world.attempt(job, 1).progress().step == 7
+    finally:
+        shutil.rmtree(trap)
+        with suppress(FileNotFoundError):
+            kept.rename(trap)
+
+
+def test_a_second_server_yields_in_words(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """Two folders on one Slurm: the one that began later ends when it sees the other's note; nothing is requeued. When
+    the first has ended for good, another may take its jobs over."""
+    first = serving.start()
+    job = serving.sbatch(8, "sleep 30")
+    serve_until(first, running(first, job))
+    other = Serving(box, tmp_path / "other")
+    second = other.start()
+    with pytest.raises(InputError, match=f"job {job} is served by the weft serve of {serving.folder}"):
+        serve_until(second, lambda: False, within_s=10)
+    other.close()
+    first.run(first.world.now() + 1.0)
+    assert first.ledger.starts(job) == 1
+    assert state(box, job).startswith("RUNNING")
+
+
+def test_the_server_ends_when_the_thread_that_acts_does(serving: Serving) -> None:
+    """An answer that nobody thought of: not a process that lives on and schedules nothing."""
+    server = serving.start()
+    server.run(server.world.now() + 0.5)
+    serving.box.slurm.nodes = lambda: {}["no such node"]  # type: ignore[method-assign]
+    try:
+        with pytest.raises(RuntimeError, match="the thread that talks to Slurm has ended"):
+            serve_until(server, lambda: False, within_s=10)
+    finally:
+        del serving.box.slurm.nodes
+
+
+def test_a_job_survives_many_preemptions(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """Stopped again and again and placed with other shapes, it is never held to have failed (Slurm goes on showing the
+    number of nodes of the last start)."""
+    server = serving.start("srsf-preemptive[place=best-fit:even]")
+    long = serving.sbatch(16, "sleep 60", says="iterations=1000 iteration_s=1")
+    serve_until(server, running(server, long))
+    for size in (128, 120, 112):
+        short = serving.sbatch(size, "sleep 0.3", says="iterations=1 iteration_s=0.3")
+        serve_until(server, ended(server, short), within_s=30)
+        assert serving.statuses()[short] == "finished", server.world.outcomes
+    serve_until(server, running(server, long), within_s=30)
+    assert server.core.table.jobs[long].failures == 0

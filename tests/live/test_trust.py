@@ -1,0 +1,165 @@
+"""What an operator relies on: whose folders are used, what systemd and Prometheus hear, what an older run becomes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.live.serving import all_ended, said, serve_until, server, statuses
+from weft.core.snapshot import Changes
+from weft.errors import InputError
+from weft.live.control import call
+from weft.live.engine import find, names
+from weft.live.folders import refuse_foreign, refuse_network
+from weft.live.ledger import Ledger
+from weft.live.systemd import notify
+from weft.stacks import resolve
+
+
+def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
+    """Its ledger says which commands to run: neither that folder nor one inside somebody else's is served or called."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give folders away")
+    foreign = tmp_path / "foreign"
+    server(foreign / "run").close()
+    os.chown(foreign / "run", 65534, -1)
+    with pytest.raises(InputError, match="belongs to somebody else"):
+        server(foreign / "run")
+    with pytest.raises(InputError, match="belongs to somebody else"):
+        call(foreign / "run", {"do": "submit", "job": said("a", ["true"])})
+    os.chown(foreign / "run", 0, -1)
+    os.chown(foreign, 65534, -1)
+    with pytest.raises(InputError, match="belongs to somebody else, who could replace it"):
+        server(foreign / "run")
+    os.chown(foreign, 0, -1)
+    foreign.chmod(0o777)
+    with pytest.raises(InputError, match=r"others may write in .* and replace it"):
+        server(foreign / "run")
+    foreign.chmod(0o1777)
+    refuse_foreign(foreign / "run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"), [("nfs4", True), ("lustre", True), ("fuse.sshfs", True), ("ext4", False), ("xfs", False)]
+)
+def test_the_ledger_stays_on_a_local_disk(kind: str, refused: bool, tmp_path: Path) -> None:
+    mounts = f"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:40 / {tmp_path} rw - {kind} host:/x rw\n"
+    refuse_network(Path("/"), mounts)
+    if refused:
+        with pytest.raises(InputError, match=rf"network file system \({kind}\).* --shared"):
+            refuse_network(tmp_path / "run", mounts)
+    else:
+        refuse_network(tmp_path / "run", mounts)
+
+
+def test_systemd_hears_that_the_server_is_ready_and_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "n"))
+        heard.settimeout(5.0)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+        with server(tmp_path / "run") as serving:
+            serving.run(serving.world.now() + 1.2)
+        words = {heard.recv(100) for _ in range(3)}
+        assert words == {b"READY=1", b"WATCHDOG=1"}
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+        notify("READY=1")  # nobody listens, and nothing happens
+
+
+def test_a_thousand_connections_to_the_metrics_stop_nothing(tmp_path: Path) -> None:
+    with server(tmp_path / "run", metrics="0") as serving:
+        assert serving.metrics_server is not None
+        address = ("127.0.0.1", serving.metrics_server.port)
+        serving.submit(said("first", ["true"]))
+        serve_until(serving, all_ended(serving))
+        held = [socket.create_connection(address, timeout=5) for _ in range(300)]
+        files = len(os.listdir("/proc/self/fd"))
+        assert files < 300 + 100, "of those that hold on, only a few are kept open on this side"
+        serving.submit(said("second", ["true"]))
+        began = time.monotonic()
+        serve_until(serving, all_ended(serving))
+        assert time.monotonic() - began < 5.0
+        time.sleep(2.2)  # those that said nothing have been let go
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        assert "weft_finished_total 2" in text
+        age = float(next(line.split()[1] for line in text.splitlines() if line.startswith("weft_look_age_seconds ")))
+        assert 0 <= age < 60
+        for one in held:
+            one.close()
+
+
+def test_a_ledger_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
+    """Version 1 kept the core's state in one row. A job that waited there runs; one that ended stays so."""
+    folder = tmp_path / "run"
+    with server(folder, "fifo", 1) as serving:
+        serving.submit(said("ended", ["true"]))
+        serve_until(serving, all_ended(serving))
+        serving.submit(said("runs", ["sleep", "1"]))
+        serving.submit(said("waits", ["true"]))
+        serve_until(serving, lambda: {"runs", "waits"} <= serving.core.table.jobs.keys())
+        whole = serving.core.snapshot()
+    ledger = Ledger(folder)
+    ledger._db.execute("DROP TABLE core_jobs")
+    ledger._db.execute("DROP TABLE core_profiles")
+    for record in whole["table"]["jobs"]:
+        for name in ("per_server",):
+            del record["job"][name]
+        del record["silent"]
+    ledger._db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (whole["cycle"], json.dumps(whole)))
+    ledger.set_meta("version", 1)
+    ledger.close()
+    with server(folder, "fifo", 1) as serving:
+        assert serving.ledger.meta("version") == 2
+        serve_until(serving, all_ended(serving))
+    assert statuses(folder) == {"ended": "finished", "runs": "finished", "waits": "finished"}
+    ledger = Ledger(folder)
+    ledger.set_meta("version", 99)
+    ledger.close()
+    with pytest.raises(InputError, match=r"written by another version of weft \(99\)"):
+        server(folder, "fifo", 1)
+
+
+def test_what_is_kept_is_what_changed(tmp_path: Path) -> None:
+    """A hundred jobs wait; a cycle in which one starts writes a few of them."""
+    with server(tmp_path / "run", "fifo", 1) as serving:
+        sizes: list[int] = []
+        keep = serving.ledger.keep
+
+        def noted(changes: Changes, *rest: object) -> None:
+            sizes.append(len(changes.jobs))
+            keep(changes, *rest)  # type: ignore[arg-type]
+
+        for number in range(100):
+            serving.submit(said(f"j{number}", ["true"]))
+        serve_until(serving, lambda: len(serving.core.table.jobs) >= 99)
+        serving.ledger.keep = noted  # type: ignore[method-assign]
+        serve_until(serving, lambda: len(serving.core.table.ended) >= 5)
+        assert sizes
+        assert max(sizes) <= 5
+        for number in range(100):
+            serving.world.cancel(f"j{number}")
+
+
+def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = resolve("fifo+cassini")
+    prepared: list[str] = []
+    monkeypatch.setattr(stack.interleave, "prepare", lambda: prepared.append("before"), raising=False)
+    from weft.live.server import Server
+    from weft.testing import toy_cluster
+
+    with Server(tmp_path / "run", toy_cluster(1, 1, 2), stack) as serving:
+        assert prepared == ["before"]
+        assert serving.core.cycle == 0
+
+
+def test_worlds_are_found_by_name() -> None:
+    assert {"local", "slurm"} <= set(names())
+    assert find("local", {}).name == "local"
+    with pytest.raises(InputError, match="--world mars: there is no such world; there are local, slurm"):
+        find("mars", {})
