@@ -337,7 +337,7 @@ def test_a_gate_holds_up_the_first_stage_only(make: Any) -> None:
 @pytest.mark.parametrize("collective", ["halving-doubling", "parameter-server"])
 def test_a_gate_on_a_lowered_collective(make: Any, collective: str) -> None:
     """The same of what a job is lowered to: held up once, then all of its stages as fast as without a gate. A message
-    of 6 bytes at 10 bytes/s: 2 x 3/4 of it out of every NIC, or three times all of it into one NIC and out of it again."""
+    of 6 bytes at 10 bytes/s: 2 x 3/4 of it out of every NIC, or three times all of it into one NIC and out again."""
     cluster = build_cluster("leaf-spine", racks=2, servers_per_rack=2, gpus_per_server=1, nic_gbps=8e-8)
     profile = Profile("job", (Compute("c", 0.5), Transfer("t", 6.0, (0,), collective=collective)), 4)
     lowering = Lowering(cluster, NetworkSpec())

@@ -72,7 +72,7 @@ def test_the_controllers_clock_is_another(ahead_s: int, tmp_path: Path) -> None:
     with box:
         assert box.slurm.ahead_s() == pytest.approx(ahead_s, abs=2.5)
         serving = Serving(box, tmp_path)
-        server = serving.start("srsf-preemptive[place=best-fit:even]")
+        server = serving.start("srsf-preemptive[place=even:best-fit]")
         long = serving.sbatch(16, "sleep 60", says="iterations=1000 iteration_s=1")
         serve_until(server, running(server, long), within_s=15)
         later = serving.sbatch(1, "sleep 0.1", "--begin=now+6", says="iterations=1 iteration_s=0.1")

@@ -153,7 +153,7 @@ def test_the_server_ends_when_the_thread_that_acts_does(serving: Serving) -> Non
 def test_a_job_survives_many_preemptions(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """Stopped again and again and placed with other shapes, it is never held to have failed (Slurm goes on showing the
     number of nodes of the last start)."""
-    server = serving.start("srsf-preemptive[place=best-fit:even]")
+    server = serving.start("srsf-preemptive[place=even:best-fit]")
     long = serving.sbatch(16, "sleep 60", says="iterations=1000 iteration_s=1")
     serve_until(server, running(server, long))
     for size in (128, 120, 112):
