@@ -194,7 +194,7 @@ def _fill_level(E, n_nodes, n_links, level):
         _fix_still(E, n_nodes, level)
     n, left = _queue_all(E, n_nodes, n_links, level)
     heap = n > SCAN
-    while left > 0:
+    while left > 0 and n > 0:
         at = 0
         if not heap:
             for i in range(1, n):

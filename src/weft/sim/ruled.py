@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from weft.errors import EngineError
 from weft.model.flow_set import FlowRows, flow_set
 from weft.network.state import TRANSFER
 from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
@@ -67,6 +68,7 @@ class Ruled:
         self._since = np.full(64, math.nan)  # when each row began that the rule was asked about
         self._sent = np.zeros(64)  # by each row when the slot began
         self._carried = np.zeros(len(demand.capacity))
+        self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         rule.begin(demand)
 
     def attach(self, row0: int, job: int, uid: int, program: Program) -> None:
@@ -86,7 +88,8 @@ class Ruled:
     def detach(self, job: int) -> None:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
-        del self._rows[job]
+        low, high = self._rows.pop(job)
+        self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
 
     def _live_of(self, job: int) -> Ints:
         low, high = self._rows[job]
@@ -143,14 +146,43 @@ class Ruled:
         self.body.look_ahead(live, self.due - _NEARLY * slot_s)
 
     def _ask(self, when: Moment, live: Ints) -> None:
-        if len(live):
-            self.decisions += len(live)
-            self.body.limit(live, self.rule.decide(when, self.flows, live))
+        if not len(live):
+            return
+        self.decisions += len(live)
+        limits = self.rule.decide(when, self.flows, live)
+        for ranks in (limits.weights, limits.levels):
+            if ranks is not None:
+                self._check_step(live, ranks)
+        self.body.limit(live, limits)
+        if len(self._dust) and (limits.weights is not None or limits.levels is not None):
+            self._rank_dust(live, limits)
+
+    def _check_step(self, live: Ints, ranks: Ints) -> None:
+        """Flows that keep step must have one weight and one level: they have one rate."""
+        fed = live[self.flows.feed0[live] < self.flows.feed1[live]]
+        feeder = self.flows.feed0[fed]
+        if (self.flows.active[feeder] & (ranks[fed] != ranks[feeder])).any():
+            raise EngineError(
+                f"the rule {type(self.rule).__name__} gives flows of a job that keep step different weights or levels"
+            )
+
+    def _rank_dust(self, live: Ints, limits: Limits) -> None:
+        """What is left of a flow has the weight and the level of its job's other flows: it may keep step with them."""
+        jobs, first = np.unique(self.flows.job[live], return_index=True)
+        mine = self._dust[np.isin(self.flows.job[self._dust], jobs)]
+        like = live[first[np.searchsorted(jobs, self.flows.job[mine])]]
+        ranks = [None if given is None else given.copy() for given in (limits.weights, limits.levels)]
+        for given in ranks:
+            if given is not None:
+                given[mine] = given[like]
+        self.body.limit(mine, Limits(np.full(len(self.flows), math.inf), *ranks))
 
     def _look(self) -> Ints:
         """Rows that have begun to send since the last look; the rule is told of those that ended."""
         rows, live, since = self.body.stirred()
         f = self.flows
+        if len(self._dust):
+            self._dust = self._dust[~np.isin(self._dust, rows)]
         begun = live & (since != self._since[rows])
         self._end(rows[f.active[rows] & (~live | begun)])
         new: Ints = rows[begun]
@@ -167,6 +199,7 @@ class Ruled:
             return live
         self.body.limit(live[dust], Limits(np.full(len(f), math.inf)))
         self._end(live[dust])
+        self._dust = np.concatenate([self._dust, live[dust]])
         rest: Ints = live[~dust]
         return rest
 
