@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.papers.checks import LabCheck, chosen, equal, judge, nearly, on_that_side
+from weft.papers.checks import LabCheck, Rule, chosen, equal, judge, nearly, on_that_side
 from weft.papers.claims import Measured, Picture, Reproduction, Request
 from weft.papers.titan_runs import (
     FREE,
@@ -67,10 +67,10 @@ _Check = LabCheck[_Lab]
 
 
 def _check(
-    what: str, published: float, unit: str, measure: Callable[[_Lab], float], holds: Callable[[float, Measured], bool]
+    what: str, published: float, unit: str, measure: Callable[[_Lab], float], rule: Rule, seeded: bool = True
 ) -> _Check:
     """A claim about a plain number: one seed, no interval."""
-    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), holds)
+    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=seeded)
 
 
 def _numbers(
