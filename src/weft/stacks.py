@@ -40,6 +40,7 @@ STACKS: dict[str, dict[str, str]] = {
     "dally-consolidated": {"order": "nw-sens", "place": "delay:consolidated"},
     "dally-benefit": {"order": "nw-sens", "place": "delay:benefit"},
     "tiresias": {"order": "las", "place": "skew"},
+    "tiresias-racks": {"order": "las", "place": "delay:no-wait"},
     "tiresias:gittins": {"order": "gittins", "place": "skew"},
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
@@ -52,8 +53,8 @@ STACKS: dict[str, dict[str, str]] = {
 
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
-    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order", "tiresias-queues": "order",
-    "titan": "place",
+    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
+    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
 }  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}

@@ -23,7 +23,7 @@ class SortedJobs(Mapping[str, JobView]):
     pointers takes microseconds.
     """
 
-    def __init__(self, key: Callable[[JobView], float] | None = None) -> None:
+    def __init__(self, key: Callable[[JobView], float | tuple[float, ...]] | None = None) -> None:
         self._key = key
         self._jobs: dict[str, JobView] = {}
         self._entries: list[_Entry] = []

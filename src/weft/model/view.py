@@ -146,7 +146,7 @@ class ClusterView(Protocol):
         """How many waiting jobs could start on no fewer than so many GPUs with so many bytes of memory each."""
         ...
 
-    def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
+    def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission.
 
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but

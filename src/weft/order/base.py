@@ -39,8 +39,8 @@ class Ranking:
     `pooled` is the other way to take GPUs from running jobs: those in `released` (their lease is over) put theirs into
     the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
     keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
-    left, or waits. Running jobs that are not released keep theirs (claimed `anew` they may move), and every waiting job
-    that is not placed is told why.
+    left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
+    move), and every waiting job that is not placed is told why.
     """
 
     claims: Iterable[Claim]
