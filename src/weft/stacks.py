@@ -2,13 +2,16 @@
 
 `X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced, by an option or in the name
 itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`). Any place
-that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`.
+that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`. Any place can have
+its ranks dealt out by who talks to whom: `dealt:best-fit`.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
+from weft.collectives.registry import COLLECTIVES
+from weft.core.dealt import HD, Dealt
 from weft.core.even import Even
 from weft.core.layered import Layered
 from weft.core.stack import Stack
@@ -118,10 +121,16 @@ def describe(name: str) -> dict[str, str]:
 
 
 def _place(text: str) -> Place:
-    """A place by its name; `even:NAME` is that place held to as many workers on each server."""
-    inner = text.removeprefix("even:")
-    place = cast(Place, make("place", inner))
-    return place if inner == text else Even(place)
+    """A place by its name; `even:NAME` is it held to as many workers on each server, `dealt:NAME` with ranks dealt."""
+    how, colon, inner = text.partition(":")
+    if colon and how == "even":
+        return Even(_place(inner))
+    if colon and (how == "dealt" or how.startswith("dealt/")):
+        collective = how.removeprefix("dealt").removeprefix("/") or HD
+        if collective not in COLLECTIVES:
+            raise StackError(f"{text}: there is no collective {collective}{near(collective, list(COLLECTIVES))}")
+        return Dealt(_place(inner), collective)
+    return cast(Place, make("place", text))
 
 
 def _split(name: str) -> tuple[str, dict[str, str]]:

@@ -31,7 +31,8 @@ def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, stat
         elif not pool.admit(claim) and ranking.strict:
             break
         if pool.hopeless and not ranking.strict:
-            pool.turn_away()
+            if not ranking.told:
+                pool.turn_away()
             break
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)

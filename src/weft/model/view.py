@@ -79,8 +79,8 @@ class Spread:
     @staticmethod
     def of(cluster: Cluster, gpus: Placement) -> Spread:
         """Spread of a placement."""
-        servers = {int(cluster.server_of_gpu[g]) for g in gpus}
-        return Spread(len(servers), len({int(cluster.rack_of_server[s]) for s in servers}))
+        servers = set(cluster.server_of_gpu[list(gpus)].tolist())
+        return Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Ranking:
     the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
     keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
     left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
-    move), and every waiting job that is not placed is told why.
+    move). Every waiting job that is not placed is told why, unless those that are not claimed have been `told` before.
     """
 
     claims: Iterable[Claim]
@@ -50,6 +50,7 @@ class Ranking:
     wake_s: float | None = None
     pooled: bool = False
     released: frozenset[str] = frozenset()
+    told: bool = False
 
 
 class Order(Policy):

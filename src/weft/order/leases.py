@@ -133,7 +133,8 @@ class OwnLeases(LeaseOrder):
         if not view.waiting:
             return self._quiet(view, over if moves else None, told_s)
         entries: Iterable[Entry] = ()
-        if not ended or not self._told(view, told_s):
+        told = ended and self._told(view, told_s)
+        if not told:
             entries, told_s = self._among(view, [] if over is None else [over]), view.now
         elif over is not None:  # whoever wants more than there can be has been told before, and nothing else is new
             entries = self._taking(view, over)
@@ -141,7 +142,7 @@ class OwnLeases(LeaseOrder):
         return Ranking(
             self._claims(entries, {over.id} if over and moves else set()),
             {"looked_s": view.now, "next_s": next_s, "due": due, "told_s": told_s},
-            wake_s=wake, pooled=True, released=frozenset() if over is None else frozenset({over.id}),
+            wake_s=wake, pooled=True, released=frozenset() if over is None else frozenset({over.id}), told=told,
         )  # fmt: skip
 
     def _due(self, view: ClusterView, state: State) -> tuple[list[str], float]:
