@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import cast
 
 from weft.collectives.registry import COLLECTIVES
-from weft.core.dealt import HD, Dealt
+from weft.core.dealt import Dealt
 from weft.core.even import Even
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.order.base import Order
 from weft.place.base import Place
+from weft.place.pattern import HD
 from weft.planners.base import Planner
 from weft.registry import make, near
 from weft.registry import names as policy_names
@@ -31,6 +32,7 @@ STACKS: dict[str, dict[str, str]] = {
     "sjf": {"order": "sjf"},
     "srsf": {"order": "srsf"},
     "srsf-preemptive": {"order": "srsf:preemptive"},
+    "srsf-tight": {"order": "srsf:preemptive", "place": "tight"},
     "srsf-first-fit": {"order": "srsf", "place": "first-fit"},
     "srsf-random": {"order": "srsf", "place": "random"},
     "ada-srsf": {"order": "srsf", "place": "lwf:1", "pace": "adadual"},

@@ -52,8 +52,8 @@ def test_the_one_that_waited_for_the_network_goes_first() -> None:
 
 def test_a_lease_of_its_own_ends_when_it_has_lasted() -> None:
     """Two servers of 4 GPUs, leases of 10 s. a starts at 0 and b at 4. c (never run: 0) comes at 5 and takes over at
-    10, when a's lease ends; d (0) comes at 11 and takes over at 14, when b's does, and is done at 22. Then a and b have 1
-    each: a gave up its lease before b. c has the other server until it is done at 40. Ending together, both leases
+    10, when a's lease ends; d (0) comes at 11 and takes over at 14, when b's does, and is done at 22. Then a and b have
+    1 each: a gave up its lease before b. c has the other server until it is done at 40. Ending together, both leases
     would end at 10."""
     jobs = [toy_job("a", 4, 30), toy_job("b", 4, 22, submit_s=4.0), toy_job("c", 4, 30, submit_s=5.0)]
     world = ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("d", 4, 8, submit_s=11.0)])

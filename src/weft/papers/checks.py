@@ -177,7 +177,8 @@ def test(
     for name in names:
         check = checks[name]
         scenario = check.scenario or paper
-        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
+        quickly = " --quick" * request.quick
+        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
         claims.append(judge(name, check, check.measure(runs[scenario]), str(scenario_path(scenario)), command, seeds))
     return tuple(claims), runs, notes
 

@@ -61,8 +61,8 @@ class Skew(Place):
         fewest = -(-gpus // size)
         last = gpus - (fewest - 1) * size
         words = f"high skew: waits for {gpus} GPUs on {'one server' if fewest == 1 else f'{fewest} servers'}"
-        if fewest == 1 and free.max() < gpus:  # asked again and again while it waits
-            return Answer(None, words, state)
+        if free.max() < last or (fewest > 1 and np.count_nonzero(free == size) < fewest - 1):
+            return Answer(None, words, state)  # first of all: it is asked again and again while it waits
         whole = np.flatnonzero(free == size)
         whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
         able = free >= last
