@@ -18,6 +18,7 @@ from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.machines import Rooms, Share
 from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
+from weft.place.search import search
 
 __all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
 
@@ -141,8 +142,8 @@ def solve(
         return found
     greedy = _by_greedy(kind, free, idle, limits, best[0])
     if plus:
-        return _better(kind, rooms, idle, limits, best, greedy) or greedy
-    return greedy
+        greedy = _better(kind, rooms, idle, limits, best, greedy) or greedy
+    return greedy or search(kind, free, idle, _between(limits), best)
 
 
 def printed(
@@ -257,6 +258,10 @@ def _better(
             if option is not None:
                 return option
     return None
+
+
+def _between(limits: Limits) -> Callable[[int, int], float]:
+    return lambda a, b: max(limits.least, limits.between(a, b))
 
 
 def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:
