@@ -87,8 +87,8 @@ def test_a_job_that_sends_nothing_does_not_wait() -> None:
 def test_machines_are_kept_for_whoever_is_overdue() -> None:
     """One rack of two servers of 2 GPUs. `big` (4 GPUs, 30 s) comes at 1; small ones of one GPU and 40 s come every
     10 s and would keep at least one GPU busy for ever. When big has waited for 30 s, at 31 or after, no small one is
-    put where big will be, so it starts when those that run are done, at 80 at the latest; without keeping it would start
-    after the last small one."""
+    put where big will be, so it starts when those that run are done, at 80 at the latest; without keeping it would
+    start after the last small one."""
     jobs = [toy_job("big", 4, 30, submit_s=1.0), *(toy_job(f"s{i:02}", 1, 40, submit_s=10.0 * i) for i in range(40))]
     world = ToyWorld(toy_cluster(1, 2, 2), jobs)
     core = Core(resolve("fifo-backfill", place="tight"), world)
