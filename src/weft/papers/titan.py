@@ -11,15 +11,14 @@ from weft.papers.titan_runs import (
     DEALT,
     FREE,
     HD,
-    MODELS,
     QUICK_JOBS,
-    SIZES,
     STACKS,
     Testbed,
     Traces,
     is_synthetic,
     on_testbed,
     place_on_testbed,
+    testbed_words,
 )
 from weft.place.comparison import FORMS, Score, compare
 from weft.place.pattern import bytes_across, kind_of, pattern_of
@@ -140,15 +139,9 @@ def _places(claim: str, what: str, published: float, trace: str, metric: str) ->
 
 
 def _bed(
-    what: str,
-    published: float,
-    unit: str,
-    of: Callable[[Testbed, Testbed], float],
-    model: str,
-    workers: int,
-    over: str,
-    side: float,
-) -> _Check:
+    what: str, published: float, unit: str, of: Callable[[Testbed, Testbed], float], model: str, workers: int,
+    over: str, side: float,
+) -> _Check:  # fmt: skip
     def measure(lab: _Lab) -> float:
         return of(on_testbed("titan", model, workers), on_testbed(over, model, workers))
 
@@ -374,7 +367,7 @@ def _labelled(what: str) -> str:
 
 def _words(lab: _Lab) -> list[str]:
     """The comparison with the exact solver, and the placements on the testbed, in words."""
-    lines = []
+    lines = testbed_words()
     shown = [(tight, name, s) for tight, scores in lab.scores.items() for name, s in scores.items()]
     for tight, name, s in shown:
         lines.append(
@@ -383,16 +376,6 @@ def _words(lab: _Lab) -> list[str]:
             f"{100 * s.all_optimal:.1f} %; worst gap {s.worst_idle_gap} idle, {s.worst_gap} in all; "
             f"bound broken in {s.bound_broken}."
         )
-    for placer in STACKS:
-        where = "; ".join(f"{n}: {on_testbed(placer, 'vgg16', n).machines}" for n in SIZES)
-        lines.append(f"Figure 8, VGG-16, workers on each server (from 0), {placer}: {where}.")
-    for model in MODELS:
-        for placer in STACKS:
-            jobs = [on_testbed(placer, model, n) for n in SIZES]
-            numbers = "; ".join(
-                f"{j.workers}: {j.machine_hours:.2f} h, {j.throughput:.0f}/s, {j.comm_s_per_epoch:.2f} s" for j in jobs
-            )
-            lines.append(f"Exp#5-#7, {model}, {placer}: machine hours, images, communication per epoch: {numbers}.")
     return lines
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEALT", "FEW_JOBS", "FREE", "MODELS", "QUICK_JOBS", "SHOWN_JOBS", "SIZES", "STACKED", "STACKS", "Testbed",
     "TraceRun", "Traces", "all_placers", "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers",
-    "scenario",
+    "scenario", "testbed_words",
 ]  # fmt: skip
 
 DEALT = "elasticflow-dealt"  # ElasticFlow with ranks dealt out as Titan deals them
@@ -279,6 +279,22 @@ def on_testbed(placer: str, model: str, workers: int) -> Testbed:
     machines = {machine: len(ranks) for machine, ranks in found}
     in_use = int((FREE < 4).sum()) + sum(bool(FREE[m] == 4) for m in machines)
     return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers)
+
+
+def testbed_words() -> list[str]:
+    """Every placement on the testbed, and what it comes to."""
+    lines = []
+    for placer in STACKS:
+        where = "; ".join(f"{n}: {on_testbed(placer, 'vgg16', n).machines}" for n in SIZES)
+        lines.append(f"Figure 8, VGG-16, workers on each server (from 0), {placer}: {where}.")
+    for model in MODELS:
+        for placer in STACKS:
+            jobs = [on_testbed(placer, model, n) for n in SIZES]
+            numbers = "; ".join(
+                f"{j.workers}: {j.machine_hours:.2f} h, {j.throughput:.0f}/s, {j.comm_s_per_epoch:.2f} s" for j in jobs
+            )
+            lines.append(f"Exp#5-#7, {model}, {placer}: machine hours, images, communication per epoch: {numbers}.")
+    return lines
 
 
 @cache
