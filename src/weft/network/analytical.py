@@ -40,21 +40,16 @@ class Analytical(CostModel):
 
 
 def iteration_s(profile: Profile, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float = 1.0) -> float:
-    """Seconds of one iteration: computing as the graph orders it, transfers one at a time as they are ready.
+    """Seconds of one iteration: computing as the graph orders it, transfers one at a time as they are ready."""
+    transfers = [i for i in _by_readiness(profile) if isinstance(profile.tasks[i], Transfer)]
+    chains = tuple((i, (_delay(profile, i, hierarchy, shape, scale),)) for i in transfers)
+    return play(profile, chains, in_turn=transfers).seconds
 
-    `scale` multiplies the bytes.
-    """
-    ends = [0.0] * len(profile.tasks)
-    free_s = 0.0  # when the network is free again
-    for i in _by_readiness(profile):
-        task = profile.tasks[i]
-        ready = max((ends[p] for p in task.after), default=0.0)
-        if isinstance(task, Compute):
-            ends[i] = ready + task.seconds
-        else:
-            ends[i] = max(ready, free_s) + _transfer_s(profile, task, hierarchy, shape, scale)
-            free_s = ends[i]
-    return max(ends, default=0.0)
+
+def _delay(profile: Profile, i: int, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float) -> FlowGroup:
+    task = profile.tasks[i]
+    assert isinstance(task, Transfer)
+    return FlowGroup(0.0, (), latency_s=_transfer_s(profile, task, hierarchy, shape, scale))
 
 
 def _by_readiness(profile: Profile) -> list[int]:
