@@ -82,16 +82,16 @@ def _draw(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _figures() -> None:
-    from weft.papers.ada_srsf import reproduce
+    from weft.papers.ada_srsf import MEMORY, reproduce
     from weft.papers.claims import Request
 
     result = reproduce(Request())
-    kept = ("id", "published", "measured", "ci95", "unit", "holds")
+    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds")
     claims = [{k: v for k, v in claim.to_dict().items() if k in kept} for claim in result.claims]
     (FOLDER / "claims.json").write_text(json.dumps(rounded(claims), indent=1) + "\n", encoding="utf-8")
     for picture in result.pictures:
         number = picture.caption.split(":")[0].split()[-1]
-        limit = "-no-limit" if "without a memory limit" in picture.caption else ""
+        limit = next((f"-{name}" for name, _, words in MEMORY if words in picture.caption), "")
         _save(picture.draw(), FOLDER / f"figure-{number}{limit}.svg")
 
 

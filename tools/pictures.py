@@ -43,7 +43,7 @@ def _titan() -> dict[str, Figure]:
     """All placers: used machines against bytes across machines, as in the report of `weft reproduce titan`."""
     from weft.papers.claims import Request
     from weft.papers.titan_figures import pareto
-    from weft.papers.titan_runs import FEW_JOBS, QUICK_JOBS, all_placers, is_synthetic
+    from weft.papers.titan_runs import FEW_JOBS, SHOWN_JOBS, all_placers, is_synthetic
 
     if is_synthetic("trace-1"):
         print(
@@ -52,7 +52,7 @@ def _titan() -> dict[str, Figure]:
         return {}
     request = Request(quick=True)
     return {
-        "titan-placers.png": pareto(all_placers(request, QUICK_JOBS)),
+        "titan-placers.png": pareto(all_placers(request, SHOWN_JOBS)),
         "titan-placers-shared.png": pareto(all_placers(request, FEW_JOBS)),
     }
 

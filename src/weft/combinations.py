@@ -7,6 +7,7 @@ plain name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,6 +19,8 @@ from weft.registry import names as policy_names
 from weft.stacks import resolve
 
 __all__ = ["Combination", "combinations", "policies", "policies_in"]
+
+_HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
 
 SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "order": {"srsf": ("srsf", "srsf:preemptive")},
@@ -75,17 +78,18 @@ def policies(layer: str) -> list[str]:
 def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
     known = set(policy_names(layer))
+    begins = known | {"even", "dealt"} if layer == "place" else known
     found: list[str] = []
     for text in texts:
         fresh = True
         for part in text.split(","):
-            if not fresh and found and part.partition(":")[0] not in known:
+            if not fresh and found and re.split("[:/]", part)[0] not in begins:
                 found[-1] += f",{part}"
             else:
                 found.append(part)
             fresh = False
     for one in found:
-        inner = one.removeprefix("even:") if layer == "place" else one
+        inner = re.sub(_HOW, "", one) if layer == "place" else one
         if not inner:
             raise StackError(f"--{layer.removesuffix('s')} names nothing{near('', sorted(known))}")
         make(layer, inner)

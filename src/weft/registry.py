@@ -48,6 +48,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "rand": "weft.place.random:Rand",
         "random": "weft.place.random:RandomPlace",
         "skew": "weft.place.skew:Skew",
+        "tight": "weft.place.tight:Tight",
         "titan": "weft.place.titan:Titan",
     },
     "planners": {

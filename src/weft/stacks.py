@@ -2,19 +2,23 @@
 
 `X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced, by an option or in the name
 itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`). Any place
-that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`.
+that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`. Any place can have
+its ranks dealt out by who talks to whom: `dealt:best-fit`.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
+from weft.collectives.registry import COLLECTIVES
+from weft.core.dealt import Dealt
 from weft.core.even import Even
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.order.base import Order
 from weft.place.base import Place
+from weft.place.pattern import HD
 from weft.planners.base import Planner
 from weft.registry import make, near
 from weft.registry import names as policy_names
@@ -28,6 +32,7 @@ STACKS: dict[str, dict[str, str]] = {
     "sjf": {"order": "sjf"},
     "srsf": {"order": "srsf"},
     "srsf-preemptive": {"order": "srsf:preemptive"},
+    "srsf-tight": {"order": "srsf:preemptive", "place": "tight"},
     "srsf-first-fit": {"order": "srsf", "place": "first-fit"},
     "srsf-random": {"order": "srsf", "place": "random"},
     "ada-srsf": {"order": "srsf", "place": "lwf:1", "pace": "adadual"},
@@ -40,6 +45,7 @@ STACKS: dict[str, dict[str, str]] = {
     "dally-consolidated": {"order": "nw-sens", "place": "delay:consolidated"},
     "dally-benefit": {"order": "nw-sens", "place": "delay:benefit"},
     "tiresias": {"order": "las", "place": "skew"},
+    "tiresias-racks": {"order": "las", "place": "delay:no-wait"},
     "tiresias:gittins": {"order": "gittins", "place": "skew"},
     "tiresias-queues": {"order": "las-queues", "place": "skew"},
     "gandiva": {"order": "time-slice", "place": "affinity"},
@@ -52,8 +58,8 @@ STACKS: dict[str, dict[str, str]] = {
 
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
-    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order", "tiresias-queues": "order",
-    "titan": "place",
+    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
+    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
 }  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
@@ -117,10 +123,16 @@ def describe(name: str) -> dict[str, str]:
 
 
 def _place(text: str) -> Place:
-    """A place by its name; `even:NAME` is that place held to as many workers on each server."""
-    inner = text.removeprefix("even:")
-    place = cast(Place, make("place", inner))
-    return place if inner == text else Even(place)
+    """A place by its name; `even:NAME` is it held to as many workers on each server, `dealt:NAME` with ranks dealt."""
+    how, colon, inner = text.partition(":")
+    if colon and how == "even":
+        return Even(_place(inner))
+    if colon and (how == "dealt" or how.startswith("dealt/")):
+        collective = how.removeprefix("dealt").removeprefix("/") or HD
+        if collective not in COLLECTIVES:
+            raise StackError(f"{text}: there is no collective {collective}{near(collective, list(COLLECTIVES))}")
+        return Dealt(_place(inner), collective)
+    return cast(Place, make("place", text))
 
 
 def _split(name: str) -> tuple[str, dict[str, str]]:

@@ -17,13 +17,14 @@ ONE = ["--seeds", "1", "--workers", "1"]
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) == {"paper", "claims", "notes"}
+    assert set(result) == {"paper", "verdicts", "claims", "notes"}
     (claim,) = result["claims"]
     assert claim["id"] == CLAIM
     assert claim["ci95"] == [None, None]
     assert Path(claim["scenario"]).is_file()
     assert claim["seeds"] == [0]
-    assert claim["holds"] is False  # one seed has no interval
+    assert claim["verdict"] == "not judged"  # one seed has no interval
+    assert claim["holds"] is False
     shown = claim["command"].split()
     assert shown[:2] == ["weft", "reproduce"]
     assert run([*shown[1:], "--workers", "1"]) == 0
@@ -34,9 +35,9 @@ def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     report = tmp_path / "made" / "report.html"
     assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--report", str(report)]) == 0
     out = capsys.readouterr()
-    assert CLAIM[:14] in out.out  # a narrow terminal folds it
+    assert CLAIM[:12] in out.out  # a narrow terminal folds it
     assert "wrote" in out.err
-    assert "0 of 1 claims hold here" in report.read_text()
+    assert "0 of 1 claims hold: 0 reproduced, 0 direction, 0 no, 1 not judged" in report.read_text()
 
 
 def test_notes_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

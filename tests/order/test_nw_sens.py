@@ -15,7 +15,7 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("text", [None, "5", "one-gpu", "one-gpu@5"])
+@pytest.mark.parametrize("text", [None, "5", "together", "together@5"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: NetworkSensitive.from_text(text), range(3))
 
@@ -50,23 +50,34 @@ def test_the_one_that_waited_for_the_network_goes_first() -> None:
     ]  # fmt: skip
 
 
-def test_against_one_gpu_small_jobs_go_first() -> None:
-    """One server of 4 GPUs, leases of 10 s; nobody is slowed down. `small` (1 GPU, 100 s) runs until `big` (4 GPUs,
-    40 s, from 5 s on; 0) takes over at 10 s. At 20 s both have 1, and big stays. Against one GPU big has 4."""
-    decided = {}
-    for order in ("nw-sens:10", "nw-sens:one-gpu@10"):
-        world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("small", 1, 100), toy_job("big", 4, 40, submit_s=5.0)])
-        core = Core(resolve("dally", order=order), world)
-        run(core, world)
-        decided[order] = moves(core)
-    first = [(0.0, Start, "small"), (10.0, Stop, "small"), (10.0, Start, "big")]
-    assert decided["nw-sens:10"] == [*first, (50.0, Start, "small")]
-    assert decided["nw-sens:one-gpu@10"] == [
-        *first, (20.0, Stop, "big"), (20.0, Start, "small"), (110.0, Start, "big"),
+def test_a_lease_of_its_own_ends_when_it_has_lasted() -> None:
+    """Two servers of 4 GPUs, leases of 10 s. a starts at 0 and b at 4. c (never run: 0) comes at 5 and takes over at
+    10, when a's lease ends; d (0) comes at 11 and takes over at 14, when b's does, and is done at 22. Then a and b have
+    1 each: a gave up its lease before b. c has the other server until it is done at 40. Ending together, both leases
+    would end at 10."""
+    jobs = [toy_job("a", 4, 30), toy_job("b", 4, 22, submit_s=4.0), toy_job("c", 4, 30, submit_s=5.0)]
+    world = ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("d", 4, 8, submit_s=11.0)])
+    core = Core(resolve("dally", order="nw-sens:10"), world)
+    run(core, world)
+    assert moves(core) == [
+        (0.0, Start, "a"), (4.0, Start, "b"), (10.0, Stop, "a"), (10.0, Start, "c"), (14.0, Stop, "b"),
+        (14.0, Start, "d"), (22.0, Start, "a"), (40.0, Start, "b"),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["one-gpu", "one-gpu@10", "10"])
+def test_of_leases_that_end_at_once_each_is_offered_alone() -> None:
+    """Four jobs of one GPU start at 0 on one server of 4; `big` (4 GPUs, never run: 0) comes at 5. When leases end
+    together at 10 s it takes all four GPUs; where each lease ends by itself it never sees more than one, and waits
+    until the others are done at 40 s: they renew, since nobody wants one GPU."""
+    for order, start in (("nw-sens:10", 40.0), ("nw-sens:together@10", 10.0)):
+        jobs = [*(toy_job(f"small{i}", 1, 40) for i in range(4)), toy_job("big", 4, 10, submit_s=5.0)]
+        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
+        core = Core(resolve("dally", order=order), world)
+        run(core, world)
+        assert [t for t, what, job in moves(core) if job == "big" and what is Start] == [start]
+
+
+@pytest.mark.parametrize("text", ["together", "together@10", "10"])
 def test_names(text: str) -> None:
     assert NetworkSensitive.from_text(text).name == f"nw-sens:{text}"
 
@@ -111,6 +122,9 @@ def test_state_survives_saving() -> None:
 
 
 def test_parameter() -> None:
-    for text in ("0", "-1", "soon", "inf"):
+    for text in ("0", "-1", "soon", "inf", "together@0"):
         with pytest.raises(StackError, match="lease in seconds"):
+            NetworkSensitive.from_text(text)
+    for text in ("together@", "togethers@5"):
+        with pytest.raises(StackError, match="nw-sens:together@SECONDS"):
             NetworkSensitive.from_text(text)

@@ -12,8 +12,9 @@ from weft.errors import InputError
 from weft.papers import claims_of, reproduce
 from weft.papers.claims import Request
 from weft.papers.titan_runs import (
+    DEALT,
     FEW_JOBS,
-    QUICK_JOBS,
+    SHOWN_JOBS,
     STACKED,
     STACKS,
     TraceRun,
@@ -86,10 +87,32 @@ def test_a_short_trace() -> None:
     }  # fmt: skip
     made["cluster"]["racks"] = 2
     found = {name: measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("titan", "elasticflow")}
-    assert 0 < found["titan"].used <= found["elasticflow"].used
-    assert 0 <= found["titan"].fragmentation <= 100
-    assert found["titan"].overhead_gb > 0  # 16 workers need two machines
-    assert found["titan"].profit_rate > 0
+    titan, elasticflow = found["titan"].numbers, found["elasticflow"].numbers
+    assert 0 < titan["used"] <= elasticflow["used"]
+    assert 0 <= titan["fragmentation"] <= 100
+    assert titan["overhead_gb"] > 0  # 16 workers need two machines
+    assert titan["profit_rate"] > 0
+    plain, dealt = (measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("elasticflow", DEALT))
+    assert 0 < dealt.number("overhead_gb") < plain.number("overhead_gb")
+    assert set(titan) == set(dealt.numbers)
+
+
+def test_averages_per_arrival() -> None:
+    """Two jobs of one GPU on one machine each: at the first arrival one machine is used, at the second both. The first
+    runs from 0 to 100 s, the second from 90 to 190 s: over time 1 machine 180 s and 2 for 10 s."""
+    import weft
+
+    job = {"model": "resnet50", "gpus": 8, "duration_s": 100.0}
+    made = {
+        "cluster": {"topology": "single-switch", "servers": 2, "gpus_per_server": 8, "nic_gbps": 100},
+        "workload": {
+            "source": "jobs", "reading": "compute", "job": [{**job, "id": "a"}, {**job, "id": "b", "submit_s": 90.0}],
+        },
+    }  # fmt: skip
+    found = measured(weft.simulate(made, stack="titan")).numbers
+    assert found["used"] == pytest.approx((180 * 1 + 10 * 2) / 190, rel=0.01)  # whole iterations
+    assert found["used@arrivals"] == pytest.approx(1.5)
+    assert found["machine_hours"] == pytest.approx(200 / 3600, rel=0.01)
 
 
 def test_pictures_can_be_drawn() -> None:
@@ -103,8 +126,8 @@ def test_pictures_can_be_drawn() -> None:
     drawn = curves(runs).axes
     assert len(drawn) == 6
     ends = {ax.get_title(): float(np.asarray(ax.lines[0].get_ydata())[-1]) for ax in drawn}
-    assert ends["machine hours so far"] == pytest.approx(runs["titan"].machine_hours)
-    assert ends["total profit so far"] == pytest.approx(runs["titan"].total_profit)
+    assert ends["machine hours so far"] == pytest.approx(runs["titan"].number("machine_hours"))
+    assert ends["total profit so far"] == pytest.approx(runs["titan"].number("total_profit"))
     assert ends["used machines"] == ends["GB across machines"] == 0.0
     assert len(pareto(runs).axes) == 1
     bed = testbed(("titan", "hived")).axes
@@ -120,14 +143,14 @@ def test_the_plot_has_every_placer_that_can_run() -> None:
     forms = {"titan:plus", "titan:printed"}
     assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
     alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
-    assert set(placers(QUICK_JOBS)) == alone | forms
+    assert set(placers(SHOWN_JOBS)) == alone | forms
 
 
 def test_the_front_is_of_those_that_nobody_beats_in_both() -> None:
     from weft.papers.titan_figures import front
 
     points = {"a": (10.0, 5.0), "b": (20.0, 1.0), "c": (15.0, 6.0), "d": (20.0, 3.0), "e": (30.0, 1.0)}
-    runs = {name: TraceRun(used, 0, 0, gb, 0, 0, None) for name, (used, gb) in points.items()}  # type: ignore[arg-type]
+    runs = {name: TraceRun({"used": used, "overhead_gb": gb}, None) for name, (used, gb) in points.items()}  # type: ignore[arg-type]
     assert front(runs) == ["a", "b"]
 
 
@@ -147,6 +170,7 @@ def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
     monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
     monkeypatch.setattr(titan_runs, "QUICK_JOBS", 3)
     monkeypatch.setattr(titan_runs, "STACKS", {"titan": "titan", "tiresias": "fifo[place=skew]"})
+    monkeypatch.setattr(titan_runs, "QUICK_SEEDS", 1)
     claim = ("exp-2.over-tiresias",)
     drawn = titan.reproduce(Request(quick=True, workers=1, claims=claim))
     assert drawn.claims[0].what.startswith("trace 2 (synthetic): ")

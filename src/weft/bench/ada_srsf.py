@@ -29,7 +29,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, stack in list(STACKS.items())[: 1 if quick else None]:
         began = time.perf_counter()
-        result = weft.simulate(scenario_path("ada-srsf"), stack=stack, seed=1)
+        result = weft.simulate(scenario_path("ada-srsf-16gb"), stack=stack, seed=1)
         whole_s = time.perf_counter() - began
         if not figures:
             iterations = float(result.iterations["count"].sum())

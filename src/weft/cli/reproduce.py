@@ -40,7 +40,8 @@ def reproduce(
 ) -> None:
     """Run a paper's experiments and set published and measured numbers side by side.
 
-    Each claim has an interval over seeds and says whether it holds; docs/papers has the readings chosen. A reproduction
+    Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
+    another size), no, or not judged (too few seeds). docs/papers has the readings chosen. A reproduction
     that is interrupted and started again goes on from the runs that it had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
@@ -71,6 +72,7 @@ def reproduce(
     else:
         console = stdout()
         console.print(claims_table(result))
+        console.print(f"\n{result.counts}", highlight=False)
         for note in result.notes:
             console.print(f"\n{note}", highlight=False)
     if report is not None:

@@ -6,12 +6,13 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
+from typing import Any
 
 from weft.model.view import JobView
 
 __all__ = ["QueueBySize", "SortedJobs"]
 
-_Entry = tuple[float, float, int, str]  # key, time of submission, number of arrival (unique), id
+_Entry = tuple[Any, float, int, str]  # key, time of submission, number of arrival (unique), id
 
 
 class SortedJobs(Mapping[str, JobView]):
@@ -23,7 +24,7 @@ class SortedJobs(Mapping[str, JobView]):
     pointers takes microseconds.
     """
 
-    def __init__(self, key: Callable[[JobView], float] | None = None) -> None:
+    def __init__(self, key: Callable[[JobView], float | tuple[float, ...]] | None = None) -> None:
         self._key = key
         self._jobs: dict[str, JobView] = {}
         self._entries: list[_Entry] = []
@@ -84,7 +85,7 @@ class QueueBySize:
     The size of a job is the fewest GPUs that it can start on.
     """
 
-    def __init__(self, key: Callable[[JobView], float]) -> None:
+    def __init__(self, key: Callable[[JobView], float | tuple[float, ...]]) -> None:
         self._key = key
         self._of_size: dict[int, SortedJobs] = {}
         self._size: dict[str, int] = {}

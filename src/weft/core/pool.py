@@ -30,8 +30,9 @@ def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, stat
             pool.again(job, claim)
         elif not pool.admit(claim) and ranking.strict:
             break
-        if pool.empty and not ranking.strict:
-            pool.turn_away()
+        if pool.hopeless and not ranking.strict:
+            if not ranking.told:
+                pool.turn_away()
             break
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
@@ -51,6 +52,7 @@ class _Pool:
         self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
+        self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
         # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
         self._counts = not shared and bool(view.offer.usable.all())
@@ -67,9 +69,11 @@ class _Pool:
         return self._draft
 
     @property
-    def empty(self) -> bool:
-        """Whether nothing is left to give, so that the remaining claims need not be looked at."""
-        return not self.shared and self._n_free() == 0
+    def hopeless(self) -> bool:
+        """Whether less is left than any waiting job needs, and every lease that is over has been served: whoever has
+        not been served yet finds no place, and need not ask."""
+        n_free = 0 if self.shared else self._n_free()
+        return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
     def turn_away(self) -> None:
         """Decline every waiting job that has not been answered."""

@@ -80,7 +80,7 @@ class View:
         """Waiting jobs by the least they could start on: (GPUs, bytes of memory on each)."""
         return self._table.demand
 
-    def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
+    def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission."""
         return self._table.waiting_by(key).in_order(lambda: inf if self._room is None else self._room())
 

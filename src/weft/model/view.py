@@ -80,8 +80,8 @@ class Spread:
     @staticmethod
     def of(cluster: Cluster, gpus: Placement) -> Spread:
         """Spread of a placement."""
-        servers = {int(cluster.server_of_gpu[g]) for g in gpus}
-        return Spread(len(servers), len({int(cluster.rack_of_server[s]) for s in servers}))
+        servers = set(cluster.server_of_gpu[list(gpus)].tolist())
+        return Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ClusterView(Protocol):
         """How many waiting jobs could start on no fewer than so many GPUs with so many bytes of memory each."""
         ...
 
-    def waiting_by(self, key: Callable[[JobView], float]) -> Iterable[JobView]:
+    def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission.
 
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but

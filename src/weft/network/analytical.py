@@ -14,7 +14,7 @@ from weft.network.hierarchy import Hierarchy
 from weft.network.shape import Shape, units
 from weft.workload.iteration import play
 
-__all__ = ["Analytical", "calibrated", "iteration_s", "scaled"]
+__all__ = ["Analytical", "calibrated", "compute_factor", "iteration_s", "scaled", "slowed"]
 
 _TOLERANCE = 1e-4  # of a calibration; a hundredth of what is asked
 
@@ -83,6 +83,34 @@ def scaled(profile: Profile, scale: float) -> Profile:
     """The profile with every transfer's bytes multiplied."""
     tasks = tuple(replace(t, bytes=t.bytes * scale) if isinstance(t, Transfer) else t for t in profile.tasks)
     return replace(profile, tasks=tasks)
+
+
+def slowed(profile: Profile, factor: float) -> Profile:
+    """The profile with every computation's seconds multiplied."""
+    tasks = tuple(replace(t, seconds=t.seconds * factor) if isinstance(t, Compute) else t for t in profile.tasks)
+    return replace(profile, tasks=tasks)
+
+
+def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float) -> float:
+    """The factor of a profile's computing with which exposed communication over `shape` is that share of it.
+
+    The Dally authors calibrate so: bytes are what they are, and the GPU is as much faster. The share falls as the
+    factor grows, so it is found by halving.
+    """
+
+    def found(factor: float) -> float:
+        faster = slowed(profile, factor)
+        return iteration_s(faster, hierarchy, units(shape)) / faster.compute_s - 1.0
+
+    low, high = 1e-9, 1e9  # halved as powers: factors of a ten thousandth are usual
+    if not found(high) <= share <= found(low):
+        raise InputError(f"calibrate {profile.name}: no speed of computing gives a share of {share:.4g}")
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if found(middle) > share else (low, middle)
+        if high / low <= 1.0 + 1e-12:
+            break
+    return high
 
 
 def calibrated(profile: Profile, hierarchy: Hierarchy, shape: Shape, exposed_s: float) -> float:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from weft.errors import InputError
 from weft.model.units import gbps_to_bytes_per_s
 
-__all__ = ["KINDS", "MODERN", "OLDER", "Dimension", "Hierarchy"]
+__all__ = ["DALLY", "KINDS", "MODERN", "OLDER", "Dimension", "Hierarchy"]
 
 KINDS = ("ring", "switch", "fully-connected")
 
@@ -103,5 +103,8 @@ def _dimension(kind: str, gbps: float, latency_us: float, nic_latency_us: float 
 MODERN = Hierarchy(
     _dimension("switch", 3600, 1.0), _dimension("switch", 400, 2.0, 1.0), _dimension("switch", 800, 10.0, 1.0)
 )
+# The Dally authors' simulator: ASTRA-sim reads bandwidths in GB/s, so the numbers of the paper's text count as such;
+# 5 and 50 microseconds inside and between racks, none on a machine.
+DALLY = Hierarchy(_dimension("switch", 7200, 0.0), _dimension("switch", 3200, 5.0), _dimension("switch", 6400, 50.0))
 # The older set: PCIe, InfiniBand of 50 Gbit/s with tens of microseconds; 10 Gbit/s Ethernet between racks is ours.
 OLDER = Hierarchy(_dimension("ring", 64, 5.0), _dimension("switch", 50, 20.0, 5.0), _dimension("switch", 10, 50.0, 5.0))

@@ -51,8 +51,8 @@ class Ranking:
     `pooled` is the other way to take GPUs from running jobs: those in `released` (their lease is over) put theirs into
     the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
     keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
-    left, or waits. Running jobs that are not released keep theirs (claimed `anew` they may move), and every waiting job
-    that is not placed is told why.
+    left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
+    move). Every waiting job that is not placed is told why, unless those that are not claimed have been `told` before.
     """
 
     claims: Iterable[Claim]
@@ -63,6 +63,7 @@ class Ranking:
     pooled: bool = False
     cap: Cap | None = None  # of jobs that a user's jobs may displace; the planner's word, not the order's
     released: frozenset[str] = frozenset()
+    told: bool = False
 
 
 class Order(Policy):

@@ -10,37 +10,28 @@ from typing import Self
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim, Order, Ranking
-from weft.order.leases import LeaseOrder, positive
+from weft.order.leases import Key, OwnLeases, last_lease_s, positive
 
 __all__ = ["LeastAttainedService", "QueuedLeastAttainedService"]
 
-LEASE_S = 3600.0
 THRESHOLD_GPU_S = 3200.0
 
 
-class LeastAttainedService(LeaseOrder):
+class LeastAttainedService(OwnLeases):
     """Jobs by GPU seconds held so far, ranked anew when leases end (continuous 2D-LAS).
 
-    `las:SECONDS` sets the lease, an hour by default. Tiresias does not migrate: a job that is not displaced stays.
+    Tiresias does not migrate: a job that is not displaced stays.
     """
 
+    base = "las"
     moves = False
-
-    def __init__(self, lease_s: float = LEASE_S) -> None:
-        self.lease_s = lease_s
-        self.name = "las" if lease_s == LEASE_S else f"las:{lease_s:g}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`las` or `las:SECONDS`."""
-        return cls() if arg is None else cls(positive(arg, f"las:{arg}: the lease in seconds"))
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
         """GPU seconds up to now."""
         return job.attained_gpu_s(view.now)
 
     @property
-    def key_of_waiting(self) -> Callable[[JobView], float]:
+    def key_of_waiting(self) -> Callable[[JobView], Key]:
         """GPU seconds of earlier assignments."""
         return _attained
 
@@ -105,8 +96,8 @@ class QueuedLeastAttainedService(Order):
         return min((t for t in times if t > view.now), default=None)
 
 
-def _attained(job: JobView) -> float:
-    return job.service_gpu_s
+def _attained(job: JobView) -> Key:
+    return job.service_gpu_s, last_lease_s(job)
 
 
 def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:

@@ -9,7 +9,7 @@ from typing import Self
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim, Ranking
-from weft.order.leases import LeaseOrder, positive, scattered
+from weft.order.leases import Key, LeaseOrder, positive, scattered
 
 __all__ = ["TimeSlice"]
 
@@ -52,7 +52,7 @@ class TimeSlice(LeaseOrder):
         return view.now + (0.0 if job.started_s is None else view.now - job.started_s)
 
     @property
-    def key_of_waiting(self) -> Callable[[JobView], float]:
+    def key_of_waiting(self) -> Callable[[JobView], Key]:
         """Since when it waits."""
         return _since
 
@@ -65,5 +65,5 @@ def _packed(view: ClusterView) -> list[JobView]:
     return [job for job in view.running.values() if len(view.residents(job.gpus[0])) > 1]
 
 
-def _since(job: JobView) -> float:
-    return job.waiting_since_s
+def _since(job: JobView) -> Key:
+    return job.waiting_since_s, 0.0

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft.papers.checks import Check, order, saving, test, times, value
+from weft.papers.checks import Check, equal, order, saving, test, times, value
 from weft.papers.claims import Measured, Picture, Reproduction, Request, Runs
 
 __all__ = ["CLAIMS", "reproduce"]
 
 PAPER = "ada-srsf"
-NO_LIMIT = "ada-srsf-no-limit"  # the same without the limit of GPU memory
+# The same with GPUs of 16 GB and without a limit of GPU memory: prefix of the claims, scenario, words
+MEMORY = (("16gb", "ada-srsf-16gb", "16 GB"), ("no-limit", "ada-srsf-no-limit", "no memory limit"))
 ADA = "ada-srsf"
 SEEDS, QUICK_SEEDS = 10, 5
 
@@ -32,6 +33,9 @@ TABLE_V = {
     "Ada-SRSF": TABLE_IV["LWF-1"],  # the same runs
 }
 KAPPAS = {1: ADA, **{k: f"ada-srsf[place=lwf:{k}]" for k in (2, 4, 8, 16)}}
+# Average JCT by the authors' simulator, placement of Table IV: as released, and with the question how much of an
+# all-reduce is left made harmless (docs/papers/ada-srsf.md).
+RELEASED = {"LWF-1": (1150.0, 1667.0), "FF": (1803.0, 3488.0), "LS": (2044.0, 4272.0), "RAND": (2657.0, 6873.0)}
 COLUMNS = (
     ("gpu-utilisation", "gpu_utilisation", "average GPU utilisation", "%", 100.0),
     ("jct-mean", "jct_mean_s", "average JCT", "s", 1.0),
@@ -41,8 +45,6 @@ COLUMNS = (
 
 NOTES = (
     "The paper's 160 jobs were never published; ours are drawn anew for each seed from the same recipe.",
-    "A value of Tables IV and V holds if it lies in our 95 % interval; a saving or ratio holds if our whole interval "
-    "is on the published side of no difference.",
     "The published simulator lets a running all-reduce advance whenever somebody asks how much of it is left, which "
     "creates bandwidth; ours conserves every byte.",
     "GPU utilisation here is GPU seconds computed over GPUs x makespan; the paper does not define its own.",
@@ -60,12 +62,12 @@ def _table(name: str, rows: dict[str, tuple[str, float, float, float, float]]) -
 
 def _kappa() -> Check:
     return Check(
-        "Figure 5: kappa with the least average JCT, of 1, 2, 4, 8, 16 (holds if it is 1)",
+        "Figure 5: kappa with the least average JCT, of 1, 2, 4, 8, 16",
         1.0,
         "kappa",
         tuple(KAPPAS.values()),
         lambda runs: Measured(float(min(KAPPAS, key=lambda k: runs.metric(KAPPAS[k], "jct_mean_s").value or 0.0))),
-        lambda published, measured: measured.value == published,
+        equal,
         slow=True,
     )
 
@@ -132,10 +134,14 @@ CLAIMS: dict[str, Check] = {
     "figure-5.best-kappa": _kappa(),
 }  # fmt: skip
 
+for _method, _pair in RELEASED.items():
+    _name = f"table-iv.{_slug(_method)}.jct-mean"
+    CLAIMS[_name] = replace(CLAIMS[_name], released=_pair)
 CLAIMS |= {
-    f"no-limit.{name}": replace(check, what=f"no memory limit: {check.what}", scenario=NO_LIMIT, slow=True)
+    f"{prefix}.{name}": replace(check, what=f"{words}: {check.what}", scenario=scenario, slow=True, released=None)
+    for prefix, scenario, words in MEMORY
     for name, check in CLAIMS.items()
-    if name.startswith(("table-v.", "table-iv.lwf-1."))
+    if name.startswith(("table-v.", "table-iv." if prefix == "16gb" else "table-iv.lwf-1."))
 }
 
 
@@ -154,7 +160,7 @@ def _orders(scenario: str, runs: Runs) -> list[str]:
         if all(row[0] in runs.by_stack for row in rows.values()):
             here = {name: runs.metric(row[0], "jct_mean_s").value or 0.0 for name, row in rows.items()}
             published = {name: row[2] for name, row in rows.items()}
-            where = f"{title}{_without_limit(scenario)}"
+            where = f"{title}{_memory(scenario)}"
             lines.append(f"{where}, average JCT here: {_ranked(here)}; published: {_ranked(published)}.")
     return lines
 
@@ -163,8 +169,8 @@ def _ranked(values: Mapping[str, float]) -> str:
     return " < ".join(f"{name} {values[name]:,.0f} s" for name in sorted(values, key=lambda name: values[name]))
 
 
-def _without_limit(scenario: str) -> str:
-    return " without a memory limit" if scenario == NO_LIMIT else ""
+def _memory(scenario: str) -> str:
+    return next((f", {words}" for _, name, words in MEMORY if name == scenario), "")
 
 
 def _pictures(scenario: str, runs: Runs) -> list[Picture]:
@@ -178,7 +184,7 @@ def _pictures(scenario: str, runs: Runs) -> list[Picture]:
     }
     return [
         Picture(
-            f"{title}{_without_limit(scenario)}: job completion times, busy share of each GPU, "
+            f"{title}{_memory(scenario)}: job completion times, busy share of each GPU, "
             "and mean JCT with its 95 % interval",
             lambda stacks=stacks: figure_row({name: runs.by_stack[stack] for name, stack in stacks.items()}),  # type: ignore[misc]
         )

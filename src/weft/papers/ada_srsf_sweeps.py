@@ -63,7 +63,7 @@ def message_model(folder: Path, megabytes: float, compute_s: float = 0.08) -> st
 
 def paper_scenario(**changes: Mapping[str, Any]) -> dict[str, Any]:
     """The paper's scenario with some tables changed."""
-    scenario = deepcopy(read_toml(scenario_path("ada-srsf")))
+    scenario = deepcopy(read_toml(scenario_path("ada-srsf-16gb")))
     for table, values in changes.items():
         scenario[table] = {**scenario.get(table, {}), **values}
     return scenario

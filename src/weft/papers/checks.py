@@ -8,27 +8,18 @@ from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from weft.errors import InputError
-from weft.papers.claims import Claim, Measured, Request, Runs
+from weft.papers.claims import Claim, Measured, Request, Runs, Verdict
 from weft.registry import near
 from weft.scenario.shipped import scenario_path
 
 __all__ = [
-    "Check",
-    "LabCheck",
-    "chosen",
-    "equal",
-    "judge",
-    "nearly",
-    "on_that_side",
-    "order",
-    "saving",
-    "test",
-    "times",
-    "value",
-    "value_inside",
+    "Check", "LabCheck", "Rule", "chosen", "equal", "graded", "judge", "nearly", "on_that_side", "order", "saving",
+    "some_effect", "test", "times", "value",
 ]  # fmt: skip
 
-Holds = Callable[[float, Measured], bool]
+# How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
+Rule = Callable[[float, Measured], Verdict | bool]
+FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is as wide as the world
 Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
 
@@ -45,9 +36,11 @@ class Check:
     unit: str
     stacks: tuple[str, ...]
     measure: Callable[[Runs], Measured]
-    holds: Holds
+    rule: Rule
     slow: bool = False
     scenario: str = ""
+    released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
+    seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
 
 
 @dataclass(frozen=True)
@@ -58,13 +51,15 @@ class LabCheck(Generic[Lab]):
     published: float
     unit: str
     measure: Callable[[Lab], Measured]
-    holds: Holds
+    rule: Rule
     slow: bool = False
+    released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
+    seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
 
 
 def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
-    """A number of a table: holds if it lies in the interval."""
-    return Check(what, published, unit, (stack,), lambda runs: runs.metric(stack, metric, factor), value_inside)
+    """A number of a table."""
+    return Check(what, published, unit, (stack,), lambda runs: runs.metric(stack, metric, factor), nearly)
 
 
 def saving(what: str, published: float, stack: str, other: str, metric: str = "jct_mean_s") -> Check:
@@ -73,13 +68,13 @@ def saving(what: str, published: float, stack: str, other: str, metric: str = "j
     def measure(runs: Runs) -> Measured:
         return runs.ratio(stack, other, metric, lambda r: 100.0 * (1.0 - r))
 
-    return Check(f"{what} (holds if it is a saving)", published, "%", (stack, other), measure, on_that_side(0.0))
+    return Check(what, published, "%", (stack, other), measure, on_that_side(0.0))
 
 
 def times(what: str, published: float, stack: str, other: str, metric: str) -> Check:
     """A metric over that of another stack at the same seed."""
     return Check(
-        f"{what} (holds if it is more than 1)",
+        what,
         published,
         "x",
         (stack, other),
@@ -89,7 +84,7 @@ def times(what: str, published: float, stack: str, other: str, metric: str) -> C
 
 
 def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
-    """How many pairs of methods are in the published order, smallest mean over seeds first; holds if all are."""
+    """How many pairs of methods are in the published order, smallest mean over seeds first; all must be."""
     pairs = [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]]
 
     def measure(runs: Runs) -> Measured:
@@ -98,39 +93,64 @@ def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check
         return Measured(float(sum(a is not None and b is not None and a < b for a, b in found)))
 
     return Check(
-        f"{what} (holds if all {len(pairs)} are)", float(len(pairs)), "pairs", tuple(stacks), measure,
-        lambda published, measured: measured.value == published,
+        f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", tuple(stacks), measure, equal
     )  # fmt: skip
 
 
-def value_inside(published: float, measured: Measured) -> bool:
-    """The published number lies in the interval."""
-    low, high = measured.ci95
-    return low is not None and high is not None and low <= published <= high
+def nearly(published: float, measured: Measured) -> Verdict:
+    """The published number lies in the interval, or within a tenth of the mean."""
+    return "reproduced" if _agrees(published, measured) else "no"
 
 
-def nearly(published: float, measured: Measured) -> bool:
-    """The measured number is within a tenth of the published one."""
-    return measured.value is not None and abs(measured.value - published) <= 0.1 * max(abs(published), 1e-9)
-
-
-def equal(published: float, measured: Measured) -> bool:
+def equal(published: float, measured: Measured) -> Verdict:
     """The measured number is the published one."""
-    return measured.value is not None and abs(measured.value - published) <= 1e-9
+    return "reproduced" if measured.value is not None and abs(measured.value - published) <= 1e-9 else "no"
 
 
-def on_that_side(of: float) -> Holds:
-    """The measured number differs from `of` in the published direction, and so does its interval."""
+def on_that_side(of: float) -> Rule:
+    """An effect: the interval excludes `of`, which is none, on the published side."""
 
-    def holds(published: float, measured: Measured) -> bool:
-        low, high = measured.ci95
-        if measured.value is None:
-            return False
-        low = measured.value if low is None else low
-        high = measured.value if high is None else high
-        return low > of if published > of else high < of
+    def rule(published: float, measured: Measured) -> Verdict:
+        if some_effect(of, more=published > of)(published, measured) == "no":
+            return "not judged" if measured.ci95[0] is not None and _agrees(published, measured) else "no"
+        return "reproduced" if _agrees(published, measured) else "direction"
 
-    return holds
+    return rule
+
+
+def some_effect(of: float, more: bool = True) -> Rule:
+    """An effect for which the paper gives no number, or none that we can read: direction is all there is to see."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        low, high = _ends(measured)
+        if low is None or high is None:
+            return "no"
+        return "direction" if (low > of if more else high < of) else "no"
+
+    return rule
+
+
+def graded(direction: Callable[[float, Measured], bool]) -> Rule:
+    """The published number, or what the claim itself says to be enough for its direction."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        if _agrees(published, measured):
+            return "reproduced"
+        return "direction" if direction(published, measured) else "no"
+
+    return rule
+
+
+def _ends(measured: Measured) -> tuple[float | None, float | None]:
+    low, high = measured.ci95
+    return (measured.value if low is None else low), (measured.value if high is None else high)
+
+
+def _agrees(published: float, measured: Measured) -> bool:
+    low, high = _ends(measured)
+    if measured.value is None or low is None or high is None:
+        return False
+    return low <= published <= high or abs(measured.value - published) <= 0.1 * abs(measured.value) + 1e-12
 
 
 def test(
@@ -157,7 +177,8 @@ def test(
     for name in names:
         check = checks[name]
         scenario = check.scenario or paper
-        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
+        quickly = " --quick" * request.quick
+        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
         claims.append(judge(name, check, check.measure(runs[scenario]), str(scenario_path(scenario)), command, seeds))
     return tuple(claims), runs, notes
 
@@ -206,7 +227,12 @@ def judge(
     name: str, check: Check | LabCheck[Lab], measured: Measured, scenario: str, command: str, seeds: Sequence[int]
 ) -> Claim:
     """The claim, with the command that checks it alone."""
+    seeds = seeds if check.seeded else ()
+    found = check.rule(check.published, measured)
+    verdict: Verdict = found if isinstance(found, str) else "reproduced" if found else "no"
+    if 0 < len(seeds) < FEWEST_SEEDS:
+        verdict = "not judged"
     return Claim(
-        name, check.what, check.published, measured.value, measured.ci95, check.unit,
-        check.holds(check.published, measured), scenario, command, tuple(seeds),
+        name, check.what, check.published, measured.value, measured.ci95, check.unit, verdict, scenario, command,
+        tuple(seeds), check.released,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.results.compare import flat_metrics, mean_and_interval
 
@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
     from weft.results.run import RunResult
 
-__all__ = ["Claim", "Measured", "Picture", "Reproduction", "Request", "Runs"]
+__all__ = ["VERDICTS", "Claim", "Measured", "Picture", "Reproduction", "Request", "Runs", "Verdict"]
 
 Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
+# reproduced: the published number lies in the interval over seeds, or within a tenth of the mean. direction: there is
+# an effect on the published side, of another size. not judged: fewer than three seeds, or an interval so wide that it
+# holds both the published number and no effect.
+Verdict = Literal["reproduced", "direction", "no", "not judged"]
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
 
 
 @dataclass(frozen=True)
@@ -56,22 +61,29 @@ class Claim:
     """One thing a paper says."""
 
     id: str
-    what: str  # and when it holds
+    what: str  # and what counts as what, where that is not plain
     published: float
     measured: float | None
     ci95: Interval
     unit: str
-    holds: bool
+    verdict: Verdict
     scenario: str
     command: str
     seeds: tuple[int, ...]
+    released: tuple[float, float] | None = None  # by the authors' own simulator: as released, and repaired
+
+    @property
+    def holds(self) -> bool:
+        """Whether the effect is there, be it of the published size or not."""
+        return self.verdict in ("reproduced", "direction")
 
     def to_dict(self) -> dict[str, Any]:
         """One entry of the JSON."""
         return {
             "id": self.id, "what": self.what, "published": self.published, "measured": self.measured,
-            "ci95": list(self.ci95), "unit": self.unit, "holds": self.holds, "scenario": self.scenario,
-            "command": self.command, "seeds": list(self.seeds),
+            "ci95": list(self.ci95), "unit": self.unit, "verdict": self.verdict, "holds": self.holds,
+            "scenario": self.scenario, "command": self.command, "seeds": list(self.seeds),
+            "released": self.released and dict(zip(("as_released", "repaired"), self.released, strict=True)),
         }  # fmt: skip
 
 
@@ -92,9 +104,20 @@ class Reproduction:
     notes: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = field(default=(), repr=False)
 
+    @property
+    def counts(self) -> str:
+        """How many claims have which verdict, in words."""
+        each = [f"{sum(c.verdict == word for c in self.claims)} {word}" for word in VERDICTS]
+        return f"{sum(c.holds for c in self.claims)} of {len(self.claims)} claims hold: {', '.join(each)}"
+
     def to_dict(self) -> dict[str, Any]:
         """What `weft reproduce --json` prints."""
-        return {"paper": self.paper, "claims": [c.to_dict() for c in self.claims], "notes": list(self.notes)}
+        return {
+            "paper": self.paper,
+            "verdicts": {word: sum(c.verdict == word for c in self.claims) for word in VERDICTS},
+            "claims": [c.to_dict() for c in self.claims],
+            "notes": list(self.notes),
+        }
 
 
 class Runs:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from weft.network.cost import DALLY_TABLE_I
-from weft.papers.checks import Check, on_that_side, saving, test, value
+from weft.papers.checks import Check, equal, graded, saving, some_effect, test, value
 from weft.papers.claims import Measured, Picture, Reproduction, Request, Runs
-from weft.papers.dally_latency import TIERS, factor, latencies, share
+from weft.papers.dally_latency import TIERS, latencies, share
 from weft.papers.dally_runs import GANDIVA, RACKS, has_files, run_experiments, timers_over_time
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CLAIMS", "reproduce"]
 
 PAPER = "dally"
-SEEDS, QUICK_SEEDS = 3, 1
+SEEDS, QUICK_SEEDS = 3, 3
 NAMES = {"gandiva": GANDIVA, "tiresias": "tiresias", "dally-manual": "dally-manual", "dally": "dally"}
 # Job completion times in seconds, 8 racks: gandiva, tiresias, dally-manual, dally
 TABLE_II = {
@@ -31,14 +31,22 @@ TABLE_III = {
     "p95": (71362014, 15059080, 39298828, 16469069), "p99": (208939883, 15390860, 39817762, 16681241),
 }  # fmt: skip
 
+# What the authors' released simulator saves over Tiresias on 2, 4, 8 and 16 racks (1 seed, analytical latencies in
+# place of ASTRA-sim), in percent: as released, and with its leak of GPUs repaired. See docs/papers/dally.md.
+RELEASED = {
+    "makespan_s": ((66.0, 2.0), (68.0, -23.0), (61.0, -73.0), (54.0, -29.0)),
+    "jct_mean_s": ((33.0, -39.0), (44.0, 0.0), (20.0, -14.0), (-1.0, -2.0)),
+    "queueing_p95_s": ((52.0, -71.0), (63.0, 37.0), (54.0, -8.0), (42.0, -32.0)),
+}
+OTHERS = {"tiresias": "Tiresias", "tiresias-racks": "Tiresias with racks", "gandiva": "Gandiva"}
+
 NOTES = (
     "Communication costs the part of the compute time that Table I gives for a model and a tier; jobs do not contend, "
     "as in the paper. Beyond the paper: docs/papers/dally.md.",
-    "A saving holds if it is one (its whole interval, where there are several seeds); where the paper gives a range "
-    "over numbers of racks, its lower end is set beside every number.",
-    "A value of Tables II and III holds if it lies in our interval over seeds. A cell of Table I holds within a factor "
-    "of two; the machine column is what the models are calibrated to.",
-    "The paper does not state its leases: here they end every hour, all together. Gandiva's slices are four hours.",
+    "Where the paper gives a range over numbers of racks, its lower end is set beside every number. Tiresias looks at "
+    "machines only; Tiresias with racks takes one machine, else one rack, else anything, as in the authors' simulator.",
+    "A cell of Table I is a direction within a factor of two; the machine column is what the models are calibrated to.",
+    "The paper does not state its leases: here each is an hour from its job's start. Gandiva's slices are four hours.",
 )
 
 
@@ -55,30 +63,27 @@ def _table_i() -> dict[str, Check]:
                 continue
 
             def measure(runs: Runs, model: str = model, where: str = where) -> Measured:
-                return Measured(100.0 * share(model, where, factor(model)))
+                return Measured(100.0 * share(model, where))
 
             found[f"table-i.{model}.{where}"] = Check(
-                f"{model}, 8 GPUs: communication over compute time, {where} (holds within a factor of 2)",
-                100.0 * published, "%", (), measure, _within(2.0),
+                f"{model}, 8 GPUs: communication over compute time, {where} (direction: within a factor of 2)",
+                100.0 * published, "%", (), measure, graded(_within_two), seeded=False,
             )  # fmt: skip
     return found
 
 
-def _within(ratio: float) -> Callable[[float, Measured], bool]:
-    def holds(published: float, measured: Measured) -> bool:
-        return measured.value is not None and published / ratio <= measured.value <= published * ratio
-
-    return holds
+def _within_two(published: float, measured: Measured) -> bool:
+    return measured.value is not None and published / 2.0 <= measured.value <= published * 2.0
 
 
 def _monotone() -> Check:
     def measure(runs: Runs) -> Measured:
-        rows = [[share(model, where, factor(model)) for where in TIERS] for model in DALLY_TABLE_I]
+        rows = [[share(model, where) for where in TIERS] for model in DALLY_TABLE_I]
         return Measured(float(sum(row[0] <= row[1] <= row[2] for row in rows)))
 
     return Check(
-        "Figure 1: models whose iteration grows from machine to rack to network (holds if all 6)", 6.0, "models", (),
-        measure, lambda published, measured: measured.value == published,
+        "Figure 1: models whose iteration grows from machine to rack to network (all 6 must)", 6.0, "models", (),
+        measure, equal, seeded=False,
     )  # fmt: skip
 
 
@@ -88,8 +93,8 @@ def _own_latency() -> Check:
 
     return Check(
         "Figure 6: different latencies of the placements of six jobs, where Themis has one share for each tier "
-        "(holds if more than 6)",
-        6.0, "latencies", (), measure, lambda published, measured: (measured.value or 0.0) > published,
+        "(more than 6)",
+        6.0, "latencies", (), measure, some_effect(6.0), seeded=False,
     )  # fmt: skip
 
 
@@ -99,9 +104,11 @@ TAILS = {"queueing_p95_s": "p95", "queueing_p99_s": "p99"}  # not among the metr
 def _save(name: str, words: str, published: float, metric: str, experiment: str, other: str, slow: bool) -> Check:
     mine, theirs = at("dally", experiment), at(other, experiment)
     check = saving(
-        f"{name}: Dally saves {words} over {other.title()}, {experiment.replace('-', ' on ')} racks", published, mine,
+        f"{name}: Dally saves {words} over {OTHERS[other]}, {experiment.replace('-', ' on ')} racks", published, mine,
         theirs, metric,
     )  # fmt: skip
+    if other == "tiresias-racks" and experiment.startswith("batch") and metric in RELEASED:  # as theirs is
+        check = replace(check, released=RELEASED[metric][RACKS.index(int(experiment.partition("-")[2]))])
     if metric in TAILS:
         check = replace(check, measure=lambda runs: _tail_saving(runs, mine, theirs, TAILS[metric]))
     return replace(check, slow=slow)
@@ -129,14 +136,17 @@ def _savings() -> dict[str, Check]:
         ("figure-13b.jct", "Figure 13b", "mean JCT", "jct_mean_s", "poisson", {"tiresias": 16.0, "gandiva": 23.0}),
     )  # fmt: skip
     exceptions = {("figure-13a.jct", "gandiva", 2): -39.0}
-    left_out = {("figure-13b.jct", "tiresias", 4)}  # "degradation", without a number
+    left_out = {
+        ("figure-13b.jct", "tiresias", 4),
+        ("figure-13b.jct", "tiresias-racks", 4),
+    }  # "degradation", without a number
     for key, name, words, metric, arrival, others in rows:
         for racks in RACKS:
-            for other, published in others.items():
+            for other, published in {"tiresias-racks": others["tiresias"], **others}.items():
                 number = exceptions.get((key, other, racks), published)
                 if (key, other, racks) not in left_out:
                     found[f"{key}.over-{other}.{racks}-racks"] = _save(
-                        name, words, number, metric, f"{arrival}-{racks}", other, racks != 8
+                        name, words, number, metric, f"{arrival}-{racks}", other, racks != 8 or arrival == "poisson"
                     )
     return found
 
@@ -156,8 +166,8 @@ def _best(name: str, words: str, published: float, metric: str, other: str) -> C
         return Measured(max((saved.value for saved in found if saved.value is not None), default=None))
 
     return Check(
-        f"{name}: Dally's largest saving of {words} over {other.title()} (holds from half of it)", published, "%",
-        stacks, measure, lambda published, measured: (measured.value or 0.0) >= published / 2, slow=True,
+        f"{name}: Dally's largest saving of {words} over {OTHERS[other]} (direction: half of it)", published, "%",
+        stacks, measure, graded(lambda published, found: (found.value or 0.0) >= published / 2), slow=True,
     )  # fmt: skip
 
 
@@ -170,9 +180,9 @@ def _majority(name: str, arrival: str, other: str) -> Check:
         return Measured.over_seeds([_sooner(a, b) for a, b in pairs])
 
     return Check(
-        f"{name}: jobs with a shorter JCT than under {other.title()}, {arrival} on 8 racks (holds if more than half)",
-        50.0, "% of jobs", (mine, theirs), measure,
-        lambda published, measured: on_that_side(published)(100.0, measured),
+        f"{name}: jobs with a shorter JCT than under {OTHERS[other]}, {arrival} on 8 racks (more than half; a curve)",
+        50.0, "% of jobs", (mine, theirs), measure, some_effect(50.0),
+        slow=arrival == "poisson",
     )  # fmt: skip
 
 
@@ -199,9 +209,8 @@ def _variants() -> Check:
         return Measured(float(sum(makespan[at(a, "batch-8")] < makespan[at(b, "batch-8")] for a, b in SHORTER)))
 
     return Check(
-        "Figure 7: pairs of makespans in the order that the text gives, 8 racks (holds if all are)",
-        float(len(SHORTER)), "pairs", stacks, measure, lambda published, measured: measured.value == published,
-        slow=True,
+        "Figure 7: pairs of makespans in the order that the text gives, 8 racks (all must be)",
+        float(len(SHORTER)), "pairs", stacks, measure, equal, slow=True,
     )  # fmt: skip
 
 
@@ -210,10 +219,11 @@ def _tables() -> dict[str, Check]:
     for table, arrival, rows in (("table-ii", "batch", TABLE_II), ("table-iii", "poisson", TABLE_III)):
         for statistic, numbers in rows.items():
             for stack, number in zip(NAMES, numbers, strict=True):
-                found[f"{table}.{stack}.jct-{statistic}"] = value(
+                check = value(
                     f"{stack}, {arrival} on 8 racks: JCT, {statistic}", float(number), "s", at(stack, f"{arrival}-8"),
                     f"jct_{statistic}_s",
                 )  # fmt: skip
+                found[f"{table}.{stack}.jct-{statistic}"] = replace(check, slow=True)
     return found
 
 
@@ -226,8 +236,8 @@ def _remaining() -> Check:
         return Measured(float(sorted(means, key=means.__getitem__).index(at("dally", "batch-8")) + 1))
 
     return Check(
-        "Figure 12: place of Dally by the area under the curve of remaining jobs, least first (holds if first)", 1.0,
-        "place", stacks, measure, lambda published, measured: measured.value == published,
+        "Figure 12: place of Dally by the area under the curve of remaining jobs, least first", 1.0, "place",
+        stacks, measure, equal,
     )  # fmt: skip
 
 
@@ -239,8 +249,7 @@ def _utilisation() -> Check:
         return Measured(float(sorted(means, key=means.__getitem__, reverse=True).index(at("dally", "batch-8")) + 1))
 
     return Check(
-        "Figure 11: place of Dally by GPU utilisation, 8 racks (holds if first)", 1.0, "place", stacks, measure,
-        lambda published, measured: measured.value == published,
+        "Figure 11: place of Dally by GPU utilisation, 8 racks", 1.0, "place", stacks, measure, equal
     )  # fmt: skip
 
 
@@ -248,12 +257,16 @@ def _timers() -> Check:
     """Figure 4, for 16-GPU jobs: the 95th percentile of GPU demand."""
 
     def measure(runs: Runs) -> Measured:
-        means = [_mean_timer(timers_over_time(racks, 16)) for racks in RACKS]
-        return Measured(float(sum(small > large for small, large in pairwise(means))))
+        found = []
+        for seed in range(SEEDS):
+            means = [_mean_timer(timers_over_time(racks, 16, seed)) for racks in RACKS]
+            found.append(float(sum(small > large for small, large in pairwise(means))))
+        return Measured.over_seeds(found)
 
     return Check(
-        "Figure 4: numbers of racks whose tuned rack timers are longer than those of the next larger (holds if all 3)",
-        3.0, "pairs", (), measure, lambda published, measured: measured.value == published, slow=True,
+        f"Figure 4: numbers of racks whose tuned rack timers are longer than those of the next larger, seeds 0 to "
+        f"{SEEDS - 1} (all 3 must be)",
+        3.0, "pairs", (), measure, equal, slow=True,
     )  # fmt: skip
 
 
@@ -270,14 +283,15 @@ CLAIMS: dict[str, Check] = {
     "figure-4.timers": _timers(),
     "figure-6.own-latency": _own_latency(),
     "figure-7.makespan.best-over-tiresias": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias"),
+    "figure-7.makespan.best-over-tiresias-racks": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias-racks"),
     "figure-7.makespan.best-over-gandiva": _best("Figure 7", "makespan", 92.0, "makespan_s", "gandiva"),
     **_savings(),
     "figure-7.order": _variants(),
     "figure-8a.queueing-p95.best-over-gandiva": _best(
         "Figure 8a", "P95 queueing delay", 81.0, "queueing_p95_s", "gandiva"
     ),
-    **{f"figure-9.jct.over-{other}": _majority("Figure 9", "batch", other) for other in ("tiresias", "gandiva")},
-    **{f"figure-10.jct.over-{other}": _majority("Figure 10", "poisson", other) for other in ("tiresias", "gandiva")},
+    **{f"figure-9.jct.over-{other}": _majority("Figure 9", "batch", other) for other in OTHERS},
+    **{f"figure-10.jct.over-{other}": _majority("Figure 10", "poisson", other) for other in OTHERS},
     "figure-11.utilisation": _utilisation(),
     "figure-12.remaining": _remaining(),
     **_tables(),
@@ -292,6 +306,8 @@ def reproduce(request: Request) -> Reproduction:
         if has_files()
         else "Jobs are drawn from the published figures of the authors' files, which WEFT_TRACES does not hold."
     )
+    if request.quick:
+        notes.append("quick: a quarter of the batch (125 jobs) on a quarter of the racks.")
     return Reproduction(PAPER, claims, (*NOTES, where, *notes), _pictures(runs.get(PAPER)))
 
 

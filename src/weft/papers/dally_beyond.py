@@ -20,7 +20,7 @@ __all__ = ["CONTENDING", "METRICS", "ORDERS", "RULES", "contention", "orders", "
 METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
 CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
 # Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.
-ORDERS = ("tiresias", "dally", "dally[order=nw-sens:one-gpu]", "dally[order=las]")
+ORDERS = ("tiresias", "dally", "dally[order=nw-sens:together]", "dally[order=las]")
 # The rules alone, without preemption, and under Dally's own order.
 RULES = tuple(
     f"dally[{order}place=delay{rule}]"

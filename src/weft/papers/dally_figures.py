@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.network.cost import DALLY_TABLE_I
 from weft.papers.claims import Picture, Runs
-from weft.papers.dally_latency import TIERS, factor, latencies, profile_of, share
+from weft.papers.dally_latency import TIERS, calibrated_profile, latencies, share
 from weft.papers.dally_runs import RACKS, timers_over_time
 from weft.results.metrics import finished_jobs, summary
 from weft.results.series import busy_gpus
@@ -57,7 +57,7 @@ def figure_1() -> Figure:
     """Iteration time by model and tier."""
     figure, (axes,) = new_figure(7.5, 3.2)
     for i, where in enumerate(TIERS):
-        whole = [profile_of(model, 8).compute_s * (1 + share(model, where, factor(model))) for model in DALLY_TABLE_I]
+        whole = [calibrated_profile(model, 8).compute_s * (1 + share(model, where)) for model in DALLY_TABLE_I]
         axes.bar(np.arange(len(whole)) + 0.27 * (i - 1), whole, 0.25, label=where, color=PALETTE[i])
     axes.set_yscale("log")
     axes.set_xticks(range(len(DALLY_TABLE_I)), list(DALLY_TABLE_I), fontsize=8)

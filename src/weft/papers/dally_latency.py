@@ -7,18 +7,18 @@ from functools import cache
 from pathlib import Path
 
 from weft.model.profile import Profile
-from weft.network.analytical import Analytical, calibrated
+from weft.network.analytical import Analytical, compute_factor, slowed
 from weft.network.cost import DALLY_TABLE_I, THEMIS, TierTable
-from weft.network.hierarchy import MODERN
+from weft.network.hierarchy import DALLY
 from weft.network.shape import Shape, tier
 from weft.workload import zoo
 from weft.workload.layer_files import read_layers
 
-__all__ = ["SHAPES", "SIX_JOBS", "TIERS", "factor", "latencies", "profile_of", "share"]
+__all__ = ["SHAPES", "SIX_JOBS", "TIERS", "calibrated_profile", "factor", "latencies", "profile_of", "share"]
 
 TIERS = ("machine", "rack", "network")
-# 8 GPUs: on one machine, one on each of 8 machines of a rack, one in each of 8 racks.
-SHAPES: dict[str, Shape] = {"machine": ((8,),), "rack": ((1,) * 8,), "network": ((1,),) * 8}
+# 8 GPUs: on one machine, four on each of two machines of a rack, four in each of two racks.
+SHAPES: dict[str, Shape] = {"machine": ((8,),), "rack": ((4, 4),), "network": ((4,), (4,))}
 _FILES = {
     "vgg11": "vgg11_B256_astra-sim.csv", "alexnet": "alexnet_B512_astra-sim.csv",
     "mobilenet-v3": "mobilenet_v3_B512_astra-sim.csv", "resnet18": "resnet18_B512_astra-sim.csv",
@@ -45,26 +45,32 @@ def profile_of(model: str, workers: int) -> Profile:
     return zoo.profile(model, workers, overlap=True)
 
 
+@cache
 def factor(model: str) -> float:
-    """What a model's bytes are multiplied by so that on one machine it communicates as in Table I (section IV-C2)."""
-    profile = profile_of(model, 8)
-    return calibrated(profile, MODERN, SHAPES["machine"], DALLY_TABLE_I[model].machine * profile.compute_s)
+    """What a model's computing is multiplied by so that one machine communicates as in Table I (section IV-C2)."""
+    return compute_factor(profile_of(model, 8), DALLY, SHAPES["machine"], DALLY_TABLE_I[model].machine)
 
 
-def share(model: str, where: str, scale: float = 1.0) -> float:
+@cache
+def calibrated_profile(model: str, workers: int) -> Profile:
+    """One iteration with its computing multiplied by that factor."""
+    return slowed(profile_of(model, workers), factor(model))
+
+
+def share(model: str, where: str) -> float:
     """Table I: exposed communication over compute time, 8 GPUs on one machine, in one rack or over racks."""
-    profile = profile_of(model, 8)
-    return Analytical(MODERN, {model: scale}).exposed_s(profile, model, SHAPES[where]) / profile.compute_s
+    profile = calibrated_profile(model, 8)
+    return Analytical(DALLY).exposed_s(profile, model, SHAPES[where]) / profile.compute_s
 
 
 def latencies() -> list[tuple[str, int, float, float]]:
     """Figure 6: model, tier, exposed communication by Themis' penalties and by the hierarchy, for each placement."""
     static = TierTable(THEMIS)
-    exact = Analytical(MODERN, {model: factor(model) for model, _ in SIX_JOBS})
+    exact = Analytical(DALLY)
     rows = []
     for model, shapes in SIX_JOBS:
         for shape in shapes:
-            profile = profile_of(model, sum(map(sum, shape)))
+            profile = calibrated_profile(model, sum(map(sum, shape)))
             rows.append(
                 (model, tier(shape), static.exposed_s(profile, model, shape), exact.exposed_s(profile, model, shape))
             )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["GANDIVA", "RACKS", "has_files", "run_experiments", "scenario", "timers_over_time"]
 
 RACKS = (2, 4, 8, 16)
+QUARTER = 4
 GANDIVA = "gandiva:14400"  # slices of four hours: the jobs run for days
 BATCH = "dally/jobs/sense_500jobs_0start-withBert.json.gz"
 POISSON = tuple(f"dally/jobs/sense_500jobs_poisson_1proc-week{n}.json.gz" for n in ("", "2", "3"))
@@ -43,12 +44,18 @@ def has_files() -> bool:
     return store is not None and all((Path(store) / name).exists() for name in (BATCH, *POISSON))
 
 
-def scenario(experiment: str, seed: int, files: bool | None = None) -> dict[str, Any]:
-    """The scenario of an experiment (`batch-8`, `poisson-16`, `batch-8-links`, ...) at a seed."""
+def scenario(experiment: str, seed: int, files: bool | None = None, quick: bool = False) -> dict[str, Any]:
+    """The scenario of an experiment (`batch-8`, `poisson-16`, `batch-8-links`, ...) at a seed.
+
+    Quick: a quarter of the batch on a quarter of the racks.
+    """
     arrival, racks, *rest = experiment.split("-")
     made = deepcopy(read_toml(scenario_path("dally")))
     made["cluster"]["racks"] = int(racks)
     made["workload"] = _workload(arrival, 64 * int(racks), seed, has_files() if files is None else files)
+    if quick and arrival == "batch":
+        made["cluster"]["racks"] = max(1, int(racks) // QUARTER)
+        made["workload"]["jobs"] = 500 // QUARTER
     if rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
         made["cluster"] |= {"oversubscription": 4, "nic_gbps": 25 if "slow" in rest else 400}
         made["network"] = {"cost": "links", "sharing": "max-min"}
@@ -95,8 +102,8 @@ def run_experiments(
                         request.on_progress(before + count, total)
 
                 compared = api.compare(
-                    scenario(experiment, seed), stacks, [seed], workers=request.workers, on_progress=tell,
-                    on_compile=request.on_compile,
+                    scenario(experiment, seed, quick=request.quick), stacks, [seed], workers=request.workers,
+                    on_progress=tell, on_compile=request.on_compile,
                 )  # fmt: skip
                 runs += [replace(run, stack=f"{run.stack}@{experiment}") for run in compared.runs]
                 before += len(stacks)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.papers import PAPERS
-from weft.papers.claims import Claim, Reproduction
+from weft.papers.claims import Claim, Reproduction, Verdict
 from weft.results.writing import write_text
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["claims_table", "render", "write"]
 
-TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "holds")
+_STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
+TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their simulator, repaired", "verdict")
 
 
 def claims_table(result: Reproduction) -> Table:
@@ -24,13 +26,12 @@ def claims_table(result: Reproduction) -> Table:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in TITLES:
-        right = title in ("published", "measured", "95 % interval")
+    for title in _titles(result):
+        right = title in TITLES[2:5]
         table.add_column(title, justify="right" if right else "left", header_style="bold", overflow="fold")
     for claim in result.claims:
-        style = "green" if claim.holds else "red"
-        *cells, holds = _cells(claim)
-        table.add_row(*cells, Text(holds, style=style))
+        *cells, verdict = _cells(claim, _titles(result))
+        table.add_row(*cells, Text(verdict, style=_STYLES[claim.verdict]))
     return table
 
 
@@ -45,12 +46,8 @@ def render(result: Reproduction, command: str = "") -> str:
     from weft.results.style import inline_svg
 
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
-    held = sum(claim.holds for claim in result.claims)
-    head = (
-        f'<header><p class="brand">weft</p><h1>{escape(title)}</h1>'
-        f"<p>{held} of {len(result.claims)} claims hold here</p></header>"
-    )
-    rows = [[escape(cell) for cell in _cells(claim)] for claim in result.claims]
+    head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>{escape(result.counts)}</p></header>'
+    rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     pictures = "".join(
         f'<section class="card"><figure class="wide">{inline_svg(picture.draw(), f"p{i}")}'
@@ -59,7 +56,7 @@ def render(result: Reproduction, command: str = "") -> str:
     )
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     body = (
-        f'{head}<section class="card">{plain_table(TITLES, rows, "numbers")}</section>'
+        f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>'
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'
         f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre>'
         f"<details><summary>Each claim alone</summary><pre>{escape(commands)}</pre></details></section>"
@@ -67,12 +64,19 @@ def render(result: Reproduction, command: str = "") -> str:
     return page(title, body)
 
 
-def _cells(claim: Claim) -> tuple[str, ...]:
+def _titles(result: Reproduction) -> tuple[str, ...]:
+    """Without the column of the authors' simulator where nothing is known of it."""
+    return TITLES if any(claim.released for claim in result.claims) else (*TITLES[:-2], TITLES[-1])
+
+
+def _cells(claim: Claim, titles: Sequence[str]) -> tuple[str, ...]:
     low, high = claim.ci95
     interval = "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
     measured = "-" if claim.measured is None else _number(claim.measured)
-    holds = "yes" if claim.holds else "no"
-    return (claim.id, claim.what, _number(claim.published), measured, interval, claim.unit, holds)
+    cells = [claim.id, claim.what, _number(claim.published), measured, interval, claim.unit]
+    if len(titles) == len(TITLES):
+        cells.append(", ".join(map(_number, claim.released)) if claim.released else "")
+    return (*cells, claim.verdict)
 
 
 def _number(value: float) -> str:

@@ -72,8 +72,8 @@ def testbed(placers: Sequence[str]) -> Figure:
 def front(runs: Mapping[str, TraceRun]) -> list[str]:
     """Those that no other beats in used machines and bytes across machines at once, the fewest machines first."""
     kept: list[str] = []
-    for name in sorted(runs, key=lambda name: (runs[name].used, runs[name].overhead_gb)):
-        if not kept or runs[name].overhead_gb < runs[kept[-1]].overhead_gb:
+    for name in sorted(runs, key=lambda name: (runs[name].number("used"), runs[name].number("overhead_gb"))):
+        if not kept or runs[name].number("overhead_gb") < runs[kept[-1]].number("overhead_gb"):
             kept.append(name)
     return kept
 
@@ -86,14 +86,20 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
     best = front(runs)
-    ax.step([runs[n].used for n in best], [runs[n].overhead_gb for n in best], where="post", color="0.6", linewidth=1)
+    ax.step(
+        [runs[n].number("used") for n in best],
+        [runs[n].number("overhead_gb") for n in best],
+        where="post",
+        color="0.6",
+        linewidth=1,
+    )
     for name in sorted(runs, key=best.__contains__):  # the best over those that do as well
-        ax.plot(runs[name].used, runs[name].overhead_gb, "o", color="C0" if name in best else "C1")
+        ax.plot(runs[name].number("used"), runs[name].number("overhead_gb"), "o", color="C0" if name in best else "C1")
     for names in _side_by_side(runs):
         first = runs[names[0]]
         below = len(names) > 1  # a long label would run into the next point's
         ax.annotate(
-            ", ".join(names), (first.used, first.overhead_gb), textcoords="offset points",
+            ", ".join(names), (first.number("used"), first.number("overhead_gb")), textcoords="offset points",
             xytext=(7, -11 if below else 4), fontsize="small",
         )  # fmt: skip
     ax.set_xscale("log")
@@ -109,12 +115,15 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
 
 def _side_by_side(runs: Mapping[str, TraceRun]) -> list[list[str]]:
     """Placers whose points nearly meet, and so have one label."""
-    most = max((found.overhead_gb for found in runs.values()), default=1.0) or 1.0
+    most = max((found.number("overhead_gb") for found in runs.values()), default=1.0) or 1.0
     groups: list[list[str]] = []
-    for name in sorted(runs, key=lambda name: runs[name].used):
+    for name in sorted(runs, key=lambda name: runs[name].number("used")):
         for group in groups:
             other = runs[group[0]]
-            if runs[name].used < 1.06 * other.used and abs(runs[name].overhead_gb - other.overhead_gb) < 0.04 * most:
+            if (
+                runs[name].number("used") < 1.06 * other.number("used")
+                and abs(runs[name].number("overhead_gb") - other.number("overhead_gb")) < 0.04 * most
+            ):
                 group.append(name)
                 break
         else:

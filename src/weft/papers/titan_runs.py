@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,9 +15,9 @@ from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, single_switch
 from weft.papers.claims import Request
 from weft.place.hived import fragments_first
-from weft.place.pattern import bytes_across, kind_of, pattern_of
+from weft.place.pattern import bytes_across, divide, kind_of, pattern_of
 from weft.place.titan import Limits, Placed, solve
-from weft.results.machines import machine_use, mean, overhead_bytes, profit_rate, total
+from weft.results.machines import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
 from weft.scenario.files import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
@@ -28,14 +28,20 @@ if TYPE_CHECKING:
     from weft.results.series import Steps
 
 __all__ = [
-    "FEW_JOBS", "FREE", "MODELS", "QUICK_JOBS", "SIZES", "STACKED", "STACKS", "Testbed", "TraceRun", "Traces",
-    "all_placers", "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers", "scenario",
+    "DEALT", "FEW_JOBS", "FREE", "MODELS", "QUICK_JOBS", "SHOWN_JOBS", "SIZES", "STACKED", "STACKS", "Testbed",
+    "TraceRun", "Traces", "all_placers", "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers",
+    "scenario", "testbed_words",
 ]  # fmt: skip
 
-STACKS = {"titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]"}
+DEALT = "elasticflow-dealt"  # ElasticFlow with ranks dealt out as Titan deals them
+STACKS = {
+    "titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]",
+    DEALT: "elasticflow[place=dealt:elasticflow]",
+}  # fmt: skip
+SEEDS, QUICK_SEEDS = 3, 3
 HD = "halving-doubling"
 ELASTICFLOW, ACME = "elasticflow/raw", "acme/trace_seren.csv"
-QUICK_JOBS, FEW_JOBS, SYNTHETIC_JOBS = 1500, 200, 20_000
+QUICK_JOBS, SHOWN_JOBS, FEW_JOBS, SYNTHETIC_JOBS = 400, 1500, 200, 20_000
 STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their runs take minutes
 # Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
@@ -81,45 +87,45 @@ def _has(name: str) -> bool:
 
 @dataclass(frozen=True)
 class TraceRun:
-    """A run of a trace, measured: means over the time in which any machine is used."""
+    """A run of a trace, measured. Numbers by name: `used`, `machine_hours`, `fragmentation` (per cent), `overhead_gb`,
+    `profit_rate`, `total_profit` and `jct` are over time; with `@arrivals` they are over the arrivals of jobs."""
 
-    used: float
-    machine_hours: float
-    fragmentation: float  # per cent
-    overhead_gb: float
-    profit_rate: float
-    total_profit: float
+    numbers: Mapping[str, float]
     run: RunResult
     overhead: Steps | None = None  # bytes across machines over time
 
     def number(self, metric: str) -> float:
         """One of the numbers by its name."""
-        value: float = getattr(self, metric)
-        return value
+        return self.numbers[metric]
 
 
 class Traces:
-    """Runs of the traces, each done once, when first asked for."""
+    """Runs of the traces, each done once, when first asked for. Runs of the first seed are kept, for pictures."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.seeds = request.numbers(SEEDS, QUICK_SEEDS)
         self.done: dict[str, dict[str, TraceRun]] = {}
+        self.numbers: dict[str, list[dict[str, Mapping[str, float]]]] = {}  # by trace, seed by seed: placer, number
         self.notes: list[str] = []
 
-    def of(self, trace: str) -> dict[str, TraceRun]:
-        """All four placers on a trace."""
-        if trace not in self.done:
+    def of(self, trace: str) -> list[dict[str, Mapping[str, float]]]:
+        """All placers on a trace, seed by seed."""
+        if trace not in self.numbers:
             from weft import api
 
-            seed = self.request.seed
-            compared = api.compare(
-                scenario(trace, self.request.quick), list(STACKS.values()), [seed], workers=self.request.workers,
-                on_progress=self.request.on_progress, on_compile=self.request.on_compile,
-            )  # fmt: skip
-            by_stack = {run.stack: run for run in compared.runs}
-            self.done[trace] = {name: measured(by_stack[stack]) for name, stack in STACKS.items()}
-            self.notes += [f"{trace}: {note}" for note in compared.runs[0].notes]
-        return self.done[trace]
+            self.numbers[trace] = []
+            for seed in self.seeds:
+                compared = api.compare(
+                    scenario(trace, self.request.quick), list(STACKS.values()), [seed], workers=self.request.workers,
+                    on_progress=self.request.on_progress, on_compile=self.request.on_compile,
+                )  # fmt: skip
+                by_stack = {run.stack: run for run in compared.runs}
+                found = {name: measured(by_stack[stack]) for name, stack in STACKS.items()}
+                self.done.setdefault(trace, found)
+                self.numbers[trace].append({name: run.numbers for name, run in found.items()})
+                self.notes += [f"{trace}: {note}" for note in compared.runs[0].notes]
+        return self.numbers[trace]
 
 
 def placers(jobs: int) -> list[str]:
@@ -157,10 +163,20 @@ def measured(run: RunResult) -> TraceRun:
     model = dict(run.jobs.select("job_id", "model").iter_rows())
     overhead = overhead_bytes(run, lambda job, gpus: bytes_between(model[job], gpus, run.server_of_gpu))
     profit = profit_rate(run, use)
-    return TraceRun(
-        mean(use.used, use.used), use.machine_hours, 100.0 * mean(use.fragmentation, use.used),
-        mean(overhead, use.used) / 1e9, mean(profit, use.used), total(profit) / 3600.0, run, overhead,
-    )  # fmt: skip
+    jct = run.jobs["jct_s"].drop_nulls().mean()
+    steps = {
+        "used": (use.used, 1.0), "fragmentation": (use.fragmentation, 100.0), "overhead_gb": (overhead, 1e-9),
+        "profit_rate": (profit, 1.0),
+    }  # fmt: skip
+    numbers = {name: factor * mean(values, use.used) for name, (values, factor) in steps.items()}
+    numbers |= {
+        f"{name}@arrivals": factor * float(at_arrivals(run, values).mean()) for name, (values, factor) in steps.items()
+    }
+    numbers |= {
+        "machine_hours": use.machine_hours, "total_profit": total(profit) / 3600.0, "jct": float(jct or 0.0),  # type: ignore[arg-type]
+        "total_profit@arrivals": float(at_arrivals(run, profit).sum()),
+    }  # fmt: skip
+    return TraceRun(numbers, run, overhead)
 
 
 def bytes_between(model: str, gpus: Sequence[int], server_of_gpu: tuple[int, ...]) -> float:
@@ -223,7 +239,12 @@ def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
     if placer == "tiresias" and skew_of(model) <= 0.3:
         order = np.argsort(FREE, kind="stable")
         return _in_turn(_filled(order, workers))
-    return _in_turn(_filled(np.argsort(-FREE, kind="stable"), workers))  # idle servers, the fewest
+    shares = _filled(np.argsort(-FREE, kind="stable"), workers)  # idle servers, the fewest
+    if placer == DEALT:
+        counts = tuple(count for _, count in shares)
+        ranks = divide(kind_of(zoo.profile(model, workers), HD), counts).ranks
+        return tuple((machine, mine) for (machine, _), mine in zip(shares, ranks, strict=True))
+    return _in_turn(shares)
 
 
 def _filled(order: Any, workers: int) -> list[tuple[int, int]]:
@@ -258,6 +279,22 @@ def on_testbed(placer: str, model: str, workers: int) -> Testbed:
     machines = {machine: len(ranks) for machine, ranks in found}
     in_use = int((FREE < 4).sum()) + sum(bool(FREE[m] == 4) for m in machines)
     return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers)
+
+
+def testbed_words() -> list[str]:
+    """Every placement on the testbed, and what it comes to."""
+    lines = []
+    for placer in STACKS:
+        where = "; ".join(f"{n}: {on_testbed(placer, 'vgg16', n).machines}" for n in SIZES)
+        lines.append(f"Figure 8, VGG-16, workers on each server (from 0), {placer}: {where}.")
+    for model in MODELS:
+        for placer in STACKS:
+            jobs = [on_testbed(placer, model, n) for n in SIZES]
+            numbers = "; ".join(
+                f"{j.workers}: {j.machine_hours:.2f} h, {j.throughput:.0f}/s, {j.comm_s_per_epoch:.2f} s" for j in jobs
+            )
+            lines.append(f"Exp#5-#7, {model}, {placer}: machine hours, images, communication per epoch: {numbers}.")
+    return lines
 
 
 @cache

@@ -16,17 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.collectives.registry import stages
+from weft.model.cluster import Cluster
+from weft.model.plan import Placement
 from weft.model.profile import Profile, Transfer
 
 __all__ = [
-    "Division", "Fits", "Kind", "Load", "Pattern", "bytes_across", "divide", "grow", "grow_one", "kind_of",
-    "pattern_of", "swapped", "within",
+    "HD", "Dealing", "Division", "Fits", "Kind", "Load", "Pattern", "bytes_across", "divide", "grow", "grow_one",
+    "kind_of", "pattern_of", "swapped", "within",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Fits = Callable[[int, int, float], bool]  # (share, other share, bytes of a stage between them) -> within the limit?
 
+HD = "halving-doubling"
+_KEEP = 1024  # profiles whose kind is remembered
 _SWAPPED = 128  # larger jobs are left as they are: exchanging takes n^2 a step
 
 # (ranks or None for all, collective, parameter servers, part of the iteration's message) of each transfer
@@ -104,6 +108,42 @@ def divide(kind: Kind, shares: tuple[int, ...], swap: bool = False) -> Division:
         where = swapped(pattern, where)
     ranks = tuple(tuple(np.flatnonzero(where == i).tolist()) for i in range(len(shares)))
     return Division(ranks, bytes_across(pattern, where.tolist()), peak_of(pattern, where))
+
+
+class Dealing:
+    """Ranks for GPUs that somebody has chosen, so that as few bytes as may be cross between servers."""
+
+    def __init__(self, collective: str = HD) -> None:
+        self.collective = collective  # where a profile does not say
+        self._kinds: dict[int, tuple[Profile, Kind]] = {}  # by identity: most jobs of a trace share their profiles
+
+    def order(self, cluster: Cluster, profile: Profile, gpus: Placement) -> Placement:
+        """The same GPUs in another order of ranks; as they are where that saves nothing."""
+        where = cluster.server_of_gpu[list(gpus)].tolist()
+        on: dict[int, list[int]] = {}
+        for gpu, server in zip(gpus, where, strict=True):
+            on.setdefault(server, []).append(gpu)
+        if len(on) < 2:
+            return gpus
+        kind = self.kind(profile)
+        shares = sorted(on.values(), key=len, reverse=True)  # the largest first, as Titan's machines are
+        division = divide(kind, tuple(map(len, shares)))
+        if division.across >= bytes_across(pattern_of(kind), where) * (1 - 1e-9):
+            return gpus
+        dealt = [0] * len(gpus)
+        for ids, ranks in zip(shares, division.ranks, strict=True):
+            for rank, gpu in zip(ranks, ids, strict=True):
+                dealt[rank] = gpu
+        return tuple(dealt)
+
+    def kind(self, profile: Profile) -> Kind:
+        """The kind of a profile, found once."""
+        known = self._kinds.get(id(profile))
+        if known is None:
+            if len(self._kinds) >= _KEEP:
+                self._kinds.clear()
+            known = self._kinds[id(profile)] = (profile, kind_of(profile, self.collective))
+        return known[1]
 
 
 def swapped(pattern: Pattern, where: Ints) -> Ints:

@@ -57,16 +57,19 @@ class Skew(Place):
             order = np.lexsort((free, idle == 0))  # where nobody must leave, then the fullest
             shares = _fill(order[free[order] > 0], free, gpus)
             return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
-        fewest = -(-gpus // int(view.cluster.gpus_per_server.max()))
-        last = gpus - (fewest - 1) * int(view.cluster.gpus_per_server.max())
-        whole = np.flatnonzero(free == view.cluster.gpus_per_server.max())
+        size = int(view.cluster.gpus_per_server.max())
+        fewest = -(-gpus // size)
+        last = gpus - (fewest - 1) * size
+        words = f"high skew: waits for {gpus} GPUs on {'one server' if fewest == 1 else f'{fewest} servers'}"
+        if free.max() < last or (fewest > 1 and np.count_nonzero(free == size) < fewest - 1):
+            return Answer(None, words, state)  # first of all: it is asked again and again while it waits
+        whole = np.flatnonzero(free == size)
         whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
         able = free >= last
         able[whole] = False
         fits = np.flatnonzero(able)
         if len(whole) < fewest - 1 or not len(fits):
-            words = "one server" if fewest == 1 else f"{fewest} servers"
-            return Answer(None, f"high skew: waits for {gpus} GPUs on {words}", state)
+            return Answer(None, words, state)
         tight = fits[np.lexsort((free[fits], np.maximum(last - idle[fits], 0)))[0]]
         shares = [*((int(s), int(free[s])) for s in whole), (int(tight), last)]
         return Answer(idle_first(view, offer, shares), _words("high skew: consolidated", len(shares)), state)

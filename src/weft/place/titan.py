@@ -14,16 +14,15 @@ from weft.collectives.registry import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
-from weft.model.profile import Profile
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.machines import Rooms, Share
-from weft.place.pattern import Kind, Load, divide, grow_one, kind_of, pattern_of, within
+from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
+from weft.place.search import search
 
 __all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
 
 Ints = npt.NDArray[np.int64]
-_KEEP = 1024  # profiles whose kind is remembered
 Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 
 
@@ -54,13 +53,13 @@ class Titan(Place):
 
     needs = frozenset({Fact.PROFILE})
 
-    def __init__(self, variant: str = "", collective: str = "halving-doubling", stage_s: float = 1.0) -> None:
+    def __init__(self, variant: str = "", collective: str = HD, stage_s: float = 1.0) -> None:
         self.variant, self.collective, self.stage_s = variant, collective, stage_s
         parts = [variant] if variant else []
-        parts += [collective] if collective != "halving-doubling" else []
+        parts += [collective] if collective != HD else []
         parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
         self.name = "titan" + (":" + "/".join(parts) if parts else "")
-        self._kinds: dict[int, tuple[Profile, Kind]] = {}  # by identity: most jobs of a trace share their profiles
+        self._dealing = Dealing(collective)
         self._of: tuple[Cluster, Limits] | None = None
 
     @classmethod
@@ -92,7 +91,7 @@ class Titan(Place):
         if self.variant != "printed" and (alone := rooms.one(gpus)) is not None:
             return self._answer(view, offer, ((alone, tuple(range(gpus))),), idle, state)
         profile = job.job.profiles[gpus]
-        kind = self._kind(profile)
+        kind = self._dealing.kind(profile)
         limits = self._limits(view.cluster).per_byte(max(profile.message_bytes, 1.0))
         found = self._solve(view, kind, free, idle, limits, rooms)
         if found is None:
@@ -110,14 +109,6 @@ class Titan(Place):
         if self.variant == "printed":
             return printed(kind, free, idle, limits, view.rng(self.name))
         return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
-
-    def _kind(self, profile: Profile) -> Kind:
-        known = self._kinds.get(id(profile))
-        if known is None:
-            if len(self._kinds) >= _KEEP:
-                self._kinds.clear()
-            known = self._kinds[id(profile)] = (profile, kind_of(profile, self.collective))
-        return known[1]
 
     def _limits(self, cluster: Cluster) -> Limits:
         if self._of is None or self._of[0] is not cluster:
@@ -151,8 +142,8 @@ def solve(
         return found
     greedy = _by_greedy(kind, free, idle, limits, best[0])
     if plus:
-        return _better(kind, rooms, idle, limits, best, greedy) or greedy
-    return greedy
+        greedy = _better(kind, rooms, idle, limits, best, greedy) or greedy
+    return greedy or search(kind, free, idle, _between(limits), best)
 
 
 def printed(
@@ -267,6 +258,10 @@ def _better(
             if option is not None:
                 return option
     return None
+
+
+def _between(limits: Limits) -> Callable[[int, int], float]:
+    return lambda a, b: max(limits.least, limits.between(a, b))
 
 
 def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:

@@ -16,8 +16,8 @@ from weft.results.run import RunResult
 from weft.results.series import Steps, spans_until
 
 __all__ = [
-    "MachineUse", "accuracy", "comm_s_per_epoch", "machine_use", "mean", "overhead_bytes", "profit_rate", "throughput",
-    "total",
+    "MachineUse", "accuracy", "at_arrivals", "comm_s_per_epoch", "machine_use", "mean", "overhead_bytes", "profit_rate",
+    "throughput", "total",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -127,6 +127,14 @@ def mean(steps: Steps, where: Steps) -> float:
     at = [s.value[np.clip(np.searchsorted(s.time_s, grid[:-1], "right") - 1, 0, None)] for s in (steps, where)]
     spans = np.diff(grid) * (at[1] > 0)
     return float((spans * at[0]).sum() / spans.sum()) if spans.sum() > 0 else 0.0
+
+
+def at_arrivals(run: RunResult, steps: Steps) -> Floats:
+    """The value right after each job arrived, as the paper takes its averages."""
+    found: Floats = steps.value[
+        np.clip(np.searchsorted(steps.time_s, run.jobs["submit_s"].to_numpy(), "right") - 1, 0, None)
+    ]
+    return found
 
 
 def _joined(held: pl.DataFrame) -> pl.DataFrame:

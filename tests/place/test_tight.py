@@ -1,0 +1,118 @@
+"""tight: the closest place or waiting for it while that pays; ranks dealt; machines kept for whoever is overdue."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.core.table import Table
+from weft.core.view import View
+from weft.errors import StackError
+from weft.model import Hold, Start
+from weft.model.events import Submitted
+from weft.model.job import Job
+from weft.place.base import Answer
+from weft.place.tight import Tight
+from weft.stacks import resolve
+from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+
+GB = 1e9
+
+
+@pytest.mark.parametrize("text", [None, "ring"])
+def test_conforms(text: str | None) -> None:
+    check_place(lambda: Tight.from_text(text), range(4))
+
+
+def ask(busy: list[int], job: Job, now: float = 0.0) -> tuple[Answer, View]:
+    """What a job is answered on 2 racks of 3 servers of 4 GPUs, some of them busy."""
+    cluster = toy_cluster(2, 3, 4)
+    table = Table(cluster)
+    for gpu in busy:
+        table.gpus.enter(f"other{gpu}", (gpu,), 0.0)
+    table.take(Submitted(0.0, job))
+    view = View(table, ToyWorld(cluster, []), 0)
+    view.move_to(now, 1)
+    place = Tight()
+    return place.place(view, table.jobs[job.id], job.gpus, table.gpus.offer, place.initial_state()), view
+
+
+def servers(answer: Answer, view: View) -> list[int]:
+    assert answer.gpus is not None
+    return sorted(set(view.cluster.server_of_gpu[list(answer.gpus)].tolist()))
+
+
+def test_the_tightest_machine() -> None:
+    """Free: 4, 3, 2 on the first rack; 4, 4, 4 on the second. Two GPUs go where just two are left."""
+    answer, view = ask([4, 8, 9], toy_job("a", 2, 10, 1.0, GB))
+    assert servers(answer, view) == [2]
+    assert answer.reason == "closest place: on one machine"
+
+
+def test_the_fewest_machines_of_one_rack_before_fewer_to_spare_elsewhere() -> None:
+    """Eight GPUs: two whole machines of the second rack, though the first has 9 free GPUs and less to spare."""
+    answer, view = ask([4, 8, 9], toy_job("a", 8, 10, 1.0, GB))
+    assert servers(answer, view) == [3, 4]
+
+
+def test_it_waits_for_as_long_as_closer_saves_and_no_longer() -> None:
+    """Two GPUs free on each of two servers; a job of 4 sends 1.25 GB in an iteration at 10 Gbit/s: by the estimate of
+    the world an iteration takes longer there than on one machine. With n iterations left the difference, n times, is
+    how long it waits; then it takes what there is."""
+    busy = [g for g in range(24) if g not in (0, 1, 4, 5)]
+    job = toy_job("a", 4, 40, 1.0, 1.25e9)
+    answer, view = ask(busy, job)
+    from weft.model.view import Spread
+
+    longer = view.estimate(job, 4, Spread(2, 1)).iteration_s - view.estimate(job, 4, Spread()).iteration_s
+    assert longer > 0
+    assert answer.gpus is None
+    assert answer.ask_again_s == pytest.approx(40 * longer)
+    assert answer.reason == "declines 4 GPUs on 2 machines in one rack: waits for 4 on one machine while that may pay"
+    before, _ = ask(busy, job, 40 * longer - 0.1)
+    assert before.gpus is None
+    after, view = ask(busy, job, 40 * longer + 0.1)
+    assert servers(after, view) == [0, 1]
+    assert after.reason.startswith("closer would not pay")
+
+
+def test_a_job_that_sends_nothing_does_not_wait() -> None:
+    answer, view = ask([g for g in range(24) if g not in (0, 1, 4, 5)], toy_job("a", 4, 40, 1.0))
+    assert servers(answer, view) == [0, 1]
+
+
+def test_machines_are_kept_for_whoever_is_overdue() -> None:
+    """One rack of two servers of 2 GPUs. `big` (4 GPUs, 30 s) comes at 1; small ones of one GPU and 40 s come every
+    10 s and would keep at least one GPU busy for ever. When big has waited for 30 s, at 31 or after, no small one is
+    put where big will be, so it starts when those that run are done, at 80 at the latest; without keeping it would
+    start after the last small one."""
+    jobs = [toy_job("big", 4, 30, submit_s=1.0), *(toy_job(f"s{i:02}", 1, 40, submit_s=10.0 * i) for i in range(40))]
+    world = ToyWorld(toy_cluster(1, 2, 2), jobs)
+    core = Core(resolve("fifo-backfill", place="tight"), world)
+    run(core, world)
+    starts = {d.job: t for _, t, d in core.journal.entries if isinstance(d, Start)}
+    assert starts["big"] <= 80.0
+    world = ToyWorld(toy_cluster(1, 2, 2), jobs)
+    core = Core(resolve("fifo-backfill", place="best-fit"), world)
+    run(core, world)
+    assert {d.job: t for _, t, d in core.journal.entries if isinstance(d, Start)}["big"] > 400.0
+
+
+def test_everybody_is_told_why_it_waits_and_state_can_be_saved() -> None:
+    jobs = [toy_job(f"j{i}", 1 + i % 8, 5 + i, 1.0, 2e8, submit_s=i % 5) for i in range(24)]
+    world = ToyWorld(toy_cluster(2, 2, 4), jobs)
+    core = Core(resolve("srsf-preemptive", place="tight"), world)
+    run(core, world, until=20.0)
+    core = Core.restore(json.loads(json.dumps(core.snapshot())), core.stack, world)
+    core.paced = True
+    run(core, world)
+    assert all(d.reason for _, _, d in core.journal.entries if isinstance(d, Hold))
+
+
+def test_parameter() -> None:
+    assert Tight.from_text("ring").name == "tight:ring"
+    with pytest.raises(StackError, match="there is no such collective"):
+        Tight.from_text("rong")
