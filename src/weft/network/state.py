@@ -47,7 +47,7 @@ JOB = np.dtype(
         ("uid", "i8"), ("total", "i8"), ("done", "i8"), ("base", "i8"),  # base: iterations done in earlier assignments
         ("iter_start", "f8"), ("finish", "f8"),
         ("gate_task", "i4"), ("n_comp", "i4"), ("n_net", "i4"), ("n_gate", "i4"),
-        ("gate_epoch", "f8"), ("gate_period", "f8"), ("gate_tol", "f8"), ("gate_used", "i4"), ("serial", "i4"),
+        ("gate_epoch", "f8"), ("gate_period", "f8"), ("gate_tol", "f8"), ("serial", "i8"),
         ("gate_last", "f8"), ("snap_gate_last", "f8"),  # when its gate opened last; how long ago at the snapshot
         ("p0", "f8"), ("p1", "f8"), ("mark", "f8"), ("comm_s", "f8"), ("gate_s", "f8"), ("gpu_s", "f8"),
         ("last_dur", "f8"), ("last_count", "f8"),

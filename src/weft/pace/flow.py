@@ -182,7 +182,7 @@ class FlowRule(RateRule):
             spec.message_loss,
             self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
             flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
-            *self._seen, self.told, spec.waiting if when.begins else 0.0, flows.job, when.part, spec.quantised,
+            *self._seen, self.told, spec.waiting, flows.job, when.part, spec.quantised,
             self._alike, self.caps,
         )  # fmt: skip
 

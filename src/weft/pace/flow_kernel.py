@@ -359,8 +359,9 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
             gathered = True
         look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count,
              line[i], work, free, load, prices)  # fmt: skip
-        before = waiting * plans[i, now]  # has gone, or will go, before the answers of this slot are there
-        free[0] = (before + (1.0 - waiting) * free[0]) * part  # bytes over the length of a slot, as all that follows
+        late_part = min(waiting, part)  # of the slot, in which the answers are not there yet
+        before = late_part * plans[i, now]  # bytes over the length of a slot, as all that follows
+        free[0] = before + (part - late_part) * free[0]
         plan(left, free, load, prices, 0, order, kept, rates)
         rate = rates[0]
         if least < np.inf:

@@ -134,8 +134,8 @@ class Engine:
 
     @property
     def events(self) -> int:
-        """Task completions simulated one by one (skipped ones not counted)."""
-        return int(self.arrays.ints[state.I_EVENTS])
+        """Task completions simulated one by one (skipped ones not counted), and limits that a rule has set."""
+        return int(self.arrays.ints[state.I_EVENTS]) + (self.ruled.decisions if self.ruled is not None else 0)
 
     @property
     def iterations(self) -> int:
@@ -374,7 +374,6 @@ class Engine:
 
     def _set_gate(self, slot: int, gate: Gate | None) -> None:
         job = self.arrays.jobs[slot]
-        job["gate_used"] = 0
         job["gate_last"] = math.inf
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:

@@ -112,10 +112,7 @@ def gate_opens(E, j, now):
     """When the gated task of a job may start: now, or the next slot."""
     job = m.jobs(E)[j]
     if job.gate_period <= 0.0:
-        if job.gate_used == 0:
-            job.gate_used = 1
-            return max(now, job.gate_epoch)
-        return now
+        return max(now, job.gate_epoch)
     slot = math.floor((now - job.gate_epoch) / job.gate_period)
     opens = now
     if now - (job.gate_epoch + slot * job.gate_period) > job.gate_tol * job.gate_period:

@@ -10,7 +10,7 @@ from weft.network.maxmin_kernel import loose
 from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import ACTIVE, DONE, F_NOW, F_UNIT, I_DRAWN, I_OPENED, I_RANKED
 from weft.sim.rates_kernel import draw, schedule, schedule_opened
-from weft.sim.tasks_kernel import fresh_node, limit_to, remaining_bytes
+from weft.sim.tasks_kernel import dirty_link, fresh_node, limit_to, remaining_bytes
 
 
 @njit(cache=True)
@@ -140,7 +140,10 @@ def _rank(E, x, claim, level):
     if node.state == ACTIVE:
         m.ints(E)[I_RANKED] += (claim != 1 or level != 0) - (node.claim != 1 or node.level != 0)
         for f in range(node.flow0, node.flow1):
-            m.links(E)[m.flows(E)[f].link].weight += m.flows(E)[f].n * (claim - node.claim)
+            link = m.links(E)[m.flows(E)[f].link]
+            link.weight += m.flows(E)[f].n * (claim - node.claim)
+            link.felt = 0
+            dirty_link(E, m.flows(E)[f].link)
         fresh_node(E, x)
     node.claim = claim
     node.level = level

@@ -44,7 +44,7 @@ def next_event_of(E, x, now):
             if lead.state == ACTIVE:
                 ahead -= lead.amount - lead.remaining - lead.rate * lead.mark
             catch = max(now, -ahead / (node.rate - lead_rate))
-            if catch < when and catch < m.floats(E)[F_HORIZON]:
+            if catch < when and (catch < m.floats(E)[F_HORIZON] or m.live(E)[x] == 0):
                 when = catch
                 node.event = g
     return when

@@ -106,7 +106,7 @@ class ReferenceEngine:
 
     def set_gate(self, slot: int, gate: Gate | None) -> None:
         """Change the gate of an attached job."""
-        self.jobs[slot].gate, self.jobs[slot].gate_used, self.jobs[slot].gate_last = gate, False, math.inf
+        self.jobs[slot].gate, self.jobs[slot].gate_last = gate, math.inf
 
     def iterations_done(self, slot: int) -> int:
         """Full iterations of an attached job up to now."""
@@ -193,8 +193,7 @@ class ReferenceEngine:
 
     def _gate_opens(self, job: RefJob, gate: Gate) -> float:
         if gate.period_s <= 0.0:
-            first, job.gate_used = not job.gate_used, True
-            return max(self.now, gate.epoch_s) if first else self.now
+            return max(self.now, gate.epoch_s)
         slot = float(math.floor((self.now - gate.epoch_s) / gate.period_s))
         opens = self.now
         if self.now - (gate.epoch_s + slot * gate.period_s) > gate.tolerance * gate.period_s:
@@ -391,7 +390,7 @@ class ReferenceEngine:
                 if lead.state == "active":
                     ahead -= lead.spec.amount - lead.remaining - lead_rate * lead.mark
                 meets = max(self.now, -ahead / (rate - lead_rate))
-                if meets < node.event and meets < self.horizon:
+                if meets < node.event and (meets < self.horizon or not node.ruled):
                     node.event, node.catches = meets, i
 
     def _book(self, job: RefJob, computing: int = 0, sending: int = 0, gated: int = 0) -> None:

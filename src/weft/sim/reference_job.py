@@ -86,7 +86,6 @@ class RefJob:
     nodes: list[RefNode] = field(default_factory=list)
     done: int = 0
     iter_start: float = 0.0
-    gate_used: bool = False
     gate_last: float = math.inf  # when its gate last opened; inf: not yet
     computing: int = 0  # tasks running or queued for a GPU
     sending: int = 0  # transfers running or waiting for admission

@@ -102,7 +102,8 @@ class Ruled:
             self.renew(now)
             return
         new, self._still = self._look(), 0
-        if self.due == math.inf:
+        idle = self.due == math.inf
+        if idle:
             self._begin(now)
         if not self.flows.active.any():
             self.due = math.inf
@@ -113,7 +114,8 @@ class Ruled:
             live = np.flatnonzero(self.flows.active)
         else:
             live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
-        self._ask(Moment(self._slot, part, False), self._counted(live))
+        begins = idle and part > 1.0 - _NEARLY  # nobody has been asked in this slot
+        self._ask(Moment(self._slot, part, begins), self._counted(live))
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
@@ -143,7 +145,7 @@ class Ruled:
         self.rule.carried(passed, f, live, came)
         self.due = (self._slot + 1) * slot_s if len(live) else math.inf
         self._ask(Moment(self._slot), live)
-        self.body.look_ahead(live, self.due - _NEARLY * slot_s)
+        self.body.look_ahead(np.concatenate([live, self._dust]), self.due - _NEARLY * slot_s)
 
     def _ask(self, when: Moment, live: Ints) -> None:
         if not len(live):

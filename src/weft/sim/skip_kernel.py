@@ -51,7 +51,7 @@ def _matches(E, c, now):
             return False
         if job.gate_task >= 0:
             if job.gate_period <= 0.0:
-                if job.gate_used == 0:
+                if now < job.gate_epoch:
                     return False
             else:
                 off = abs(_gate_phase(E, j, now) - _gate_phase(E, j, comp.snap_time))
