@@ -160,7 +160,8 @@ def carried_bytes(jobs: Sequence[Job], n_links: int = len(CAPACITY)) -> npt.NDAr
 
 class Watched(FlowRule):
     """`flow`, looking at its own plans after every decision: no link is planned above what it has in any slot, and the
-    plans themselves run nobody ahead of those that feed it."""
+    plans themselves run no broadcast ahead of its pushes. (In a ring a flow that is cut back does not cut the next one in
+    its turn, as in Algorithm 2; there only the network keeps them in order.)"""
 
     asked = 0
 
@@ -174,7 +175,7 @@ class Watched(FlowRule):
         reach = np.minimum(reach, flows.size)  # who ends within the slot may go as fast as it can
         for i in live.tolist():
             feeders = reach[flows.feed0[i] : flows.feed1[i]]
-            if len(feeders):
+            if len(feeders) and flows.chunk[i] == 0.0:
                 assert reach[i] <= flows.chunk[i] + feeders.min() + 1e-9 * flows.size[i]
         return limits
 

@@ -101,7 +101,9 @@ def test_a_job_that_comes_and_goes() -> None:
 def test_one_job_never_meets_itself() -> None:
     """Results do not depend on how jobs are numbered in memory: slots are reused in any order."""
     rng = random.Random(3)
-    case = plain(draw_case(rng, draw_features(rng, stops="none", gate="none", chance="none", rule="none"), iterations=5))
+    case = plain(
+        draw_case(rng, draw_features(rng, stops="none", gate="none", chance="none", rule="none"), iterations=5)
+    )
     alone = run_case(case)
 
     def crowded(spec: EngineSpec) -> Engine:
