@@ -160,8 +160,8 @@ def carried_bytes(jobs: Sequence[Job], n_links: int = len(CAPACITY)) -> npt.NDAr
 
 class Watched(FlowRule):
     """`flow`, looking at its own plans after every decision: no link is planned above what it has in any slot, and the
-    plans themselves run no broadcast ahead of its pushes. (In a ring a flow that is cut back does not cut the next one in
-    its turn, as in Algorithm 2; there only the network keeps them in order.)"""
+    plans themselves run no broadcast ahead of its pushes. (In a ring a flow that is cut back does not cut the next
+    one in its turn, as in Algorithm 2; there only the network keeps them in order.)"""
 
     asked = 0
 

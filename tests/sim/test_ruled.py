@@ -260,8 +260,8 @@ def test_answers_that_take_part_of_a_slot() -> None:
     """Answers 6 ms late. At the start of a slot a host has none for a tenth of it, and nothing was planned before: 0.54
     of 0.6 bytes may go, so 0.5 bytes fit into one slot, whose rate then is 9 bytes/s. Of 1.2 bytes 0.54 go in the first
     slot, 0.6 in the second, as planned, and 0.06 are left, of which a tenth of a slot carries what was planned, 1
-    byte/s, and the rest 10: 9.1. A flow that starts in the middle of a slot has no answer for a tenth of it either: 0.24 of
-    its 0.3 bytes go in the rest."""
+    byte/s, and the rest 10: 9.1. A flow that starts in the middle of a slot has no answer for a tenth of it either:
+    0.24 of its 0.3 bytes go in the rest."""
     late = Flow(FlowSpec(delay_s=0.006))
     assert ends(late, [servers(1, (0,), 0.5)]) == pytest.approx([0.5 / 9.0])
     assert ends(late, [servers(1, (0,), 0.3)], 0.03) == pytest.approx([0.06 + 0.06 / 9.1])
