@@ -9,7 +9,7 @@ from weft.network import memory_kernel as m
 from weft.network.maxmin_kernel import loose
 from weft.network.memory_kernel import TABLE, inner
 from weft.network.state import ACTIVE, DONE, F_NOW, F_UNIT, I_DRAWN, I_OPENED, I_RANKED
-from weft.sim.rates_kernel import draw, schedule, schedule_opened
+from weft.sim.rates_kernel import LATER, draw, schedule, schedule_opened
 from weft.sim.tasks_kernel import dirty_link, fresh_node, limit_to, remaining_bytes
 
 
@@ -30,6 +30,8 @@ def carried(E, rows, out):
     for i in range(len(rows)):
         node = m.nodes(E)[rows[i]]
         done = node.amount - remaining_bytes(E, rows[i], now)
+        if done == 0.0:  # in a full data centre most are still waiting
+            continue
         for f in range(node.flow0, node.flow1):
             out[m.flows(E)[f].link] += done * m.flows(E)[f].n
 
@@ -127,8 +129,7 @@ def look_ahead(E, rows):
     """A slot begins: find who of these would catch up with whom before it ends."""
     now = m.floats(E)[F_NOW]
     for i in range(len(rows)):
-        node = m.nodes(E)[rows[i]]
-        if node.lead0 < node.lead1 and node.rate >= 0.0:
+        if m.nodes(E)[rows[i]].event == LATER:
             schedule(E, rows[i], now)
 
 

@@ -26,6 +26,8 @@ from weft.network.state import (
 )
 from weft.sim.heap_kernel import heap_drop, heap_set
 
+LATER = -2  # a value of node.event: it catches up beyond the horizon, when a rule will have spoken again
+
 
 @inner()
 def next_event_of(E, x, now):
@@ -47,6 +49,8 @@ def next_event_of(E, x, now):
             if catch < when and (catch < m.floats(E)[F_HORIZON] or m.live(E)[x] == 0):
                 when = catch
                 node.event = g
+            elif catch < when and node.event < 0:
+                node.event = LATER
     return when
 
 

@@ -136,9 +136,10 @@ class Ruled:
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
         live = self._counted(np.flatnonzero(f.active))
-        f.rate[live] = (f.sent[live] - self._sent[live]) / slot_s
-        self._sent[live] = f.sent[live]
-        self._still = 0 if f.rate[live].any() else self._still + 1
+        sent = f.sent[live]
+        rate = (sent - self._sent[live]) / slot_s
+        f.rate[live], self._sent[live] = rate, sent
+        self._still = 0 if rate.any() else self._still + 1
         carried = self.body.carried(live)
         came = Carried((carried - self._carried) / slot_s, self.body.full(live), self.demand.loss)
         self._carried = carried
@@ -195,8 +196,9 @@ class Ruled:
     def _counted(self, live: Ints) -> Ints:
         """Note what these have sent; those of which only dust is left have all they want, and are over for the rule."""
         f = self.flows
-        f.sent[live] = self.body.sent(live)
-        dust = f.size[live] - f.sent[live] <= _DUST * f.size[live]
+        f.sent[live] = sent = self.body.sent(live)
+        size = f.size[live]
+        dust = size - sent <= _DUST * size
         if not dust.any():
             return live
         self.body.limit(live[dust], Limits(np.full(len(f), math.inf)))
