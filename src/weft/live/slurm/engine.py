@@ -56,7 +56,7 @@ class SlurmEngine:
     def layers(
         self, layers: tuple[str | None, ...], default: str, say: Callable[[str], None]
     ) -> tuple[str | None, ...]:
-        """Slurm gives every node of a job as many GPUs: a stack's place is held to that, unless one was named."""
+        """Slurm gives every node of a job the same number of GPUs: a stack's place is held to that unless one is named."""
         from weft.stacks import describe, resolve
 
         stack, order, place, interleave, pace = layers
@@ -67,7 +67,7 @@ class SlurmEngine:
         own = describe(stack or default).get("place")
         if own is None or not planner.uneven or planner.shares_gpus:
             return layers  # if Slurm cannot do it, it is refused in words
-        say(f"place even:{own} instead of {own}: Slurm gives every node of a job as many GPUs")
+        say(f"place even:{own} instead of {own}: Slurm gives every node of a job the same number of GPUs")
         return (stack, order, f"even:{own}", interleave, pace)
 
     def jobs_folder(self, folder: Path) -> Path:
