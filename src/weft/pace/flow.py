@@ -24,7 +24,6 @@ from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateR
 __all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth"]
 
 WINDOW = 4  # slots
-ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
 
 
 def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.bool_]) -> Floats:
@@ -171,7 +170,7 @@ class FlowRule(RateRule):
             self._history.append(_Heard(slot, self.table.copy(), self.posted.copy(), reach))
         if self.spec.fill:
             return self._filling(flows, live, slot)
-        return Limits(self.caps * ROUND)
+        return Limits(self.caps)
 
     def _plan(self, when: Moment, flows: FlowSet, live: Ints) -> None:
         """Plans, posted loads and caps of these flows."""

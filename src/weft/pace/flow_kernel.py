@@ -11,6 +11,7 @@ from numba import njit
 ENOUGH = 1.0 - 2e-9
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING
+ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
 MOST_BITS = 62  # slots that a set of them can hold
 # A leaf makes no arrays; counting those that it is handed would take most of its time.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
@@ -132,28 +133,30 @@ def post(table, mine, posted, path, i, column, rate, known):
 
 
 @leaf
-def commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known):
+def commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known, columns):
     """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear it."""
     k = table.shape[1]
-    c, same = now, True
+    c, n = now, 0
     for t in range(k):
         change = rates[t] - posted[i, c]
-        same &= change == 0.0
-        work[0, c] = change
         plans[i, c] = rates[t]
+        if change != 0.0:
+            work[0, n] = change
+            columns[n] = c
+            n += 1
         c = c + 1 if c + 1 < k else 0
-    if same or not arrives:
+    if n == 0 or not arrives:
         return
-    for c in range(k):
-        posted[i, c] = plans[i, c]
+    for a in range(n):
+        posted[i, columns[a]] = plans[i, columns[a]]
     for h in range(path.shape[1]):
         link = path[i, h]
         if link < 0:
             break
         known[link] = -1
-        for c in range(k):
-            table[link, c] += work[0, c]
-            mine[link, c] += work[0, c]
+        for a in range(n):
+            table[link, columns[a]] += work[0, a]
+            mine[link, columns[a]] += work[0, a]
 
 
 @leaf
@@ -290,7 +293,7 @@ def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, 
             if not lost(seed, slot, j, 2, p):
                 post(table, mine, posted, path, j, now, most, known)
             plans[j, now] = most
-            caps[j] = min(caps[j], most)
+            caps[j] = min(caps[j], most * ROUND)
 
 
 @leaf
@@ -350,7 +353,7 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
             rate = min(plans[i, now], min(allowed, left) / part)
             post(table, mine, posted, path, i, now, rate, known)
             plans[i, now] = rate
-            caps[i] = rate
+            caps[i] = rate * ROUND
             continue
         if not gathered:  # not before somebody looks: of most jobs in a full data centre nobody does
             gather(live, start, began, job, path, posted, mine, count)
@@ -380,9 +383,9 @@ def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, 
         rates[0] = rate / part
         if rate >= left * ENOUGH and not quantised:
             rates[0] = max(rates[0], free[0] / part)
-        caps[i] = rates[0]
+        caps[i] = rates[0] * ROUND
         arrives = not lost(seed, slot, i, 1, loss)
-        commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known)
+        commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known, order)
         cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
                       slot_s, part, loss, seed, slot, known, decided, caps)  # fmt: skip
 

@@ -56,7 +56,8 @@ class SlurmEngine:
     def layers(
         self, layers: tuple[str | None, ...], default: str, say: Callable[[str], None]
     ) -> tuple[str | None, ...]:
-        """Slurm gives every node of a job the same number of GPUs: a stack's place is held to that unless one is named."""
+        """Slurm gives every node of a job the same number of GPUs: the place of a stack keeps to that unless one is
+        named."""
         from weft.stacks import describe, resolve
 
         stack, order, place, interleave, pace = layers
