@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows, flow_set
-from weft.pace.flow import ROUND, Flow, FlowRule, FlowSpec, first_of_its_job
+from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow_host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.rates import Carried, Demand, Limits, Moment
 from weft.pace.switch_table import SwitchTable
@@ -55,7 +55,7 @@ class Hosts(FlowRule):
                 if j in paths and planned[j] > 0 and (cut := self.begun[j].cut(j, when.slot, told, when.part)):
                     self.caps[j] = cut.rates[0]
                     self._post(j, paths[j], when.slot, cut.rates, planned, known)
-        return Limits(self.caps * ROUND)
+        return Limits(self.caps * (1.0 - 1e-10))  # rounded down, as the kernel does it
 
     def _pass(self, slot: int) -> None:
         for table in self.switches.values():
