@@ -127,7 +127,7 @@ def _give_caps(E, n_nodes, stamp):
 def _queue_all(E, n_nodes, n_links, level):
     """Fill the bottleneck queue with the transfers of a level that have no rate yet, and with all links.
 
-    Returns its length and the number of these transfers.
+    Returns its length, the number of these transfers, and how many of them have a cap.
     """
     nodes, links = m.nodes(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
@@ -139,9 +139,10 @@ def _queue_all(E, n_nodes, n_links, level):
             continue
         left += 1
         if node.demand_units < UNLIMITED:
-            keys[n] = node.demand_units // node.claim
+            keys[n] = node.demand_units if node.claim == 1 else node.demand_units // node.claim
             ids[n] = m.n_links(E) + x
             n += 1
+    capped = n
     for i in range(n_links):
         k = m.work_links(E)[i]
         if links[k].weight_left > 0:
@@ -151,7 +152,7 @@ def _queue_all(E, n_nodes, n_links, level):
     if n > SCAN:
         for i in range(n // 2 - 1, -1, -1):
             _queue_down(E, n, i)
-    return n, left
+    return n, left, capped
 
 
 @inner()
@@ -192,7 +193,7 @@ def _fill_level(E, n_nodes, n_links, level):
     offset = m.n_links(E)
     if m.ints(E)[I_OPENED] > 0 or m.ints(E)[I_RULE] != RULE_NONE:
         _fix_still(E, n_nodes, level)
-    n, left = _queue_all(E, n_nodes, n_links, level)
+    n, left, capped = _queue_all(E, n_nodes, n_links, level)
     heap = n > SCAN
     while left > 0 and n > 0:
         at = 0
@@ -211,7 +212,7 @@ def _fill_level(E, n_nodes, n_links, level):
                 if heap:
                     _queue_down(E, n, 0)
                 continue
-            if not _has_room(E, ident, level):
+            if capped == 0 or not _has_room(E, ident, level):
                 left -= _fix_bottleneck(E, ident, share, level)
         n -= 1
         keys[at] = keys[n]

@@ -19,6 +19,7 @@ from weft.network.state import (
     I_DIRTY,
     I_DRAWN,
     I_FRESH,
+    I_OPENED,
     I_RANKED,
     I_RULE,
     I_STAMP,
@@ -56,8 +57,9 @@ def _fills_at(E, k):
 @inner()
 def _tighten(E, x):
     """Any link of a transfer without a rate may turn out to be its bottleneck, unless it has room for everybody."""
+    ruled = m.ints(E)[I_RULE] != RULE_NONE
     for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-        if not loose(E, m.flows(E)[f].link):
+        if not ruled or not loose(E, m.flows(E)[f].link):
             m.links(E)[m.flows(E)[f].link].tight = 1
 
 
@@ -93,7 +95,8 @@ def _felt_from(E):
         if node.state != ACTIVE:
             continue
         _tighten(E, m.fresh(E)[i])
-        level = min(level, _moves_from(E, node))
+        if node.units >= 0 or node.lead0 < node.lead1:
+            level = min(level, _moves_from(E, node))
         for f in range(node.flow0, node.flow1):
             if level <= 0 or node.units >= 0:
                 break
@@ -286,7 +289,7 @@ def settle_maxmin(E):
     """
     links = m.links(E)
     instant = m.ints(E)[I_STAMP] + 1
-    n_drawn = _note_opened(E, instant)
+    n_drawn = _note_opened(E, instant) if m.ints(E)[I_OPENED] > 0 else 0
     while True:
         n_nodes, n_links = _collect(E)
         fill(E, n_nodes, n_links)
