@@ -179,6 +179,12 @@ class Watched(FlowRule):
                 assert reach[i] <= flows.chunk[i] + feeders.min() + 1e-9 * flows.size[i]
         return limits
 
+    def carried(self, slot, flows, live, came):  # type: ignore[no-untyped-def]
+        """What it is told that links carried: never less than nothing, nor more than they can."""
+        assert (came.link >= -1e-9 * self.capacity).all()
+        assert (came.link <= (1 + 1e-9) * self.capacity).all()
+        super().carried(slot, flows, live, came)
+
 
 def jobs_on(route: Path, sizes: st.SearchStrategy[float], most: int = 5) -> st.SearchStrategy[list[Job]]:
     """Rings and parameter servers on some of four servers."""

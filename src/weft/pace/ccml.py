@@ -45,7 +45,8 @@ class CcmlRule(RateRule):
         behind, beside = np.zeros(len(jobs)), np.ones(len(jobs))
         np.maximum.at(behind, of_pair, place)
         np.maximum.at(beside, of_pair, count)
-        whole = min(FINE * self.unfair ** behind.max(initial=0.0), MOST)
+        deepest = math.log(MOST / FINE) / math.log(self.unfair) if self.unfair > 1.0 else 0.0
+        whole = FINE * self.unfair ** min(float(behind.max(initial=0.0)), deepest)
         by_job = np.maximum(np.rint(whole * self.unfair**-behind / beside), 1.0).astype(np.int64)
         weights = np.ones(len(flows), np.int64)
         weights[live] = by_job[np.searchsorted(jobs, uid)]

@@ -30,8 +30,8 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
     """u_l, what is ours of each link: from the last slots (rows), what we carried and whether the link was full.
 
     A link that was asked for more than it has in the window is taken to have no more for us than the most that we got
-    through it; any other is ours at line rate. So a foreign flow that fills a link keeps its share, and we look again
-    once in a window.
+    through it; any other is ours at line rate. We look again once in a window. (Beside paced senders foreign TCP gives
+    way, so it is our own flows that fill a link: where messages are late or lost, or hosts know no switch.)
     """
     most: Floats = np.where(full.any(axis=0), carried.max(axis=0), capacity)
     return most
@@ -255,7 +255,7 @@ def _settings(text: str) -> FlowSpec:
     slots, loss = found.get("slots", 10.0), found.get("message_loss", 0.0) / 100.0
     if not 1e-4 <= slot_s <= 10.0:
         raise StackError(f"flow:{text}: slot must be 0.1ms to 10000ms")
-    if not (slots == int(slots) and 1 <= slots <= MOST_SLOTS):
+    if not (1 <= slots <= MOST_SLOTS and slots == int(slots)):
         raise StackError(f"flow:{text}: slots must be a whole number from 1 to {MOST_SLOTS}")
     if not 0.0 <= delay_s < slot_s * slots:
         raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")

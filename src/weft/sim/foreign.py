@@ -115,7 +115,8 @@ class Others:
         draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=turn))
         other = int(draw.integers(len(self.cluster.servers) - 1))
         other += other >= server
-        seconds = min(draw.uniform(self.cross.shortest_s, self.cross.longest_s), self.cross.every_s)
         start = turn * self.cross.every_s
+        end = start + draw.uniform(self.cross.shortest_s, self.cross.longest_s)
         path = self.cluster.topology.route(server, other, turn)
-        return _Change(start, True, self._given + server, path, start + seconds, self.cross.bytes_per_s)
+        end = min(end, (turn + 1) * self.cross.every_s)  # as its next turn begins, to the last bit
+        return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)

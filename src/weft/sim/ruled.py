@@ -119,7 +119,7 @@ class Ruled:
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
-        self._carried = self.body.carried(np.flatnonzero(self.flows.active))
+        self._carried = self.body.carried(np.concatenate([np.flatnonzero(self.flows.active), self._dust]))
         if self.rule.slot_s < math.inf:
             self._slot = math.floor(now / self.rule.slot_s + _NEARLY)
             self.due = (self._slot + 1) * self.rule.slot_s
@@ -140,7 +140,7 @@ class Ruled:
         rate = (sent - self._sent[live]) / slot_s
         f.rate[live], self._sent[live] = rate, sent
         self._still = 0 if rate.any() else self._still + 1
-        carried = self.body.carried(live)
+        carried = self.body.carried(np.concatenate([live, self._dust]))
         came = Carried((carried - self._carried) / slot_s, self.body.full(live), self.demand.loss)
         self._carried = carried
         self.rule.carried(passed, f, live, came)
@@ -184,9 +184,9 @@ class Ruled:
         """Rows that have begun to send since the last look; the rule is told of those that ended."""
         rows, live, since = self.body.stirred()
         f = self.flows
-        if len(self._dust):
-            self._dust = self._dust[~np.isin(self._dust, rows)]
         begun = live & (since != self._since[rows])
+        if len(self._dust):
+            self._dust = self._dust[~np.isin(self._dust, rows[~live | begun])]
         self._end(rows[f.active[rows] & (~live | begun)])
         new: Ints = rows[begun]
         f.active[new], f.sent[new] = True, 0.0
