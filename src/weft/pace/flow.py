@@ -225,7 +225,7 @@ class FlowRule(RateRule):
         self.kernel.forget(rows, self.table, self.posted, self.plans, flows.path)
         self.reached[rows], self.caps[rows] = 0.0, 0.0
         for heard in self._history:
-            heard.reach[rows] = 0.0
+            heard.reach[rows], heard.posted[rows] = 0.0, 0.0
 
 
 _KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}
