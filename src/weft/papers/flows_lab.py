@@ -7,7 +7,7 @@ host takes to decide (15).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +17,6 @@ import numpy as np
 
 from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
-from weft.pace.rates import RateRule
 from weft.registry import make
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.foreign import Others
@@ -54,8 +53,7 @@ def _play(
     chosen = cast(Pace, make("pace", pace))
     transport = chosen.transport(loss)
     lowering = Lowering(cluster, network, transport=transport)
-    rule = None if chosen.rates() is None else cast(Callable[[], RateRule], chosen.rates)
-    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, rule=rule, packet_loss=loss, skip=False))
+    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, rule=chosen.rates, packet_loss=loss, skip=False))
     others = Others(cluster, network, 0, transport)
     nic = cluster.topology.route(0, 1)[0]
     for j, (model, where) in enumerate(zip(models, servers, strict=True)):

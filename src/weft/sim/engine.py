@@ -54,7 +54,7 @@ class EngineSpec:
     admission_k: int = 0
     admission_ratios: tuple[float, ...] = ()
     ask: Ask | None = None  # of admission "ask"; jobs are named by their uid
-    rule: Callable[[], RateRule] | None = None  # makes the rule that sets caps, weights and levels; nothing is skipped
+    rule: Callable[[], RateRule | None] | None = None  # makes the rule that sets limits, or none (as `Pace.rates` does)
     packet_loss: float = 0.0  # share of packets lost at random, which a rule may notice
     seed: int = 0
     jitter: float = 0.0
@@ -95,8 +95,9 @@ class Engine:
         ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
         ints[state.I_BUDGET] = spec.budget
         ints[state.I_EXACT] = int(spec.exact)
+        rule = spec.rule() if spec.rule is not None else None
         # what a rule will say does not repeat
-        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and spec.rule is None)
+        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and rule is None)
         floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
             spec.b_s_per_byte,
             spec.eta_s_per_byte,
@@ -116,8 +117,7 @@ class Engine:
         self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
         self._attach = attach_kernel().attach
         self.ruled: Ruled | None = None
-        if spec.rule is not None:
-            rule = spec.rule()
+        if rule is not None:
             ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
             self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), EngineBody(self))
 

@@ -5,9 +5,8 @@ Who plans with iterations (CASSINI's periods) must plan with those that a job re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ import numpy.typing as npt
 from weft.model.traffic import Arcs, Traffic
 from weft.network.state import TRANSFER
 from weft.pace.base import Pace
-from weft.pace.rates import RateRule
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.program import NodeSpec, Program, make_program
 
@@ -54,10 +52,10 @@ class PlayedTraffic:
 
     def _play(self, specs: tuple[NodeSpec, ...], capacity: tuple[float, ...]) -> Traffic:
         links = np.array(capacity)
-        rule = None if self.pace.rates() is None else cast(Callable[[], RateRule], self.pace.rates)
         engine = Engine(
             EngineSpec(
-                links, np.zeros(len(links), np.bool_), skip=False, rule=rule, packet_loss=self.packet_loss,
+                links, np.zeros(len(links), np.bool_), skip=False, rule=self.pace.rates,
+                packet_loss=self.packet_loss,
                 segments=_PLAYED * len(specs),
             )
         )  # fmt: skip

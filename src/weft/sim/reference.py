@@ -44,8 +44,9 @@ class ReferenceEngine:
         self._stirred = False  # transfers under a rule have started, or ended if it wants to know
         self.ruled_bytes = [0.0] * len(spec.capacity)  # of transfers under the rule that have ended
         self.ruled: Ruled | None = None
-        if spec.rule is not None:
-            self.ruled = Ruled(spec.rule(), Demand(spec.capacity, spec.seed, spec.packet_loss), RefBody(self))
+        rule = spec.rule() if spec.rule is not None else None
+        if rule is not None:
+            self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), RefBody(self))
 
     def attach(
         self,

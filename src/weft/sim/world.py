@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from weft.model.traffic import Traffic
 from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-from weft.pace.rates import RateRule, Transport
+from weft.pace.rates import Transport
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
@@ -125,7 +124,7 @@ class SimWorld:
                 admission_k=rule.k,
                 admission_ratios=rule.ratios,
                 ask=self._by_id(rule.ask) if rule.ask else None,
-                rule=cast(Callable[[], RateRule], pace.rates) if ruled else None,
+                rule=pace.rates,
                 packet_loss=network.packet_loss,
                 seed=run.seed,
                 jitter=run.jitter,
