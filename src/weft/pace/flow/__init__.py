@@ -166,7 +166,7 @@ class Room(NamedTuple):
     work: Floats
     mine: Floats  # what the job whose turn it is has posted on a link
     seen_mine: Floats
-    count: Floats  # its flows on a link
+    mates: Floats  # its flows on a link
     marked: Ints
     known: Ints
     decided: npt.NDArray[np.bool_]
