@@ -33,6 +33,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sjf": "weft.order.sjf:ShortestJobFirst",
         "srsf": "weft.order.srsf:ShortestRemainingServiceFirst",
         "time-slice": "weft.order.time_slice:TimeSlice",
+        "weft": "weft.order.weft:Weft",
     },
     "place": {
         "affinity": "weft.place.affinity:Affinity",

@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 
 from weft.core.table import Table
-from weft.core.world import KnowsTraffic, World
+from weft.core.world import KnowsRestart, KnowsTraffic, World
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -20,6 +20,8 @@ from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 from weft.physics.traffic import link_traffic
 
 __all__ = ["View", "stream"]
+
+RESTART_S = 30.0  # of a world that does not say: what Pollux takes a restart to cost (its section 4.2)
 
 
 def stream(seed: int, policy: str, decision: int) -> np.random.Generator:
@@ -36,6 +38,7 @@ class View:
         self._world = world
         self._seed = seed
         self._knows_traffic = world if isinstance(world, KnowsTraffic) else None
+        self._restart_s = world.restart_s if isinstance(world, KnowsRestart) else RESTART_S
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
@@ -90,6 +93,16 @@ class View:
         Whoever serves claims one by one knows how many GPUs are left, and would have to turn away those jobs.
         """
         self._room = room
+
+    @property
+    def facts(self) -> frozenset[Fact]:
+        """What the world knows about jobs."""
+        return self._world.facts
+
+    @property
+    def restart_s(self) -> float:
+        """What a restart costs: as the world says, else half a minute."""
+        return self._restart_s
 
     def job(self, job_id: str) -> JobView:
         """Any job that has not ended."""

@@ -14,7 +14,7 @@ from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 
-__all__ = ["Around", "KnowsTraffic", "World"]
+__all__ = ["Around", "KnowsRestart", "KnowsTraffic", "World"]
 
 
 class World(Protocol):
@@ -83,6 +83,14 @@ class KnowsTraffic(Protocol):
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What the job would send over each link in one iteration on these GPUs, alone."""
         ...
+
+
+@runtime_checkable
+class KnowsRestart(Protocol):
+    """A world that can say what stopping a job and starting it again costs."""
+
+    @property
+    def restart_s(self) -> float: ...
 
 
 class Around:

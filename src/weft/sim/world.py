@@ -82,6 +82,11 @@ class SimWorld:
         self._played: PlayedTraffic | None = None  # where a pace opens collectives
 
     @property
+    def restart_s(self) -> float:
+        """What a job pays when it starts again, the wait for its start included."""
+        return self.spec.restart_s + self.spec.start_latency_s
+
+    @property
     def engine(self) -> Engine:
         """The physics; made when the pace is known."""
         if self._engine is None:
