@@ -104,21 +104,21 @@ class QueueBySize:
         if not self._of_size[size]:
             del self._of_size[size]
 
-    def in_order(self, room: Callable[[], float]) -> Iterator[JobView]:
-        """The jobs, first to last. Of those that are larger than there is `room` for when their turn comes, only one.
+    def in_order(self, passed: Callable[[int], bool] | None) -> Iterator[JobView]:
+        """The jobs, first to last. Of those whose size is `passed` when their turn comes, only one.
 
-        The room may only shrink meanwhile, and the queue may not change.
+        What is passed once is so until the end, and the queue may not change meanwhile.
         """
         heads = [(next(entries), size, entries) for size, entries in self._all_entries()]
         heapify(heads)
-        passed = False
+        any_passed = False
         while heads:
             entry, size, entries = heads[0]
-            too_large = size > room()
-            if not (too_large and passed):
+            passes = passed is not None and passed(size)
+            if not (passes and any_passed):
                 yield self._of_size[size][entry[3]]
-            passed = passed or too_large
-            following = None if too_large else next(entries, None)
+            any_passed = any_passed or passes
+            following = None if passes else next(entries, None)
             if following is None:
                 heappop(heads)
             else:

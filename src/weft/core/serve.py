@@ -33,7 +33,7 @@ def serve(
     words, the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
     """
     if ranking.pooled:
-        return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
+        return serve_pool(view, ranking, place, ask or _plainly(view, place), state, once)
     if not ranking.preemptive and not view.waiting:
         return Outcome(state)  # nobody to serve
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state), ranking.cap)
@@ -41,7 +41,7 @@ def serve(
     if ranking.preemptive:
         claims = service.rank_running(claims)
     if once and isinstance(view, View) and not (ranking.strict or place.shares_gpus):
-        view.limit(lambda: service.n_free + service.spare_gpus)
+        view.limit(lambda gpus: gpus > service.n_free + service.spare_gpus)
         try:
             return _serve_each(service, ranking, claims)
         finally:

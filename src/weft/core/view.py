@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from math import inf
 
 import numpy as np
 
@@ -39,16 +38,22 @@ class View:
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
-        self._room: Callable[[], float] | None = None
+        self._news = True
+        self._passed: Callable[[int], bool] | None = None
 
-    def move_to(self, now: float, decision: int) -> None:
+    def move_to(self, now: float, decision: int, news: bool = True) -> None:
         """The moment at which policies are asked next."""
-        self._now, self._decision = now, decision
+        self._now, self._decision, self._news = now, decision, news
 
     @property
     def now(self) -> float:
         """The time, in seconds."""
         return self._now
+
+    @property
+    def news(self) -> bool:
+        """Whether anything has been reported since the last cycle."""
+        return self._news
 
     @property
     def cluster(self) -> Cluster:
@@ -82,14 +87,14 @@ class View:
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission."""
-        return self._table.waiting_by(key).in_order(lambda: inf if self._room is None else self._room())
+        return self._table.waiting_by(key).in_order(self._passed)
 
-    def limit(self, room: Callable[[], float] | None) -> None:
-        """From now on `waiting_by` passes jobs that need more GPUs than `room()`, but for the first; None: it does not.
+    def limit(self, passed: Callable[[int], bool] | None) -> None:
+        """From now on `waiting_by` passes jobs of sizes (fewest GPUs) that are `passed`, but for the first; None: none.
 
         Whoever serves claims one by one knows how many GPUs are left, and would have to turn away those jobs.
         """
-        self._room = room
+        self._passed = passed
 
     def job(self, job_id: str) -> JobView:
         """Any job that has not ended."""

@@ -77,7 +77,7 @@ def build_workload(
     as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
     alone = estimates(cluster, network or physics(scenario, seed)[0])
-    roomiest = int(cluster.gpus_per_server.max())
+    roomiest = cluster.largest_server
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
