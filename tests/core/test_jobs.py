@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.jobs import QueueBySize, SortedJobs
+from weft.core.jobs import Pass, QueueBySize, SortedJobs
 from weft.model.view import JobView
 from weft.testing import toy_job
 
@@ -52,7 +52,7 @@ def test_jobs_that_are_too_large_are_passed_but_for_the_first(
         room = min(room, served[i]) if i < len(served) and expected and expected[-1][0] == name else room
     found, left = [], [4]
     place = {name: i for i, (_, _, name, _) in enumerate(sorted(kept))}
-    for job in queue.in_order(lambda size: size > left[0]):
+    for job in queue.in_order(lambda size, _: Pass.SIZE if size > left[0] else Pass.NONE):
         found.append((job.id, left[0]))
         if place[job.id] < len(served):
             left[0] = min(left[0], served[place[job.id]])

@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from weft.core.jobs import Pass
 from weft.core.table import Table
 from weft.core.world import KnowsTraffic, World
 from weft.errors import StackError
@@ -39,7 +40,7 @@ class View:
         self._now = 0.0
         self._decision = 0
         self._news = True
-        self._passed: Callable[[int], bool] | None = None
+        self._passes: Callable[[int, JobView], Pass] | None = None
 
     def move_to(self, now: float, decision: int, news: bool = True) -> None:
         """The moment at which policies are asked next."""
@@ -87,14 +88,19 @@ class View:
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
         """Waiting jobs, smallest key first, then by submission."""
-        return self._table.waiting_by(key).in_order(self._passed)
+        return self._table.waiting_by(key).in_order(self._passes)
 
-    def limit(self, passed: Callable[[int], bool] | None) -> None:
-        """From now on `waiting_by` passes jobs of sizes (fewest GPUs) that are `passed`, but for the first; None: none.
+    def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
+        """From now on `waiting_by` passes over jobs as this says, given their size and themselves; None: over none.
 
-        Whoever serves claims one by one knows how many GPUs are left, and would have to turn away those jobs.
+        Whoever serves claims one by one knows what is left, and would have to turn away those jobs.
         """
-        self._passed = passed
+        self._passes = passes
+
+    def untold(self) -> list[JobView]:
+        """Waiting jobs for which no reason has been written down yet."""
+        waiting, held = self._table.waiting, self._table.held
+        return [] if len(held) == len(waiting) else [job for job in waiting.values() if job.id not in held]
 
     def job(self, job_id: str) -> JobView:
         """Any job that has not ended."""

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from weft.core.jobs import Pass
 from weft.core.layered.outcome import Ask, Outcome
 from weft.core.occupancy import Draft
 from weft.core.table import memory_of
@@ -26,11 +27,10 @@ Floats = npt.NDArray[np.float64]
 def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, state: State, once: bool) -> Outcome:
     """Serve claims, best first, from the free GPUs and those of the released jobs (see `order.base.Ranking`).
 
-    If the claims are read `once` only and everybody has been told why he waits, the view need not even produce those
-    that could not be served.
+    If the claims are read `once` only, the view need not even produce those that could not be served.
     """
     pool = _Pool(view, ranking.released, place, ask, Outcome(state))
-    if once and ranking.told and not place.shares_gpus and isinstance(view, View):
+    if once and not (ranking.strict or place.shares_gpus) and isinstance(view, View):
         view.limit(pool.passes)
         try:
             _serve_each(pool, ranking)
@@ -38,6 +38,8 @@ def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, stat
             view.limit(None)
     else:
         _serve_each(pool, ranking)
+    if not (ranking.told or ranking.strict):
+        pool.turn_away()
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
     return pool.outcome
@@ -53,8 +55,6 @@ def _serve_each(pool: _Pool, ranking: Ranking) -> None:
         if ranking.told and not (pool.out or pool.taker):
             break  # nothing is on offer that has not been declined before
         if pool.hopeless and not ranking.strict:
-            if not ranking.told:
-                pool.turn_away()
             break
 
 
@@ -98,18 +98,26 @@ class _Pool:
         n_free = 0 if self.shared else self._n_free()
         return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
-    def passes(self, gpus: int) -> bool:
-        """Whether a waiting job that needs so many GPUs would be turned away; what is left only shrinks."""
-        return (gpus, "") in self._refused or gpus > self._n_free()
+    def passes(self, gpus: int, job: JobView) -> Pass:
+        """Who would be turned away without being asked; what is left only shrinks."""
+        if gpus > self._n_free():
+            return Pass.SIZE
+        return Pass.JOB if self._refused and (job.job.gpus, self.alike(job)) in self._refused else Pass.NONE
 
     def turn_away(self) -> None:
-        """Decline every waiting job that has not been answered."""
+        """Decline every waiting job that has not been answered and has not been told why it waits: those that wanted
+        more than there was, and those like others that have declined. Whoever is not asked keeps the reason it has."""
         declined = self.outcome.declined
         answered = {*self.outcome.placed, *(answer.job for answer in declined)}
         limit = self.view.cluster.gpu_memory_bytes
-        for job in self.view.waiting.values():
-            if job.job.id not in answered:
-                declined.append(_no_room(job.job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
+        for job in self.view.untold() if isinstance(self.view, View) else self.view.waiting.values():
+            if job.id in answered:
+                continue
+            words = self._refused.get((job.job.gpus, self.alike(job))) if self._refused else None
+            if words is None:
+                declined.append(_no_room(job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
+            else:
+                declined.append(Declined(job.id, words))
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False, with the reason written down, if there is no place for it."""
