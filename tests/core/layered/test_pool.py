@@ -114,6 +114,14 @@ def test_holds_are_written_once() -> None:
     assert core.step(2.0, []) == []
 
 
+def test_whoever_is_not_asked_keeps_the_reason_it_has() -> None:
+    """x is told that GPUs are too few, once; when y comes, only y is told."""
+    core = core_of(Pooled(claim("x", 8), claim("y", 8)), **FULL)
+    assert [job for _, job, _ in decided(core, x=8)] == ["x"]
+    assert [(type(d).__name__, d.job) for d in core.step(2.0, [Submitted(2.0, toy_job("y", 8))])] == [("Hold", "y")]  # type: ignore[union-attr]
+    assert set(core.table.held) == {"x", "y"}
+
+
 class Picky(BestFit):
     """Wants a whole server, or nothing; counts who is asked."""
 
