@@ -40,6 +40,10 @@ class Dealt(Place):
             return answer
         return replace(answer, gpus=self._dealing.order(view.cluster, job.job.profiles[gpus], answer.gpus))
 
+    def alike(self, job: JobView) -> str | None:
+        """That of the place inside."""
+        return self.inner.alike(job)
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Passed on."""
         return self.inner.observe(view, started, state)

@@ -100,6 +100,10 @@ class Shaped(Place):
             return Answer(None, words, state)
         return answer
 
+    def alike(self, job: JobView) -> str | None:
+        """That of the place inside, unless the job has a shape."""
+        return None if job.job.per_server else self.inner.alike(job)
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Passed on."""
         return self.inner.observe(view, started, state)
