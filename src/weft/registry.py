@@ -72,6 +72,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mcs": "weft.pace.mcs:Mcs",
         "pcc": "weft.pace.pcc:Pcc",
         "tcp": "weft.pace.tcp:Tcp",
+        "weft": "weft.pace.weft:Weft",
     },
 }
 

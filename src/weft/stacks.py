@@ -22,11 +22,13 @@ from weft.place.pattern import HD
 from weft.planners.base import Planner
 from weft.registry import make, near
 from weft.registry import names as policy_names
+from weft.suited import adaptive
 
 __all__ = ["STACKS", "Stack", "describe", "names", "resolve"]
 
 # name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
 STACKS: dict[str, dict[str, str]] = {
+    "weft": {"order": "weft", "place": "tight", "pace": "weft"},
     "fifo": {"order": "fifo"},
     "fifo-backfill": {"order": "fifo:backfill"},
     "sjf": {"order": "sjf"},
@@ -97,7 +99,9 @@ def resolve(
     else:
         planner = Layered(cast(Order, make("order", layers["order"])), _place(layers["place"]))
     full_name = _name(name, replaced)
-    return Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+    stack = Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+    own = name is not None and name.partition("+")[0] == "weft"
+    return adaptive(stack) if own else stack
 
 
 def describe(name: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_DEFAULT_STACK = "fifo-backfill"
+_DEFAULT_STACK = "weft"
 
 
 WorldOption = Annotated[

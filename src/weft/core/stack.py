@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from weft.core.capabilities import Capabilities
 from weft.errors import StackError
 from weft.interleave.base import Interleave
 from weft.interleave.none import NoInterleave
+from weft.model.view import Fact
 from weft.pace.base import Pace
 from weft.pace.fair import Fair
 from weft.planners.base import Planner
 
 __all__ = ["Stack"]
+
+# From what a world can do and knows: the stack for it, and a line about each thing that is left out.
+Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,7 @@ class Stack:
     planner: Planner
     interleave: Interleave = field(default_factory=NoInterleave)
     pace: Pace = field(default_factory=Fair)
+    suited: Suited | None = None  # fits it to a world at the start of a run; None: it runs as it is or is refused
 
     def __post_init__(self) -> None:
         if self.interleave.shifts and self.pace.holds_back:

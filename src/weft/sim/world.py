@@ -61,6 +61,8 @@ class SimWorld:
     ) -> None:
         self.cluster = cluster
         self.network, self.spec = network, run
+        links = network.sharing == "max-min" and network.cost == "links"
+        self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
         self.lowering = Lowering(cluster, network, shared_gpus)
         self.estimates = estimates(cluster, network)
         self._ids = [job.id for job in jobs]

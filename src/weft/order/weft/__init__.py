@@ -18,7 +18,7 @@ __all__ = ["BOUND", "LEAST_BOUND_S", "Weft", "bound_s"]
 
 BOUND = 20.0  # times its own length that a job may wait while later ones run,
 LEAST_BOUND_S = 3600.0  # or so long, if that is longer
-NEAR = 0.75  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
+NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
 Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
@@ -32,7 +32,7 @@ class Weft(Order):
     doubling and not continuously. A running job counts for less by what stopping it would cost: GPU seconds of its
     restart and of the work since its last checkpoint. One that cannot resume never gives way.
 
-    Nobody starves: a job that has waited for three quarters of its bound (20 times its length, at least an hour) goes
+    Nobody starves: a job that has waited for nine tenths of its bound (20 times its length, at least an hour) goes
     to the front, those submitted first first, and gives way to nobody behind it until it ends (if its length is not
     known: until it has run for as long as it had when it came there, at least an hour).
 
@@ -43,6 +43,7 @@ class Weft(Order):
     def __init__(self, resizes: bool = True, lengths: bool = True) -> None:
         self.resizes = resizes
         self.lengths = lengths
+        self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
 

@@ -10,9 +10,7 @@ from weft.model.view import ClusterView, JobStatus, JobView, Spread
 __all__ = ["WORTH", "closest", "shared_out"]
 
 Left = Callable[[ClusterView, JobView], float]
-import os
-A=float(os.environ.get('WA','1'));C=float(os.environ.get('WC','1'));B=float(os.environ.get('WB','1'))
-WORTH = float(os.environ.get('WW','0.05'))  # of its remaining time: what a running job must gain at least by another size, beside its restart
+WORTH = 0.05  # of its remaining time: what a running job must gain at least by being restarted, beside what that costs
 
 
 def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[str, int]:
@@ -46,7 +44,7 @@ def _grow(need: dict[str, dict[int, float]], sizes: dict[str, int], room: int) -
     def offer(name: str) -> None:
         times, now = need[name], sizes[name]
         best = max(
-            (((times[now] - times[n]) / times[now]**A / (n - now)**B, -n) for n in times if n > now and times[now] > 0.0),
+            (((times[now] - times[n]) / times[now] / (n - now), -n) for n in times if n > now and times[now] > 0.0),
             default=(0.0, 0),
         )
         if best[0] > 0.0:
@@ -89,7 +87,7 @@ def _iteration_s(view: ClusterView, job: JobView, workers: int) -> float:
     spread = closest(view, workers)
     found = view.estimate(job.job, workers, spread)
     shared = spread.racks > 1 and workers % int(view.cluster.gpus_per_rack.max()) > 0
-    return found.iteration_s + (C * found.comm_s if shared else 0.0)
+    return found.iteration_s + (found.comm_s if shared else 0.0)
 
 
 def closest(view: ClusterView, workers: int) -> Spread:
