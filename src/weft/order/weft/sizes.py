@@ -16,8 +16,8 @@ WORTH = 0.05  # of its remaining time: what a running job must gain at least by 
 def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[str, int]:
     """GPUs of each job; jobs are given in order, and those left out get none.
 
-    The seconds that a job still needs at a size are its iterations left times those of an iteration alone on the closest
-    place. A step to the next size goes to whoever's need shrinks most for each GPU, relative to the need.
+    The seconds that a job still needs at a size are its iterations left times those of an iteration alone on the
+    closest place. A step to the next size goes to whoever's need shrinks most for each GPU, relative to the need.
     """
     room = int(view.offer.usable.sum())
     memory = view.cluster.gpu_memory_bytes
