@@ -191,6 +191,17 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
 
 
 @BOTH
+def test_a_transfer_without_links_keeps_step_with_one_that_has_a_rank(make: Any) -> None:
+    """A copy inside a server at 15 bytes/s feeds a transfer over a link of 10, which has a weight and a lower level:
+    20 bytes take 2 s, however fast the copy could be. (With ranks of its own the copy gave its rate to the transfer.)"""
+    engine = make(spec_of(lambda: Told([{0: (INF, 3, 1)}]), LINE))
+    nodes = [transfer_node(0, 20.0, [], demand=15.0), transfer_node(1, 20.0, [(0, 1)], leads=(0,))]
+    slot = engine.attach(0, make_program(nodes, LINE), 1)
+    run_all(engine, 1)
+    assert engine.detach(slot).finish_s == pytest.approx(2.0)
+
+
+@BOTH
 def test_a_ring_under_caps(make: Any) -> None:
     """Four bytes from each of two servers, chunk 2. Job 0 is capped at 5 in the first 0.2 s, at 1 until 0.6, then at
     10: 1 + 0.4 bytes by 0.6 s, and 2.6 at 10 bytes/s: 0.86 s."""
