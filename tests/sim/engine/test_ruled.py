@@ -193,7 +193,8 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
 @BOTH
 def test_a_transfer_without_links_keeps_step_with_one_that_has_a_rank(make: Any) -> None:
     """A copy inside a server at 15 bytes/s feeds a transfer over a link of 10, which has a weight and a lower level:
-    20 bytes take 2 s, however fast the copy could be. (With ranks of its own the copy gave its rate to the transfer.)"""
+    20 bytes take 2 s, however fast the copy could be.
+    With a rank of its own the copy gave its rate to the transfer."""
     engine = make(spec_of(lambda: Told([{0: (INF, 3, 1)}]), LINE))
     nodes = [transfer_node(0, 20.0, [], demand=15.0), transfer_node(1, 20.0, [(0, 1)], leads=(0,))]
     slot = engine.attach(0, make_program(nodes, LINE), 1)
