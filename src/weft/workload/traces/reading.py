@@ -14,7 +14,7 @@ from weft.errors import TraceError
 from weft.workload.streams import Stream
 from weft.workload.traces import FORMATS
 from weft.workload.traces.base import Format, Head, Options, Parsed, stem_of
-from weft.workload.traces.plain import PLAIN_COLUMNS
+from weft.workload.traces.tools import PLAIN_COLUMNS
 from weft.workload.traces.schema import TRACE, Problem, Trace, TraceJob
 
 __all__ = ["FORMATS", "TRACE", "Problem", "Trace", "TraceJob", "detect", "read", "sample", "write"]

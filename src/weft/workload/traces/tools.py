@@ -1,18 +1,84 @@
-"""Slurm accounting: the output of `sacct --parsable2`, led by its header, so any choice of fields will do.
-
-Needed: a job id (`JobIDRaw` or `JobID`), `Submit`, GPUs (`AllocTRES`, else `ReqTRES`: `gres/gpu=N`), and a length
-(`ElapsedRaw`, `Elapsed`, or `Start` and `End`). The partition is the virtual cluster. Steps (`123.batch`), jobs
-without GPUs, and jobs that never started or have not ended are left out. A good call is in docs/traces.md.
-"""
+"""Readers of what tools write: weft's plain CSV and Parquet, and Slurm's accounting."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 import polars as pl
 
-from weft.workload.traces.base import Delimited
+from weft.errors import TraceError
+from weft.workload.traces.base import Delimited, Head, Options, Parsed, collect, stem_of
 from weft.workload.traces.rows import MAX_GPUS, MAX_S, Rows
 
-__all__ = ["FORMATS"]
+__all__ = ["PARQUET", "PLAIN", "PLAIN_COLUMNS", "SLURM"]
+
+PLAIN_COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch")
+
+
+def _plain(rows: Rows) -> pl.DataFrame:
+    """weft's own plain CSV: a header with the column names of the common schema, in any order.
+
+    `submit_s` and `gpus` must be there; `duration_s`, `iterations` (either or both), `job_id`, `model`, `user`, `vc`,
+    `status` and `batch` may be. Seconds count from any zero. A job with neither duration nor iterations is kept: the
+    workload must then say how long jobs are.
+    """
+    columns = {
+        "job_id": rows.job_ids("job_id"),
+        "submit_s": rows.number("submit_s"),
+        "gpus": rows.gpus("gpus"),
+        "duration_s": rows.number("duration_s", required=False),
+        "iterations": rows.count("iterations", low=1, required=False),
+        "batch": rows.count("batch", required=False),
+        "model": rows.column("model"),
+        "user": rows.name("user"),
+        "vc": rows.name("vc"),
+        "status": rows.name("status"),
+    }
+    return rows.finish(columns)
+
+
+def _known(head: Head) -> bool:
+    return set(head.header(",")) <= set(PLAIN_COLUMNS)
+
+
+PLAIN = (Delimited("plain", "weft's plain CSV", _plain, frozenset({"submit_s", "gpus"}), tell=_known),)
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Parquet with the columns of the plain CSV, as `weft trace convert` writes it.
+
+    Its rows have no lines, so problems name the row number, from 1.
+    """
+
+    name: str = "parquet"
+    title: str = "Parquet with the plain columns"
+    wall_clock: bool = False
+
+    def matches(self, head: Head) -> bool:
+        """Whether the file begins as Parquet does."""
+        return head.raw.startswith(b"PAR1")
+
+    def read(self, path: Path, options: Options) -> Parsed:
+        """Read a file; every value goes through the checks of the plain format."""
+        try:
+            frame = pl.read_parquet(path.read_bytes())
+            kept = frame.select(pl.col(c).cast(pl.String) for c in frame.columns if c in PLAIN_COLUMNS)
+        except (OSError, pl.exceptions.PolarsError, ValueError) as error:
+            first = str(error).split("\n")[0]
+            raise TraceError(f"{path}: cannot be read as Parquet ({first}); write it again") from error
+        if missing := {"submit_s", "gpus"} - set(kept.columns):
+            raise TraceError(f"{path}: no column {', '.join(sorted(missing))}; see the plain format in docs/traces.md")
+        text: dict[str, Sequence[str | None]] = {c: kept[c].to_list() for c in kept.columns}
+        parsed = Parsed()
+        collect(path, Rows(text, list(range(1, kept.height + 1)), 0, stem_of(path)), _plain, [], parsed, options)
+        return parsed
+
+
+PARQUET = (Parquet(),)
+
 
 WHEN = "%Y-%m-%dT%H:%M:%S"
 NEVER = ("Unknown", "None", "N/A", "INVALID")
@@ -20,7 +86,13 @@ UNENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURI
 ELAPSED = r"^(?:(\d{1,6})-)?(\d{1,6}):(\d{2}):(\d{2})(?:\.\d+)?$"
 
 
-def _parse(rows: Rows) -> pl.DataFrame:
+def _slurm(rows: Rows) -> pl.DataFrame:
+    """Slurm accounting: the output of `sacct --parsable2`, led by its header, so any choice of fields will do.
+
+    Needed: a job id (`JobIDRaw` or `JobID`), `Submit`, GPUs (`AllocTRES`, else `ReqTRES`: `gres/gpu=N`), and a length
+    (`ElapsedRaw`, `Elapsed`, or `Start` and `End`). The partition is the virtual cluster. Steps (`123.batch`), jobs
+    without GPUs, and jobs that never started or have not ended are left out. A good call is in docs/traces.md.
+    """
     for column in ("Submit", "Start", "End"):
         if rows.has(column):
             rows.text = rows.text.with_columns(pl.col(column).replace(dict.fromkeys(NEVER)))
@@ -85,9 +157,9 @@ def _duration(rows: Rows) -> pl.Series:
     return seconds
 
 
-FORMATS = (
+SLURM = (
     Delimited(
-        "slurm", "Slurm sacct --parsable2", _parse, frozenset({"Submit"}),
+        "slurm", "Slurm sacct --parsable2", _slurm, frozenset({"Submit"}),
         either=(
             frozenset({"JobID", "JobIDRaw"}), frozenset({"AllocTRES", "ReqTRES"}),
             frozenset({"ElapsedRaw", "Elapsed", "End"}),
