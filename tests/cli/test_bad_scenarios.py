@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.workload.zoo.gpus import GPUS
+from weft.workload.zoo.timings import GPUS
 
 GOOD = """\
 [cluster]

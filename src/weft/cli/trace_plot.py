@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from weft.errors import InputError
 from weft.results.pictures.style import ACCENT, PALETTE, house_style, new_figure, say, tidy_axes
-from weft.workload.traces.schema import Trace
+from weft.workload.traces.rows import Trace
 
 __all__ = ["plot_trace", "save_trace_plot"]
 

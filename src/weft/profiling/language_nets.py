@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.workload.zoo.language import Transformer
-from weft.workload.zoo.recommend import CRITEO_KAGGLE_ROWS, DLRM_BOTTOM, DLRM_TOP
+from weft.workload.zoo.language import CRITEO_KAGGLE_ROWS, DLRM_BOTTOM, DLRM_TOP, Transformer
 
 __all__ = ["Dlrm", "LstmPtb", "TransformerNet"]
 

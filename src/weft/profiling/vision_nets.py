@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.workload.zoo.mobilenet import Row, round_channels
-from weft.workload.zoo.vision import VGG_BLOCKS
+from weft.workload.zoo.vision import VGG_BLOCKS, Row, round_channels
 
 __all__ = ["AlexNet", "MobileNetV3", "ResNet", "Vgg", "conv"]
 

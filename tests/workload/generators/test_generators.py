@@ -16,7 +16,7 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.workload.generators import JobSpec, Workload, WorkloadSpec, generate
-from weft.workload.generators.marginals import MARGINALS
+from weft.workload.generators.drawn import MARGINALS
 from weft.workload.streams import Stream
 
 COMPUTE_S = {"vgg16": 0.25, "resnet50": 0.125, "inception-v3": 0.5, "lstm-ptb": 0.0625}

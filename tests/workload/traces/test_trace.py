@@ -10,8 +10,7 @@ import pytest
 
 from tests.workload.traces.examples import EXAMPLES
 from weft.errors import EngineError, TraceError
-from weft.workload.traces.reading import TRACE, Trace, detect, read, sample, write
-from weft.workload.traces.summary import summary
+from weft.workload.traces.reading import TRACE, Trace, detect, read, sample, summary, write
 
 RAW = "job_id,submission_time,duration,num_gpu\n"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.workload import zoo
-from weft.workload.zoo.options import OPTIONS, split, without
+from weft.workload.zoo.names import OPTIONS, split, without
 
 SAME: list[tuple[str, int, dict[str, Any]]] = [
     ("vgg16[batch=64]", 4, {"batch": 64}),

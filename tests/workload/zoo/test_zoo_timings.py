@@ -10,8 +10,7 @@ import weft.workload.zoo as package
 from weft.errors import InputError
 from weft.workload import zoo
 from weft.workload.profiles.files import MeasuredModel, load_file
-from weft.workload.zoo.gpus import GPUS, find_gpu
-from weft.workload.zoo.timings import UTILISATION, memory
+from weft.workload.zoo.timings import GPUS, UTILISATION, find_gpu, memory
 
 MEASURED = Path(str(package.__file__)).parent / "measured"
 

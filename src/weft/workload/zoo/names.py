@@ -1,4 +1,4 @@
-"""Options of a model, written behind its name: `vgg16[batch=64]`, `gpt3[parallel=hybrid:2x2x2,micro_batches=8]`.
+"""Names of models: canonical ones, aliases, variants, and the options behind them (`vgg16[batch=64]`).
 
 So a scenario, a listed job or a command can say how each model is trained wherever it names one, and jobs of one
 model that are trained in two ways have two names. The same notation replaces the layers of a stack.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import cache
 from typing import Any
 
 from weft.errors import InputError
+from weft.workload.zoo.catalogue import MODELS
+from weft.workload.zoo.entry import Model, Published
 
-__all__ = ["OPTIONS", "split", "without"]
+__all__ = ["OPTIONS", "find", "names", "same_model", "split", "without"]
 
 _COUNTS = ("batch", "micro_batches", "servers")
 _WORDS = ("parallel", "dtype", "schedule")
@@ -63,3 +66,50 @@ def _value(name: str, key: str, value: str) -> Any:
     if not value:
         raise InputError(f"model {name!r}: {key} has no value; write {key}=... or leave it out")
     return value
+
+
+def names() -> tuple[str, ...]:
+    """Canonical names of all models, in the order of the catalogue."""
+    return tuple(m.name for m in MODELS)
+
+
+def find(name: str) -> tuple[Model, Published | None]:
+    """The model (and variant, after `@`) of a name or alias; an unknown name is refused with the nearest known ones.
+
+    Options behind the name do not matter here.
+    """
+    base, _, variant = without(name).partition("@")
+    model = _index().get(_key(base))
+    if model is None:
+        near = difflib.get_close_matches(_key(base), list(_index()), n=3, cutoff=0.5)
+        known = dict.fromkeys(_index()[k].name for k in near)
+        hint = f"did you mean {' or '.join(known)}?" if known else "`weft models` lists what there is"
+        raise InputError(f"model {base!r} is not in the zoo; {hint}")
+    if not variant:
+        return model, None
+    for published in model.variants:
+        if published.variant == variant.strip().lower():
+            return model, published
+    there = ", ".join(f"{model.name}@{v.variant}" for v in model.variants) or f"plain {model.name}"
+    raise InputError(f"model {model.name!r} has no variant {variant!r}; use {there}")
+
+
+def same_model(one: str, other: str) -> bool:
+    """Whether two names, whatever their options, are one model of the zoo in one variant."""
+    pair = [without(name).partition("@") for name in (one, other)]
+    known = [_index().get(_key(base)) for base, _, _ in pair]
+    return known[0] is not None and known[0] is known[1] and pair[0][2] == pair[1][2]
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "").replace("_", "")
+
+
+@cache
+def _index() -> dict[str, Model]:
+    index: dict[str, Model] = {}
+    for model in MODELS:
+        for name in (model.name, *model.aliases):
+            if index.setdefault(_key(name), model) is not model:
+                raise ValueError(f"two models of the zoo are called {name}")
+    return index
