@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.collectives import CLOSED_FORMS, COLLECTIVES, Stage, closed_form, get_collective, stages
-from weft.collectives.parameter_server import host_ranks
+from weft.collectives.algorithms import host_ranks
 from weft.errors import InputError
 
 FAST = settings(max_examples=60, deadline=None)

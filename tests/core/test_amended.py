@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.amended import Amended
+from weft.core.decide import Amended
 
 names = st.sampled_from("abcdef")
 placements = st.dictionaries(names, st.tuples(st.integers(0, 9)))

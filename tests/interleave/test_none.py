@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import NoInterleave
 from weft.testing import check_interleave
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.physics.analytical import Analytical, calibrated, iteration_s, scaled
+from weft.physics.analytical import MODERN, Analytical, Dimension, Hierarchy, calibrated, iteration_s, scaled
 from weft.physics.cost import DALLY_TABLE_I, THEMIS, Cached, TierTable
-from weft.physics.hierarchy import MODERN, Dimension, Hierarchy
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.physics.shape import Shape, shape_of, tier, units
+from weft.physics.cost import Shape, shape_of, tier, units
 from weft.testing import toy_cluster
 
 

@@ -9,8 +9,7 @@ import pytest
 import weft
 from tests.planners.test_themis import sequence
 from weft.model.topologies.clos import cassini
-from weft.planners.ideal import Ideal
-from weft.planners.random import RandomPlanner
+from weft.planners.baselines import Ideal, RandomPlanner
 from weft.results.metrics import summary
 from weft.testing import check_planner, toy_job
 

@@ -28,14 +28,12 @@ from tests.sim.paced import (
 from tests.sim.rules import Told
 from weft.errors import ScenarioError, StackError
 from weft.model.topologies import build_cluster
-from weft.pace.adadual import AdaDual
+from weft.pace.admission import AdaDual, Fair
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
 from weft.pace.flow import Flow, FlowRule
 from weft.pace.mcs import Mcs
 from weft.pace.rates import Transport
-from weft.pace.tcp import Tcp, loss_limit
+from weft.pace.senders import Equal, Tcp, loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, make_program, transfer_node

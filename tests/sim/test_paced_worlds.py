@@ -20,11 +20,11 @@ from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
+from weft.pace.admission import Fair
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
 from weft.pace.flow import Flow
 from weft.pace.mcs import Mcs
+from weft.pace.senders import Equal
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.spec import Foreign
 from weft.sim.world import SimWorld

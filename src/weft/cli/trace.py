@@ -50,9 +50,10 @@ def inspect(
     trace = _read(file, format, strict, attempts)
     facts = summary(trace)
     if plot is not None:
-        from weft.cli.trace_plot import save_trace_plot
+        from weft.cli.trace_plot import plot_trace
+        from weft.results.pictures.style import save_picture
 
-        save_trace_plot(trace, plot)
+        save_picture(plot_trace(trace), plot)
         facts["plot"] = str(plot)
     if json:
         print_json(facts)

@@ -13,11 +13,11 @@ from weft.core.table import Table
 from weft.core.world import KnowsTraffic, World
 from weft.errors import StackError
 from weft.model.cluster import Cluster
+from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
-from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
-from weft.physics.traffic import link_traffic
+from weft.physics.estimates import link_traffic
 
 __all__ = ["View", "stream"]
 

@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
 from weft.model.events import Event
+from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement
-from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 

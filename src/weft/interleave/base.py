@@ -1,4 +1,4 @@
-"""Interleave: when does each job's communication start?"""
+"""Interleave: when does each job's communication start? And `none`, by which it starts when it is ready."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.model.plan import Candidate, Placement, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView
 
-__all__ = ["Interleave", "Pick"]
+__all__ = ["Interleave", "NoInterleave", "Pick"]
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,14 @@ class Interleave(Policy):
     @abstractmethod
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """Choose one candidate and set its gates."""
+
+
+class NoInterleave(Interleave):
+    """The planner's first choice, without gates."""
+
+    name = "none"
+    idle_without_gates = True
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        """The best candidate as it is."""
+        return Pick(candidates[0], state)

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.cluster import Cluster
+from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
-from weft.model.traffic import Traffic
 
 __all__ = ["ClusterView", "Estimate", "Fact", "JobStatus", "JobView", "Offer", "Spread"]
 

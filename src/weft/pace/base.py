@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from weft.model.flows import Ask
 from weft.model.policy import Policy
-from weft.model.transfer import Ask
 from weft.pace.rates import RateRule, Transport
 
 __all__ = ["MOST_TRANSFERS", "Admission", "Pace", "RatedPace"]

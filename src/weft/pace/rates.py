@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.flow_set import FlowSet
+from weft.model.flows import FlowSet
 
 __all__ = ["Carried", "Demand", "Limits", "Moment", "RateRule", "Transport"]
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives.registry import stages
+from weft.collectives.algorithms import stages
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile, Transfer

@@ -131,9 +131,8 @@ def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
 
 
 def _own(name: str) -> Any:
-    from weft.profiling.inception_net import InceptionV3
     from weft.profiling.language_nets import Dlrm, LstmPtb, TransformerNet
-    from weft.profiling.vision_nets import AlexNet, MobileNetV3, ResNet, Vgg
+    from weft.profiling.vision_nets import AlexNet, InceptionV3, MobileNetV3, ResNet, Vgg
 
     if name in SHAPES:
         return TransformerNet(SHAPES[name])

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.traffic import Arcs, Traffic
+from weft.model.flows import Arcs, Traffic
 from weft.pace.base import Pace
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec

@@ -17,20 +17,19 @@ from weft.core.capabilities import Capabilities
 from weft.errors import EngineError, StackError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
+from weft.model.flows import Ask, Traffic, TransferView
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
-from weft.model.traffic import Traffic
-from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.pace.rates import Transport
-from weft.physics.traffic import link_traffic
+from weft.physics.estimates import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.noise import slowest_worker
+from weft.sim.outcome import Clockwork, JobRecord, Span
 from weft.sim.played import PlayedTraffic
-from weft.sim.records import Clockwork, JobRecord, Span
 from weft.sim.spec import NetworkSpec, RunSpec, estimates
 
 __all__ = ["SimWorld"]

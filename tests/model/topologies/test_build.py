@@ -10,7 +10,7 @@ from weft.model.topologies import (
     Cable,
     build_cluster,
 )
-from weft.model.topologies.checks import MAX_SERVERS
+from weft.model.topologies.fabric import MAX_SERVERS
 
 GOOD: list[tuple[str, dict[str, object], int, int]] = [  # kind, fields, servers, links
     ("single-switch", {"servers": 7}, 7, 14),

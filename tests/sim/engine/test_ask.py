@@ -10,7 +10,7 @@ import pytest
 from tests.sim.cases import Case, draw_case, draw_features
 from tests.sim.driver import run_case
 from weft.errors import EngineError
-from weft.model.transfer import Ask, TransferView
+from weft.model.flows import Ask, TransferView
 from weft.sim.engine import EngineSpec
 from weft.sim.readable.engine import ReferenceEngine
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer
-from weft.physics.alone import run_alone
+from weft.physics.estimates import run_alone
 from weft.workload.graphs import data_parallel, hybrid
 from weft.workload.profiles.layers import parse_layers, parse_pipedream, read_layers, read_pipedream
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.collectives.registry import stages
+from weft.collectives.algorithms import stages
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
-from weft.physics.alone import run_alone
+from weft.physics.estimates import run_alone
 from weft.workload import zoo
 
 SMALL = [name for name in zoo.names() if name != "gpt3"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 
-from weft.core.amended import Amended
+from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.serve import Outcome, serve

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from weft.interleave.cassini.affinity import Component, components, merged
 from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
 from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
-from weft.model.traffic import Arcs, Traffic
+from weft.model.flows import Arcs, Traffic
 
 __all__ = ["Group", "Layout", "Meeting", "headroom", "lay_out", "periods_of"]
 

@@ -12,8 +12,7 @@ from math import ceil, sqrt
 
 from weft.errors import ScenarioError
 from weft.model.cluster import Cluster
-from weft.model.topologies.checks import check_count, check_positive, check_total
-from weft.model.topologies.fabric import Fabric, Machine
+from weft.model.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
 
 __all__ = ["CASSINI_MACHINE", "Node", "cassini", "cassini_multi_gpu", "fat_tree", "leaf_spine", "racks_of_nodes",
            "single_switch", "three_tier"]  # fmt: skip

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
-from weft.model.topologies.checks import MAX_SERVERS, check_count, check_positive
 from weft.model.topologies.clos import Node, racks_of_nodes
-from weft.model.topologies.fabric import Fabric, Machine
-from weft.model.topologies.slurm import Block, Switch, parse_topology_conf
-from weft.model.topologies.slurm_yaml import as_topology_conf
+from weft.model.topologies.fabric import MAX_SERVERS, Fabric, Machine, check_count, check_positive
+from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf
 
 __all__ = ["parse_rack_csv", "parse_slurm_topology", "read_rack_csv", "read_slurm_topology", "read_topology"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from weft.compiled import load
 from weft.errors import StackError
-from weft.model.flow_set import FlowSet
+from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 

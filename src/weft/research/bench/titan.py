@@ -57,7 +57,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _scenario(trace: str, jobs: int | None, **changes: Any) -> dict[str, Any]:
-    from weft.scenario.files import read_toml
+    from weft.scenario.problems import read_toml
     from weft.scenario.shipped import scenario_path
 
     made: dict[str, Any] = read_toml(scenario_path("titan"))

@@ -61,7 +61,7 @@ def loops() -> list[dict[str, Any]]:
     from weft.interleave.cassini import Cassini
     from weft.interleave.cassini.align import align
     from weft.interleave.cassini.layout import lay_out
-    from weft.model.traffic import Traffic
+    from weft.model.flows import Traffic
 
     rows = []
     for n in (3, 4, 5):

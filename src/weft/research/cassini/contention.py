@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from weft.model.traffic import Traffic
+    from weft.model.flows import Traffic
     from weft.results.run import RunResult
     from weft.sim.world import SimWorld
 

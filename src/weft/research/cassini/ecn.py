@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.physics.traffic import link_traffic
+from weft.physics.estimates import link_traffic
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

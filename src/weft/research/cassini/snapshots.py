@@ -110,8 +110,8 @@ def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
     """The gates that the interleave layer sets for these jobs: as in a cluster, by what a few iterations would show."""
     from weft.interleave.cassini.align import align
     from weft.interleave.cassini.layout import TOLERANCE, lay_out
+    from weft.model.flows import Traffic
     from weft.model.plan import Gate
-    from weft.model.traffic import Traffic
     from weft.sim.noise import slowest_worker
 
     mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)

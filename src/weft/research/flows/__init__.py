@@ -313,7 +313,7 @@ def _words(lab: _Lab) -> list[str]:
 
 
 def _pictures(lab: _Lab, names: Sequence[str]) -> tuple[Picture, ...]:
-    from weft.research.figures import figure_row
+    from weft.research.report import figure_row
 
     found = []
     for scenario, title in (("flows", "Figure 8: 6 servers"), ("flows-tree", "Figure 15(a): three-tier tree")):

@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
+from weft.model.flows import Ask
 from weft.model.plan import Gate
-from weft.model.transfer import Ask
 from weft.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
 from weft.sim.compiled.load import attach_kernel, engine_kernel, membership_kernel, park_kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
-from weft.sim.engine.ask import questions
-from weft.sim.engine.glance import carried, iterations_done
+from weft.sim.engine.glance import carried, iterations_done, questions
 from weft.sim.engine.layout import Layout
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
-from weft.model.flow_set import FlowRows, flow_set
+from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program

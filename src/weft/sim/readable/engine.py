@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 
+from weft.model.flows import TransferView
 from weft.model.plan import Gate
-from weft.model.transfer import TransferView
 from weft.pace.rates import Demand
 from weft.sim.compiled.state import FOREIGN, MISSED, TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool
 from weft.sim.engine.program import Program, alone_rate, alone_units, whole_units
 from weft.sim.engine.ruled import Ruled
-from weft.sim.readable.job import RefJob, RefNode, slow_factor
-from weft.sim.readable.rule import RefBody
+from weft.sim.readable.job import RefBody, RefJob, RefNode, slow_factor
 from weft.sim.readable.sharing import Sharer, k_way, max_min
 
 __all__ = ["ReferenceEngine"]

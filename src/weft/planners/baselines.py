@@ -1,13 +1,15 @@
-"""ideal: each job has a cluster to itself (the Ideal baseline of CASSINI, section 5.1)."""
+"""ideal and random: the baselines of CASSINI, section 5.1."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView
 from weft.planners.base import Planner
-from weft.planners.packing import Room, pack
+from weft.planners.target import Room, pack
 
-__all__ = ["Ideal"]
+__all__ = ["Ideal", "RandomPlanner"]
 
 
 class Ideal(Planner):
@@ -41,3 +43,38 @@ class Ideal(Planner):
                 declined.append(Declined(job.id, "waits for a cluster of its own"))
         plan = Plan({**view.placements, **placed})
         return [Candidate(plan, state, dict.fromkeys(placed, "a cluster of its own"), tuple(declined))]
+
+
+class RandomPlanner(Planner):
+    """First come, first served; GPUs drawn by lot. Neither locality nor compatibility counts.
+
+    A job that does not fit lets smaller ones pass. Running jobs stay where they are.
+    """
+
+    name = "random"
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """Up to n draws; they start the same jobs."""
+        found: list[Candidate] = []
+        seen: set[tuple[tuple[str, Placement], ...]] = set()
+        for draw in range(n):
+            candidate = self._draw(view, state, draw)
+            key = tuple(sorted(candidate.plan.placements.items()))
+            if key not in seen:
+                seen.add(key)
+                found.append(candidate)
+        return found
+
+    def _draw(self, view: ClusterView, state: State, draw: int) -> Candidate:
+        free = np.flatnonzero(view.offer.free)
+        free = free[view.rng(f"random#{draw}").permutation(len(free))].tolist()
+        placed: dict[str, Placement] = {}
+        declined = []
+        for job in view.waiting.values():
+            n = job.job.gpus
+            if n <= len(free):
+                placed[job.id], free = tuple(sorted(free[:n])), free[n:]
+            else:
+                declined.append(Declined(job.id, f"wants {n} GPUs; fewer are free"))
+        plan = Plan({**view.placements, **placed})
+        return Candidate(plan, state, dict.fromkeys(placed, "drawn by lot"), tuple(declined))

@@ -1,4 +1,4 @@
-"""adadual: a small transfer may join large ones (AdaDUAL of the Ada-SRSF paper, Algorithm 2, and beyond two)."""
+"""Paces that say who may start: fair (everybody), at-most, and adadual."""
 
 from __future__ import annotations
 
@@ -7,7 +7,40 @@ from typing import Self
 from weft.errors import StackError
 from weft.pace.base import MOST_TRANSFERS, Admission, Pace
 
-__all__ = ["AdaDual", "threshold"]
+__all__ = ["AdaDual", "AtMost", "Fair", "threshold"]
+
+
+class Fair(Pace):
+    """No admission control: the network's own sharing decides."""
+
+    name = "fair"
+
+
+class AtMost(Pace):
+    """`at-most:N` (by default 1): a transfer waits while a server it uses has N others.
+
+    SRSF(N) of the Ada-SRSF paper (section V-A): 1 avoids all contention, 2 accepts any two-way contention.
+    """
+
+    holds_back = True
+    steers = True
+
+    def __init__(self, n: int = 1) -> None:
+        self.n = n
+        self.name = f"at-most:{n}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`at-most` or `at-most:N`."""
+        if arg is None:
+            return cls()
+        if not (arg.isascii() and arg.isdecimal()) or not 1 <= int(arg) <= MOST_TRANSFERS:
+            raise StackError(f"at-most:{arg}: write at-most:N with a whole number N from 1 to {MOST_TRANSFERS}")
+        return cls(int(arg))
+
+    def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
+        """Whatever the constants are."""
+        return Admission("at-most", self.n)
 
 
 def threshold(m: int, b_s_per_byte: float, eta_s_per_byte: float) -> float:
