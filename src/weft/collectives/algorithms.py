@@ -8,21 +8,6 @@ from math import log2
 
 from weft.errors import InputError
 
-__all__ = [
-    "CLOSED_FORMS",
-    "COLLECTIVES",
-    "Collective",
-    "Pair",
-    "Stage",
-    "Stages",
-    "closed_form",
-    "core_size",
-    "fold",
-    "get_collective",
-    "stages",
-    "unfold",
-]
-
 Pair = tuple[int, int]  # (source rank, destination rank)
 
 

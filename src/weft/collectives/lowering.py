@@ -31,19 +31,6 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
 
-__all__ = [
-    "Leg",
-    "OpenFlow",
-    "PlacedStage",
-    "RoutedCollective",
-    "alone_s",
-    "lower",
-    "open_collective",
-    "placed_stages",
-    "ring_order",
-    "route_collective",
-]
-
 _INF = float("inf")
 _SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
 

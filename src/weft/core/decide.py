@@ -9,8 +9,6 @@ from weft.interleave.base import Pick
 from weft.model.plan import Candidate, Decision, Gate, Hold, Placement, SetGate, Start, Stop
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["Amended", "decide", "wake_time"]
-
 
 class Amended(Mapping[str, Placement]):
     """`base` without the jobs in `removed` and with those in `added`. Valid as long as `base` does not change."""

@@ -10,8 +10,6 @@ from weft.pace.admission import Fair
 from weft.pace.base import Pace
 from weft.planners.base import Planner
 
-__all__ = ["Stack"]
-
 
 @dataclass(frozen=True)
 class Stack:

@@ -19,8 +19,6 @@ from weft.model.plan import Placement
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 from weft.physics.estimates import link_traffic
 
-__all__ = ["View", "stream"]
-
 
 def stream(seed: int, policy: str, decision: int) -> np.random.Generator:
     """Random numbers of one policy in one decision: the same on every machine, whatever was drawn elsewhere."""

@@ -14,8 +14,6 @@ from weft.model.plan import Decision, Placement
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 
-__all__ = ["Around", "KnowsTraffic", "World"]
-
 
 class World(Protocol):
     """A cluster, simulated or real. The core asks it questions; the loop lets it act and listens.

@@ -10,8 +10,6 @@ from weft.model.plan import Candidate, Placement, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView
 
-__all__ = ["Interleave", "NoInterleave", "Pick"]
-
 
 @dataclass(frozen=True)
 class Pick:

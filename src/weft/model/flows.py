@@ -16,17 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Arcs",
-    "Ask",
-    "FlowGroup",
-    "FlowRows",
-    "FlowSet",
-    "Traffic",
-    "TransferView",
-    "flow_set",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FlowGroup:

@@ -15,8 +15,6 @@ from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
 
-__all__ = ["ClusterView", "Estimate", "Fact", "JobStatus", "JobView", "Offer", "Spread"]
-
 
 class Fact(Enum):
     """Something about a job that a policy needs and a world may not know; checked once, at start."""

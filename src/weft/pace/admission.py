@@ -7,8 +7,6 @@ from typing import Self
 from weft.errors import StackError
 from weft.pace.base import MOST_TRANSFERS, Admission, Pace
 
-__all__ = ["AdaDual", "AtMost", "Fair", "threshold"]
-
 
 class Fair(Pace):
     """No admission control: the network's own sharing decides."""

@@ -9,8 +9,6 @@ from weft.model.flows import Ask
 from weft.model.policy import Policy
 from weft.pace.rates import RateRule, Transport
 
-__all__ = ["MOST_TRANSFERS", "Admission", "Pace", "RatedPace"]
-
 MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
 
 

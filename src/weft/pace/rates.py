@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from weft.model.flows import FlowSet
 
-__all__ = ["Carried", "Demand", "Limits", "Moment", "RateRule", "Transport"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

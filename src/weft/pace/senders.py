@@ -27,8 +27,6 @@ from weft.model.flows import FlowSet
 from weft.pace.base import Pace, RatedPace
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
-__all__ = ["VARIANTS", "Ccml", "CcmlRule", "Equal", "Pcc", "PccRule", "Tcp", "loss_limit", "utility"]
-
 
 class Equal(Pace):
     """Rings and parameter servers as single flows that keep step, and no scheduling at all."""

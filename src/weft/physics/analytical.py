@@ -24,21 +24,6 @@ from weft.model.units import gbps_to_bytes_per_s
 from weft.physics.cost import CostModel, Shape, units
 from weft.physics.iteration import play
 
-__all__ = [
-    "DALLY",
-    "KINDS",
-    "MODERN",
-    "OLDER",
-    "Analytical",
-    "Dimension",
-    "Hierarchy",
-    "calibrated",
-    "compute_factor",
-    "iteration_s",
-    "scaled",
-    "slowed",
-]
-
 KINDS = ("ring", "switch", "fully-connected")
 
 

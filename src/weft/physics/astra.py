@@ -27,17 +27,6 @@ from weft.physics.analytical import Dimension, Hierarchy
 from weft.physics.cost import CostModel, Shape, units
 from weft.workload.profiles.layers import CYCLE_S, read_text
 
-__all__ = [
-    "AstraNetwork",
-    "AstraSim",
-    "AstraSystem",
-    "layer_text",
-    "network_text",
-    "read_network",
-    "read_system",
-    "system_text",
-]
-
 GIB = float(2**30)
 _KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully-connected"}
 _WORDS = {kind: word for word, kind in _KINDS.items()}

@@ -17,8 +17,6 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile
 
-__all__ = ["DALLY_TABLE_I", "THEMIS", "Cached", "CostModel", "Shape", "Tier", "TierTable", "shape_of", "tier", "units"]
-
 Shape = tuple[tuple[int, ...], ...]  # GPUs on each server, largest first, rack by rack
 
 

@@ -18,8 +18,6 @@ from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
 from weft.physics.iteration import MAX_MIN, Piece, Sharing, play_on
 
-__all__ = ["Alone", "Estimates", "Segment", "Span", "example_placement", "link_traffic", "run_alone"]
-
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
 

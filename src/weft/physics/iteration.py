@@ -20,8 +20,6 @@ from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 
-__all__ = ["MAX_MIN", "Chains", "Iteration", "Piece", "Sharing", "play", "play_on"]
-
 _INF = math.inf
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)
 Piece = tuple[float, float, float]  # start, end, bytes per second

@@ -10,8 +10,6 @@ from weft.model.plan import Candidate, Placement, Plan, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView
 
-__all__ = ["Planner"]
-
 
 class Planner(Policy):
     """Whole-cluster plans, best first. Stateless itself: its memory is the `state` it is given and returns.

@@ -9,8 +9,6 @@ from weft.model.view import ClusterView
 from weft.planners.base import Planner
 from weft.planners.target import Room, pack
 
-__all__ = ["Ideal", "RandomPlanner"]
-
 
 class Ideal(Planner):
     """One job on each copy of the cluster, close together, from the moment it is submitted.

@@ -17,20 +17,6 @@ from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
-__all__ = [
-    "Room",
-    "all_jobs",
-    "as_decided",
-    "closest",
-    "different_ways",
-    "held",
-    "moved",
-    "pack",
-    "remember",
-    "sizes_that_fit",
-    "target_of",
-]
-
 _PATIENCE = 12  # tries in a row that bring nothing new before the search is given up
 
 

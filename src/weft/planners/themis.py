@@ -30,8 +30,6 @@ from weft.planners.target import (
     target_of,
 )
 
-__all__ = ["Themis", "auction", "believed_s", "payment", "proportional_fair"]
-
 Bids = Mapping[str, Mapping[int, float]]  # bidder -> GPUs -> valuation (more than 0, with an entry for 0 GPUs)
 
 

@@ -21,8 +21,6 @@ from weft.workload.zoo import language, vision
 from weft.workload.zoo.catalogue import SHAPES
 from weft.workload.zoo.language import Transformer
 
-__all__ = ["LIBRARIES", "Trainable", "build", "least_sample_bytes"]
-
 LIBRARIES = ("auto", "torchvision", "transformers", "weft")
 
 _TORCHVISION = {

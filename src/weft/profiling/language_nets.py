@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from weft.workload.zoo.language import CRITEO_KAGGLE_ROWS, DLRM_BOTTOM, DLRM_TOP, Transformer
 
-__all__ = ["Dlrm", "LstmPtb", "TransformerNet"]
-
 
 class _Block(nn.Module):
     """A transformer block, norm first: attention, then a feed-forward part (gated or not)."""

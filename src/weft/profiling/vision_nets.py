@@ -10,8 +10,6 @@ from torch.nn import functional
 
 from weft.workload.zoo.vision import VGG_BLOCKS, Row, round_channels
 
-__all__ = ["AlexNet", "InceptionV3", "MobileNetV3", "ResNet", "Vgg", "conv"]
-
 # mypy: disable-error-code="import-not-found,misc"
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from weft.results.run import RunResult
 
-__all__ = ["claims_table", "figure_row", "gpu_shares", "render", "write"]
-
 
 def gpu_shares(run: RunResult) -> npt.NDArray[np.float64]:
     """Busy share of each GPU over the run; jobs divide their GPU seconds evenly over the GPUs they held."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from weft.results.compare import compare, flat_metrics, mean_and_interval
 
-__all__ = ["MORE_IS_BETTER", "layer_effects", "rank"]
-
 MORE_IS_BETTER = frozenset({"gpu_utilisation"})
 LAYERS = ("planner", "order", "place", "interleave", "pace")
 

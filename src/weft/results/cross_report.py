@@ -20,8 +20,6 @@ from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
 
-__all__ = ["heat_map", "ranking_grid", "ranking_table", "render", "write_report"]
-
 _SHOWN = 20  # rows in the terminal
 _MOST_ROWS = 400  # in the report
 _WRITTEN = 600  # cells, up to which a heat map has its numbers written in

@@ -19,8 +19,6 @@ from weft.results import run as schemas
 from weft.results.metrics import summary
 from weft.results.run import RunResult
 
-__all__ = ["load_run", "refuse_unwritable", "refuse_unwritable_folder", "write_outputs", "write_text"]
-
 
 def refuse_unwritable(path: Path, what: str = "report") -> None:
     """Raise if a file cannot be written there; folders that are missing are made."""

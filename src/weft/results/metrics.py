@@ -17,24 +17,6 @@ import polars as pl
 from weft.results.run import RunResult
 from weft.results.series import Steps, spans_until
 
-__all__ = [
-    "STATISTICS",
-    "MachineUse",
-    "accuracy",
-    "at_arrivals",
-    "comm_s_per_epoch",
-    "distribution",
-    "finished_jobs",
-    "machine_use",
-    "mean",
-    "overhead_bytes",
-    "profit_rate",
-    "run_length_quantiles",
-    "summary",
-    "throughput",
-    "total",
-]
-
 Floats = npt.NDArray[np.float64]
 
 STATISTICS = {"median": 0.5, "p95": 0.95, "p99": 0.99}  # beside the mean

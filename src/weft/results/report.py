@@ -22,8 +22,6 @@ from weft.results.run import RunResult
 from weft.results.series import extent_s
 from weft.results.tables import comparison_grid, run_grid
 
-__all__ = ["render_report", "write_report"]
-
 _WIDE = ' class="wide"'
 _MOST_JOBS = 15
 _MOST_DECISIONS = 14

@@ -24,8 +24,6 @@ from weft.compiled import cache_root
 from weft.errors import InputError
 from weft.results.run import RunResult
 
-__all__ = ["MOST_MB", "Store", "results_folder", "results_limit"]
-
 MOST_MB = 2000  # unless WEFT_RESULTS_MB says otherwise
 _STALE_S = 86_400.0  # a file that was being written that long ago never will be
 

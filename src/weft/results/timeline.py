@@ -19,8 +19,6 @@ from weft.results.files import write_text
 from weft.results.run import RunResult
 from weft.results.series import Steps, busy_gpus, extent_s, spans_until, thin, waiting_jobs
 
-__all__ = ["timeline", "write_timeline"]
-
 Event = dict[str, Any]
 
 _CLUSTER, _LINKS, _FIRST_JOB = 1, 2, 10  # process ids

@@ -30,8 +30,6 @@ from weft.stacks import Stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 
-__all__ = ["Layers", "build_cluster", "build_hierarchy", "build_stack", "build_workload", "check", "located", "physics"]
-
 
 @dataclass(frozen=True)
 class Layers:

@@ -10,8 +10,6 @@ from pydantic import Field, field_validator, model_validator
 from weft.scenario.problems import check_names, checked, near, problem, read_json
 from weft.scenario.sections import MOST_GBPS, Bytes, Gbps, NotNegative, Seconds, Section, Sharing, SomeSeconds
 
-__all__ = ["CompatFile", "JobFile", "load_compat_file", "load_job_file"]
-
 
 class ReplayLink(Section):
     """One directed link."""

@@ -15,8 +15,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from weft.errors import ScenarioError
 
-__all__ = ["check_names", "checked", "dotted", "explain", "near", "problem", "quoted", "read_json", "read_toml"]
-
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as a table."""

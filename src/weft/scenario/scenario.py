@@ -12,8 +12,6 @@ from weft.scenario.problems import checked, read_toml
 from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
 from weft.workload.generators.spec import WorkloadSpec
 
-__all__ = ["CompareSection", "Scenario"]
-
 
 class CompareSection(Section):
     """What `weft compare` does when the command line does not say."""

@@ -9,18 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
 
-__all__ = [
-    "ClusterSection",
-    "LinkRow",
-    "NetworkSection",
-    "RouteRow",
-    "RunSection",
-    "Section",
-    "Sharing",
-    "StackSection",
-    "TierRow",
-]
-
 # Bounds beyond which a double can no longer tell two moments, or two bytes, apart.
 MOST_S = 1e9  # 31 years
 MOST_BYTES = 1e18

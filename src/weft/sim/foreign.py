@@ -22,8 +22,6 @@ from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
-__all__ = ["Others", "there_are_others"]
-
 _LONG_S = 1000.0  # a flow without an end sends this much of line rate again and again
 _FOR_EVER = 1 << 40  # iterations
 

@@ -25,8 +25,6 @@ from weft.sim.spec import NetworkSpec, cost_model
 if TYPE_CHECKING:
     from weft.collectives import OpenFlow, RoutedCollective
 
-__all__ = ["Lowering"]
-
 _ONE_SERVER: Shape = ()
 
 

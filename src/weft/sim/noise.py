@@ -6,8 +6,6 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["slowest_worker"]
-
 _ITERATIONS = 4096
 
 

@@ -18,8 +18,6 @@ from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SE
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.world import SimWorld
 
-__all__ = ["Clockwork", "JobRecord", "Span", "make_result"]
-
 
 @dataclass(slots=True)
 class Span:

@@ -17,8 +17,6 @@ from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, make_program
 
-__all__ = ["PlayedTraffic"]
-
 _PLAYED = 5  # iterations; a pace that looks for its rate has found it then
 _KEPT = 4096  # results that are remembered
 _Key = tuple[tuple[NodeSpec, ...], tuple[float, ...]]

@@ -15,8 +15,6 @@ from weft.results.metrics import run_length_quantiles
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, compute_node, make_program, transfer_node
 
-__all__ = ["run_replay"]
-
 
 def run_replay(
     spec: dict[str, Any],

@@ -32,8 +32,6 @@ from weft.sim.outcome import Clockwork, JobRecord, Span
 from weft.sim.played import PlayedTraffic
 from weft.sim.spec import NetworkSpec, RunSpec, estimates
 
-__all__ = ["SimWorld"]
-
 _SAMPLES = 400  # link loads are kept at no more moments than this
 _TRAFFIC = 50_000  # placements whose traffic is remembered
 _PROBE = 0.01  # by how much computing is stretched to see what an iteration makes of it

@@ -27,8 +27,6 @@ from weft.planners.base import Planner
 from weft.testing.toy import workload
 from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
 
-__all__ = ["check_interleave", "check_order", "check_pace", "check_place", "check_planner"]
-
 WORKLOADS = range(6)
 _MAX_CYCLES = 20_000
 _ADMISSIONS = ("all", "at-most", "ratio", "ask")

@@ -20,8 +20,6 @@ from weft.testing.probes import Fixed, OneAtATime, Shift, StopOnce, Waking, Wron
 from weft.testing.toy import toy_job
 from weft.testing.watch import Recorder, require
 
-__all__ = ["MakeWorld", "check_world"]
-
 
 class MakeWorld(Protocol):
     """Makes a world of at least four GPUs in which these jobs are submitted at their times.

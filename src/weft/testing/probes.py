@@ -16,8 +16,6 @@ from weft.pace.base import Admission, Pace
 from weft.place.best_fit import BestFit
 from weft.planners.base import Planner
 
-__all__ = ["Fixed", "OneAtATime", "Shift", "StopOnce", "Waking", "WrongOnce", "impossible", "plain_planner"]
-
 
 def plain_planner(world: World) -> Planner:
     """First come, first served, close together; even where the world wants it so."""

@@ -25,8 +25,6 @@ from weft.model.topologies import Machine, leaf_spine
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Admission, Pace
 
-__all__ = ["EVERYTHING", "ToyWorld", "Workload", "toy_cluster", "toy_job", "workload"]
-
 EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
 
 

@@ -28,8 +28,6 @@ from weft.order.base import Order, Ranking
 from weft.place.base import Answer, Place
 from weft.planners.base import Planner
 
-__all__ = ["Recorder", "WatchedInterleave", "WatchedOrder", "WatchedPlace", "WatchedPlanner", "require"]
-
 T = TypeVar("T")
 _FIELDS = [f.name for f in fields(JobView)]
 

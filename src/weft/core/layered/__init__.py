@@ -16,8 +16,6 @@ from weft.order.base import Cap, Claim, Order, Ranking
 from weft.place.base import Place
 from weft.planners.base import Planner
 
-__all__ = ["Layered"]
-
 
 class Layered(Planner):
     """Order ranks the jobs; place answers offers for one job after another. Both memories are committed, or neither.

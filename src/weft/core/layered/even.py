@@ -14,8 +14,6 @@ from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.pattern import HD, Dealing
 
-__all__ = ["Dealt", "Even", "Shaped"]
-
 
 class Even(Place):
     """The place inside is asked first with all that is free, then with servers that have just an equal share free.

@@ -25,8 +25,6 @@ from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, Spread
 
-__all__ = ["Cassini", "Settings", "improved"]
-
 Value = tuple[bool, float]  # free of loops, score
 _BATCH = 8
 

@@ -30,8 +30,6 @@ from weft.interleave.cassini.layout import (
 )
 from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
 
-__all__ = ["COMPATIBLE", "Alignment", "align", "settle", "total_score"]
-
 Links = Sequence[tuple[Sequence[str], Problem]]
 _SWEEPS = 8
 _EVEN = 1e-9

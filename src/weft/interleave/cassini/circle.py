@@ -13,8 +13,6 @@ from math import lcm
 
 from weft.errors import InputError
 
-__all__ = ["MOST_TURNS", "Circle", "Periods", "common_periods", "padded_periods"]
-
 MOST_TURNS = 1024  # iterations of a job on the unified circle; more, and a shift no longer matters
 _EPS = 1e-12
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from weft.interleave.cassini.circle import Circle, Periods, common_periods, padded_periods
 from weft.interleave.cassini.rotate import Rotation, rotate, score_at, uniform_score
 
-__all__ = ["Compat", "GridRotation", "compat", "rotate_on_grid"]
-
 Floats = npt.NDArray[np.float64]
 _SWEEPS = 20
 

@@ -16,8 +16,6 @@ from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
 from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
 from weft.model.flows import Arcs, Traffic
 
-__all__ = ["Group", "Layout", "Meeting", "headroom", "lay_out", "periods_of"]
-
 TOLERANCE = 0.05  # of a period: a job that is later waits for its next slot (section 5.7)
 _RATIOS = sorted({q for q, _, _ in FRACTIONS} | {1.0 / q for q, _, _ in FRACTIONS})
 

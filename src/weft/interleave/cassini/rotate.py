@@ -18,18 +18,6 @@ import numpy as np
 from weft.compiled import load
 from weft.interleave.cassini.circle import Circle, Periods, common_periods
 
-__all__ = [
-    "Rotation",
-    "best_shift",
-    "demand_at",
-    "excess",
-    "optimum",
-    "rotate",
-    "rotate_all",
-    "score_at",
-    "uniform_score",
-]
-
 RESTARTS = 12
 WORK = 80_000  # edges that the exact search for three jobs and more looks at before it gives up: about 10 ms
 

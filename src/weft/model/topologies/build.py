@@ -20,8 +20,6 @@ from weft.model.topologies.clos import (
 )
 from weft.model.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
 
-__all__ = ["TOPOLOGIES", "Cable", "Via", "build_cluster", "from_cables"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cable:

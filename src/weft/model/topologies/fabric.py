@@ -10,18 +10,6 @@ from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
 from weft.model.units import GB, gbps_to_bytes_per_s
 
-__all__ = [
-    "MAX_SERVERS",
-    "EcmpRouter",
-    "Fabric",
-    "Machine",
-    "check_count",
-    "check_not_negative",
-    "check_positive",
-    "check_total",
-    "flow_hash",
-]
-
 MAX_SERVERS = 100_000  # more is a slip of the pen: the largest public clusters have a tenth of it
 
 

@@ -14,8 +14,6 @@ from weft.model.topologies.clos import Node, racks_of_nodes
 from weft.model.topologies.fabric import MAX_SERVERS, Fabric, Machine, check_count, check_positive
 from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf
 
-__all__ = ["parse_rack_csv", "parse_slurm_topology", "read_rack_csv", "read_slurm_topology", "read_topology"]
-
 
 def read_topology(
     path: str | Path,

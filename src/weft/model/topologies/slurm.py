@@ -14,8 +14,6 @@ from weft.errors import InputError
 from weft.model.topologies.fabric import MAX_SERVERS
 from weft.model.topologies.hostlist import expand
 
-__all__ = ["Block", "Switch", "as_topology_conf", "parse_topology_conf"]
-
 _TOKEN = re.compile(r'\s*([A-Za-z0-9_]+)\s*=\s*("[^"]*"|[^\s"]+)(?=\s|$)')
 _SPEED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?:g|gb|gbps|gbit/s)?\Z", re.IGNORECASE)
 

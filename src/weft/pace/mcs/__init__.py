@@ -21,8 +21,6 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 
-__all__ = ["FULL", "Mcs", "McsRule", "bottleneck_s", "coflow_rates"]
-
 FULL = 1e-6  # a NIC with no more than this part of its capacity left is full
 
 

@@ -23,8 +23,6 @@ from weft.planners.base import Planner
 from weft.planners.pollux.genetic import Problem, evolve
 from weft.planners.target import all_jobs, as_decided, different_ways, held, moved, remember, sizes_that_fit, target_of
 
-__all__ = ["Goodput", "Pollux", "efficiency", "fit_throughput"]
-
 _GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.sim import NetworkSpec
 
-__all__ = ["TRACES", "run", "slice_error"]
-
 TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
 EVERY = 16  # decisions of which one is timed by the processor too: asking for that takes as long as a small decision

@@ -16,8 +16,6 @@ from weft.research.claims import Measured, Reproduction, Request, Runs
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CLAIMS", "EXPERIMENTS", "reproduce"]
-
 PAPER = "cassini"
 SEEDS, QUICK_SEEDS = 5, 1
 JITTER = 0.01

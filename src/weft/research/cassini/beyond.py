@@ -12,8 +12,6 @@ import numpy as np
 
 from weft.research.cassini.snapshots import Snapshot, Traced, played
 
-__all__ = ["STUDIES", "guided_placement", "loops", "many_jobs", "padding", "room_to_gain"]
-
 ITERATIONS = 400
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.sim.world import SimWorld
 
-__all__ = ["contention", "contention_of"]
-
 Span = tuple[str, float, float, tuple[int, ...]]  # job, start, end, GPUs
 
 

@@ -21,8 +21,6 @@ from weft.physics.estimates import link_traffic
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["Ecn", "ecn_marks", "marked_share"]
-
 
 @dataclass(frozen=True)
 class Ecn:

@@ -27,8 +27,6 @@ from weft.interleave.cassini.compat import Compat, compat
 if TYPE_CHECKING:
     from weft.model.plan import Gate
 
-__all__ = ["FIGURE_2", "SNAPSHOTS", "WINDOW_RATES", "Snapshot", "Traced", "gates_of", "played", "shifted", "with_rates"]
-
 CAPACITY_GBPS = 50.0
 PADDING = 0.1
 ITERATIONS = 1000

@@ -21,8 +21,6 @@ from weft.scenario.shipped import scenario_path
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CLAIMS", "Setting", "reproduce"]
-
 PAPER = "flows"
 SEEDS, QUICK_SEEDS = 5, 2
 SLOTS_MS = (20, 40, 60, 80, 100)

@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 from weft.results.display import duration
 from weft.results.pictures.style import GRID, INK, JOB_COLOURS, MUTED, PALETTE, house_style, new_figure, tidy_axes
 
-__all__ = ["Ring", "circles_figure", "fit_figure"]
-
 _POINTS = 1440
 
 

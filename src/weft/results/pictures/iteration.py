@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
-__all__ = ["Block", "IterationPicture", "Rate", "draw_iteration", "iteration_figure"]
-
 _COLUMNS = 72
 _CIRCLE_ROWS = 17
 _LANES = 12  # more lanes than this are not drawn

@@ -32,16 +32,6 @@ from weft.results.pictures.style import (
 from weft.results.run import RunResult
 from weft.results.series import busy_gpus, cluster_rows, extent_s, link_grid, occupancy, spans_until, thin, waiting_jobs
 
-__all__ = [
-    "cluster_timeline",
-    "iteration_cdf",
-    "jct_cdf",
-    "link_utilisation",
-    "load_over_time",
-    "neighbours",
-    "ratio_intervals",
-]
-
 _POINTS = 600  # of a line
 _WIDE = 30.0  # p99.5 / p0.5 beyond which a time axis is logarithmic
 _METRIC_NAMES = {

@@ -24,11 +24,6 @@ from matplotlib.figure import Figure
 
 from weft.errors import InputError
 
-__all__ = [
-    "ACCENT", "DASHES", "GRID", "INK", "JOB_COLOURS", "MUTED", "PALETTE", "SURFACE", "colour_bar", "heat_colours",
-    "house_style", "inline_svg", "new_figure", "save_picture", "say", "tidy_axes",
-]  # fmt: skip
-
 INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 ACCENT = PALETTE[0]

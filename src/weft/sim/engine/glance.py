@@ -12,8 +12,6 @@ from weft.model.flows import TransferView
 from weft.sim.compiled import state
 from weft.sim.compiled.state import Arrays
 
-__all__ = ["carried", "iterations_done", "questions"]
-
 
 def questions(
     arrays: Arrays, ports: npt.NDArray[np.bool_]

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from weft.sim.compiled.state import JOB, Arrays, grown
 from weft.sim.engine.program import PARTS, Program, as_bytes
 
-__all__ = ["Layout", "Pool"]
-
 _blank = np.zeros(1, JOB)
 _blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
 _BLANK = as_bytes(_blank)

@@ -18,8 +18,6 @@ from weft.sim.engine.ruled import Ruled
 from weft.sim.readable.job import RefBody, RefJob, RefNode, slow_factor
 from weft.sim.readable.sharing import Sharer, k_way, max_min
 
-__all__ = ["ReferenceEngine"]
-
 
 class ReferenceEngine:
     """Same interface and same physics as Engine."""

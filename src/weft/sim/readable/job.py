@@ -17,8 +17,6 @@ from weft.sim.engine.program import NodeSpec, Program, whole_units
 if TYPE_CHECKING:
     from weft.sim.readable.engine import ReferenceEngine
 
-__all__ = ["RefBody", "RefJob", "RefNode", "slow_factor"]
-
 _MASK = (1 << 64) - 1
 
 

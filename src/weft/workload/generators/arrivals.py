@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from weft.errors import InputError
 from weft.workload.streams import Stream
 
-__all__ = ["Bursts", "bursty", "dynamic", "mean_gap_s", "poisson", "uniform_seconds"]
-
 US = 1e6
 MAX_BURSTS = 10**6
 

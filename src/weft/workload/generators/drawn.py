@@ -18,19 +18,6 @@ from weft.workload.generators import arrivals
 from weft.workload.generators.draft import Draft, Times
 from weft.workload.streams import Stream
 
-__all__ = [
-    "ADA_SRSF_SIZES",
-    "MARGINALS",
-    "Marginal",
-    "ada_srsf",
-    "at_times",
-    "by_load",
-    "draw_models",
-    "draw_sizes",
-    "iterations_between",
-    "log_normal_s",
-]
-
 ADA_SRSF_SIZES = {1: 80, 2: 14, 4: 26, 8: 30, 16: 8, 32: 2}  # GPUs: jobs
 ADA_SRSF_ITERATIONS = (1000, 6000)
 ADA_SRSF_SPAN_S = 1200

@@ -18,8 +18,6 @@ from weft.workload.traces.reading import read
 from weft.workload.traces.rows import TraceJob
 from weft.workload.zoo.names import same_model, without
 
-__all__ = ["drawn_rows", "find_trace", "rows_to_drafts", "stretch", "trace_rows", "zoo_name"]
-
 # The same model under another name.
 SAME = {
     "alexnet": "alexnet", "bert": "bert-base", "bertbase": "bert-base", "bertlarge": "bert-large",

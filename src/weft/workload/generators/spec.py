@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from weft.workload.generators.arrivals import Bursts
 
-__all__ = ["JobSpec", "WorkloadSpec"]
-
 Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf", "trace", "jobs"]
 FOUR = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
 DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")

@@ -7,8 +7,6 @@ from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import Work
 from weft.workload.profiles.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, bucket_groups
 
-__all__ = ["data_parallel", "gradient_buckets", "parameter_server", "sharded_embedding"]
-
 
 def data_parallel(
     work: Work,

@@ -12,8 +12,6 @@ from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import LayerWork, Work
 
-__all__ = ["SCHEDULES", "Stage", "cut", "hybrid", "order", "summed_layers"]
-
 SCHEDULES = ("gpipe", "1f1b")
 
 

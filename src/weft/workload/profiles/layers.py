@@ -32,17 +32,6 @@ from weft.errors import InputError, TraceError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import LayerWork, Work
 
-__all__ = [
-    "AstraLayer",
-    "Collective",
-    "LayerFile",
-    "parse_layers",
-    "parse_pipedream",
-    "read_layers",
-    "read_pipedream",
-    "read_text",
-]
-
 CYCLE_S = 1e-9
 _LARGEST = 64 << 20  # bytes that a file may hold, unpacked
 _HALF = ("ALLGATHER", "REDUCESCATTER", "BROADCAST")  # half the wire bytes of an all-reduce of the same size

@@ -7,8 +7,6 @@ from weft.workload.traces.clusters import ACME, DLRM, ELASTICFLOW, HELIOS, OPENB
 from weft.workload.traces.schedulers import CHRONUS, DALLY, GAVEL, MURI, POLLUX, SHOCKWAVE, THEMIS, TIRESIAS
 from weft.workload.traces.tools import PARQUET, PLAIN, SLURM
 
-__all__ = ["FORMATS"]
-
 _READERS = (
     *PLAIN, *PARQUET, *PHILLY, *HELIOS, *PAI, *ACME, *ELASTICFLOW, *OPENB, *GAVEL, *SHOCKWAVE, *MURI, *CHRONUS,
     *TIRESIAS, *THEMIS, *POLLUX, *DALLY, *SLURM, *SPOT, *DLRM,

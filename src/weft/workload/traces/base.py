@@ -14,8 +14,6 @@ from weft.errors import TraceError
 from weft.workload.traces.rows import TRACE, Problem, Rows
 from weft.workload.traces.text import Line, elements, head_bytes, line_batches
 
-__all__ = ["Delimited", "Format", "Head", "JsonList", "Options", "Parsed", "collect", "stem_of"]
-
 BATCH = 20_000
 
 

@@ -10,8 +10,6 @@ import polars as pl
 from weft.workload.traces.base import Delimited, Head, JsonList, Options
 from weft.workload.traces.rows import MAX_GPUS, Rows
 
-__all__ = ["ACME", "DLRM", "ELASTICFLOW", "HELIOS", "OPENB", "PAI", "PHILLY", "SPOT"]
-
 # Microsoft Philly (ATC '19): the original `cluster_job_log` JSON and the flat CSV published with Pollux.
 # JSON: GPUs are those of the last attempt that lists any. Duration is the sum of all attempts with a start and an end,
 # or (`attempts = "last"`) the last of them; papers differ on this. A job without such an attempt, or without GPUs, is

@@ -11,8 +11,6 @@ import polars as pl
 
 from weft.errors import EngineError
 
-__all__ = ["MAX_COUNT", "MAX_GPUS", "MAX_S", "TRACE", "Problem", "Rows", "Trace", "TraceJob"]
-
 # One row per job. submit_s counts from the trace's own zero (wall-clock formats: from the first submission).
 # duration_s, iterations, model and batch are null where the format does not know them; user, vc and status are "".
 TRACE: dict[str, pl.DataType] = {

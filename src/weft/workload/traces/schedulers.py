@@ -10,8 +10,6 @@ import polars as pl
 from weft.workload.traces.base import Delimited, Head, JsonList, Options
 from weft.workload.traces.rows import MAX_S, Rows
 
-__all__ = ["CHRONUS", "DALLY", "GAVEL", "MURI", "POLLUX", "SHOCKWAVE", "THEMIS", "TIRESIAS"]
-
 JOB_TYPE = r"^(.+?)\s*\(batch size (\d{1,9})\)$"
 SHORT = ("job_type", "command", "steps_arg", "needs_data_dir", "total_steps", "arrival_time", "num_gpus")
 LONG = (

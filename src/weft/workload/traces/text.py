@@ -13,8 +13,6 @@ from typing import IO, cast
 
 from weft.errors import TraceError
 
-__all__ = ["MAX_LINE", "Line", "elements", "head_bytes", "line_batches", "open_bytes", "read_chunk"]
-
 CHUNK = 1 << 22
 MAX_LINE = 1 << 20  # longest line of any known trace is 3 kB; a binary file may have none for gigabytes
 GZIP_MAGIC = b"\x1f\x8b"

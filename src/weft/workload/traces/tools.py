@@ -12,8 +12,6 @@ from weft.errors import TraceError
 from weft.workload.traces.base import Delimited, Head, Options, Parsed, collect, stem_of
 from weft.workload.traces.rows import MAX_GPUS, MAX_S, Rows
 
-__all__ = ["PARQUET", "PLAIN", "PLAIN_COLUMNS", "SLURM"]
-
 PLAIN_COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch")
 
 

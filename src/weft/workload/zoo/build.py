@@ -18,20 +18,6 @@ from weft.workload.zoo.entry import Layer, Published, Timing
 from weft.workload.zoo.names import find, split, without
 from weft.workload.zoo.timings import at_batch, same_gpu, timing
 
-__all__ = [
-    "PARALLEL",
-    "Content",
-    "check",
-    "grid",
-    "is_path",
-    "load_profile",
-    "measured_work",
-    "profile",
-    "read_model",
-    "replicas",
-    "work_of",
-]
-
 Content = MeasuredModel | Profile | LayerFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
 

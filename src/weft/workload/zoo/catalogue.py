@@ -14,8 +14,6 @@ from weft.workload.zoo import language, vision
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.language import Transformer
 
-__all__ = ["DALLY_TABLE_I", "MODELS", "SHAPES", "timings", "variants"]
-
 _ADA_TIMES = "Ada-SRSF (Wang et al. 2020), Table III"
 _CASSINI_TIMES = "CASSINI (Rajasekaran et al. 2024)"
 _SPLIT = "iteration time, split 1:2"

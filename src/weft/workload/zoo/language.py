@@ -11,20 +11,6 @@ from itertools import pairwise
 
 from weft.workload.zoo.entry import Layer
 
-__all__ = [
-    "BENCHMARK_BOTTOM",
-    "BENCHMARK_ROWS",
-    "BENCHMARK_TOP",
-    "CRITEO_KAGGLE_ROWS",
-    "DLRM_BOTTOM",
-    "DLRM_DIMENSION",
-    "DLRM_TOP",
-    "Transformer",
-    "dlrm",
-    "dlrm_benchmark",
-    "lstm_ptb",
-]
-
 
 @dataclass(frozen=True)
 class Transformer:

@@ -15,8 +15,6 @@ from weft.errors import InputError
 from weft.workload.zoo.catalogue import MODELS
 from weft.workload.zoo.entry import Model, Published
 
-__all__ = ["OPTIONS", "find", "names", "same_model", "split", "without"]
-
 _COUNTS = ("batch", "micro_batches", "servers")
 _WORDS = ("parallel", "dtype", "schedule")
 OPTIONS = (*_COUNTS, *_WORDS, "overlap")

@@ -31,8 +31,6 @@ from typing import Any
 from weft.errors import InputError
 from weft.workload.zoo.entry import Model, Timing
 
-__all__ = ["GPUS", "UTILISATION", "Gpu", "at_batch", "find_gpu", "known", "memory", "same_gpu", "timing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gpu:

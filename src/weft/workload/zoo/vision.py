@@ -6,21 +6,6 @@ from dataclasses import dataclass, field
 
 from weft.workload.zoo.entry import Layer
 
-__all__ = [
-    "LARGE",
-    "SMALL",
-    "VGG_BLOCKS",
-    "ImageNet",
-    "alexnet",
-    "inception_v3",
-    "mobilenet_v3",
-    "resnet18",
-    "resnet50",
-    "round_channels",
-    "vgg",
-    "wide_resnet101",
-]
-
 
 @dataclass
 class ImageNet:
