@@ -1,22 +1,19 @@
-"""Lowering: a collective on a placement becomes flows on the links of the cluster.
+"""Lowering: a collective on a placement becomes flows on the links of the cluster, in one of two forms.
 
-Lowering: a collective on a placement becomes a chain of lock-step flow groups on the links of the cluster.
-Each stage is a FlowGroup, and groups follow one another. Neighbouring groups that load the wire in the same way are
-merged (a ring is one group of 2(N-1)/N M per edge; its latency is 2(N-1) messages'). Every message of a stage is one
-flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for every transfer
-of the job.
+`route_collective` makes a chain of lock-step flow groups, one per stage. Neighbouring groups that load the wire in the
+same way are merged (a ring is one group of 2(N-1)/N M per edge, with the latency of 2(N-1) messages). Every message of
+a stage is one flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for
+every transfer of the job.
+
+`open_collective` makes single flows between servers, with what each of them waits for. A ring is one flow from each
+server to the next, 2(N-1)/N of the message each. Before anything has come in, a server can send the first chunks (1/N
+of the message each) of all of its workers; after that it is never ahead of the flow that comes in. A parameter server
+gets a push from every worker on another server, and its broadcasts are never ahead of the least advanced push. Any
+other collective goes stage by stage, with one flow for each pair of workers.
 
 Messages between GPUs of one server load no link: a server's inner fabric is not a shared resource here, not even
-between jobs on the same server. They cap the group instead, at the speed of a GPU's port over the number of messages
-that it sends or receives at once.
-
-Opening: a collective on a placement as single flows between servers, with what each of them waits for.
-A ring is one flow from each server to the next: 2(N-1)/N of the message each. Before anything has come in, a server can
-send the first chunks (1/N of the message each) of all of its workers; after that it is never ahead of the flow that
-comes in. A parameter server gets a push from every worker on another server, and its broadcasts back are never ahead of
-the least advanced push. Any other collective goes stage by stage, each pair of workers a flow of its own.
-
-What stays inside a server is no flow: it caps those of its stage as it caps a lock-step group (lowering.py).
+between jobs on the same server. They cap the flows of their stage instead, at the speed of a GPU's port divided by the
+number of messages that it sends or receives at once.
 """
 
 from __future__ import annotations

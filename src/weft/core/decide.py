@@ -1,4 +1,8 @@
-"""The difference between a plan and the present state, as decisions. A plan costs what it changes."""
+"""From a plan to decisions: the difference between the plan and the present state.
+
+A plan may be written as an amendment: the current placements with a few changes. It then costs what it changes, not
+what stays as it is.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,20 @@
-"""Paces that model how senders share links from event to event: equal, tcp, ccml, pcc.
+"""Paces that model how senders share links from event to event: equal, tcp, ccml and pcc.
 
-tcp:reno, tcp:cubic, tcp:bbr, tcp:dctcp, tcp:dctcp-ecn: fluid models of what a kernel's congestion control reaches.
-Among themselves flows share links fairly. What sets the variants apart is random loss: by the steady-state laws of
-each, with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and every other transient are left out, and buffers
-are taken to be deep enough to keep a link busy.
+`equal` opens collectives into single flows that share links fairly.
 
-ccml: jobs that share a NIC share it unfairly, so that their communication moves apart (the paper's CCML).
-Host-side only: a host knows its own jobs and its NIC. Jobs are aggressive in the order in which they came. Their flows
-have weights, by which links share themselves out; so what one cannot use the others have.
+`tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp` and `tcp:dctcp-ecn` are fluid models of what congestion control reaches.
+Among themselves flows share links fairly. What sets the variants apart is random loss, by the steady-state law of each
+with an RTT of 0.2 ms and segments of 1,460 bytes. Slow start and all other transients are left out, and buffers are
+assumed to be deep enough to keep a link busy.
 
-pcc: every flow tries two rates and moves to where its utility is greater (PCC Allegro), as a fluid model.
-One trial takes two slots of 10 ms, one at rate x (1 + eps), one at rate x (1 - eps). Utility is throughput
-x (1 - 1 / (1 + exp(-100 (loss - 0.05)))) - rate x loss. Until its utility first falls a flow doubles its rate in every
-slot. It keeps its rate from one iteration to the next.
+`ccml` lets jobs that share a NIC share it unfairly, so that their communication moves apart (the paper's CCML). A host
+knows only its own jobs and its NIC. The earlier a job came, the more aggressive it is: its flows have larger weights.
+What a flow cannot use goes to the others.
+
+`pcc` is PCC Allegro as a fluid model: every flow tries two rates and moves towards the one with the greater utility. A
+trial takes two slots of 10 ms, one at rate x (1 + eps) and one at rate x (1 - eps). Utility is throughput
+x (1 - 1 / (1 + exp(-100 (loss - 0.05)))) - rate x loss. A flow doubles its rate in every slot until its utility first
+falls, and keeps its rate from one iteration to the next.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Analytical: exposed communication by a hierarchy of links, layer by layer, with the overlap of the backward pass.
 
-After the analytical network of ASTRA-sim 1.0. A dimension joins n units by a ring, a switch or all to all. A phase in
-which every unit hands on its part of S bytes (reduce-scatter; all-gather is the same backwards) takes, with B bytes per
-second and l seconds per message:
+The model follows the analytical network of ASTRA-sim 1.0. A dimension joins n units by a ring, by a switch or all to
+all. A phase in which every unit hands on its part of S bytes (reduce-scatter; all-gather is the same backwards) takes,
+with B bytes per second and l seconds per message:
 
     ring              (n - 1) (S / n / B + l)          n - 1 steps to the neighbour
     switch            (n - 1) / n S / B + ceil(log2 n) l    halving and doubling
     fully connected   S / n / B + l                    all at once, over a link of its own to each
 
-A message pays the link's latency and once the latency of its network card.
+A message pays the latency of its link, and once that of its network card.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""ASTRA-sim 1.0: its network and system files, and running an installed one on files made for each placement.
+"""ASTRA-sim 1.0: its network and system files, and an installed copy that is run on files made for each placement.
 
-ASTRA-sim 1.0 network and system files: read, and written for the shape of a placement.
-Layer files are read in workload/profiles/layers.py. Bandwidths there are GB of 2^30 bytes per second,
-latencies nanoseconds.
-
-AstraSim: an installed ASTRA-sim 1.0 (analytical network), run as a program on files made for each placement.
-What is relied on: the options of its AnalyticalAstra program, and its EndToEnd.csv, whose first row names the columns
-(the first two have no name) and whose second has, in microseconds, the totals of the run.
+Bandwidths in its files are GB of 2^30 bytes per second, latencies are nanoseconds. Its layer files are read in
+workload/profiles/layers.py. Two things are relied on: the options of its AnalyticalAstra program, and its EndToEnd.csv,
+whose first row names the columns (the first two have no name) and whose second row has the totals of the run in
+microseconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is known of a job alone: how fast it would run at some size and spread, what it sends, and its picture.
+"""A job that runs alone: its speed at some size and spread, its traffic, and a picture of an iteration.
 
-Every worker has a server of its own with one full-duplex NIC, and one switch joins them all.
+Pictures assume that every worker has a server of its own with one full-duplex NIC, and that one switch joins them all.
 """
 
 from __future__ import annotations

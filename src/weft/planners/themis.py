@@ -1,8 +1,9 @@
 """themis: finish-time fairness by auctions of leased GPUs (Mahajan et al., NSDI 2020).
 
-Each bidder values numbers of GPUs. The allocation that maximises the product of valuations is found; then each winner
-gives up the part that pays for what it takes from the others: it keeps c of its share, c being the product of the
-others' valuations over what that would be without it.
+The auction is the partial allocation mechanism (section 5; after Cole, Gkatzelis and Goel 2013). Each bidder values
+numbers of GPUs. The allocation that maximises the product of valuations is found. Each winner then gives up the part
+that pays for what it takes from the others: it keeps the fraction c of its share, where c is the product of the others'
+valuations divided by what that product would be without it.
 """
 
 from __future__ import annotations

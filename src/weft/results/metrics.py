@@ -1,6 +1,7 @@
-"""The numbers of one run. Undefined numbers are None, never NaN or infinity.
+"""The numbers of one run, and its machines as the Titan paper measures them. Undefined numbers are None, never NaN.
 
-Everything is a step function of time or a number made from one; `mean` is over the time in which any machine is used.
+What concerns machines is a step function of time, or a number made from one; `mean` is over the time in which any
+machine is used.
 """
 
 from __future__ import annotations

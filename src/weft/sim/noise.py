@@ -1,4 +1,4 @@
-"""How jitter and stragglers stretch an iteration on average, as profiling a few iterations would show it."""
+"""How much jitter and stragglers stretch an iteration on average, as profiling a few iterations would show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated world writes down of a job, and from its end to the frames of a RunResult."""
+"""What the simulated world writes down about each job, and how that becomes the frames of a RunResult."""
 
 from __future__ import annotations
 

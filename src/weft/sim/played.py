@@ -1,6 +1,6 @@
-"""Traffic of a job under a pace that opens collectives: a few iterations alone, played in the engine; the last counts.
+"""Traffic of a job under a pace that opens collectives: a few iterations are played in the engine, and the last counts.
 
-Who plans with iterations (CASSINI's periods) must plan with those that a job really has under its pace.
+A policy that plans with iterations (CASSINI's periods) must plan with those that a job really has under its pace.
 """
 
 from __future__ import annotations

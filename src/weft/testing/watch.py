@@ -1,7 +1,7 @@
-"""Policies and worlds under observation: what they are asked and answer is written down and looked at.
+"""Policies and worlds under observation: each question and answer is written down and checked.
 
-A policy must be pure (the same question, the same answer, also from a new object; nothing it was given is changed),
-its memory JSON-able, its answers possible, and its reasons said.
+A policy must be pure: the same question gets the same answer, also from a new object, and nothing that it was given is
+changed. Its memory must be JSON-able, its answers possible, and each must have a reason.
 """
 
 from __future__ import annotations

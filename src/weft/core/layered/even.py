@@ -1,4 +1,9 @@
-"""Any place, held to as many workers on each server of a job, or with its ranks dealt out by who talks to whom."""
+"""Places that wrap another place: Even, Shaped and Dealt.
+
+Even holds any place to the same number of workers on every server of a job, for worlds that cannot do otherwise
+(Slurm). Shaped does so where the job itself says how many. Dealt lets the place choose the GPUs and then deals the
+ranks out by who talks to whom.
+"""
 
 from __future__ import annotations
 

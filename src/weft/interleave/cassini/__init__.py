@@ -1,8 +1,8 @@
 """cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2).
 
-From the planner's best candidate, jobs that start in this cycle exchange workers' GPUs with each other or with GPUs
-that nobody uses, as long as every job stays on as many servers and racks: by the planner's own measure the plan is as
-good.
+Guided search is beyond the paper, which only ranks what the planner offers. Starting from the planner's best candidate,
+jobs that start in this cycle exchange GPUs with each other or take GPUs that nobody uses, as long as every job stays on
+as many servers and racks. By the planner's own measure the plan is then as good as before.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Alignment: the shifts and periods that jobs of a group will keep, and whether keeping them is worth it.
+"""Alignment: the shifts and periods that the jobs of a group will keep, and whether keeping them is worth it.
 
-Shifts for groups whose links make loops: the least damage that one shift per job can do to all links together.
-CASSINI discards such candidates (section 4.2). Here jobs move one after another to where their links lose least in all;
-the places tried are those at which an edge of the job meets one of another job on a link, because the sum of scores is
-piecewise linear between them.
+Idle time that is added to iterations (padding) is a cost like excess demand. Of the periods tried, those with the least
+sum of both are kept, and no gate is set where the jobs would lose less if nobody shifted them.
 
-Alignment: the shifts and periods that jobs of a group will keep, and whether keeping them is worth it.
-Idle time that is added to iterations (padding) is a cost like excess demand: of the periods tried, those with the least
-sum of both are kept, and no gate is set where jobs that nobody shifts would lose less.
+CASSINI discards candidates in which the links of a group form a loop (section 4.2). Here jobs move one after another to
+the shift at which their links lose least in total. The shifts tried are those at which an edge of the job's demand
+meets an edge of another job's, because the sum of scores is piecewise linear between them.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from weft.interleave.cassini.layout import (
     circles_of,
     headroom,
     problem_of,
-    ratio_periods,
     with_the_others,
 )
 from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
@@ -269,8 +266,3 @@ def _score(layout: Layout, meeting: Meeting, periods_s: Mapping[str, float], shi
         circles: dict[str, Circle] = circles_of(meeting, i, layout, periods_s)
         worst = min(worst, with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, capacity))
     return worst
-
-
-def common_perimeter_s(periods_s: Mapping[str, float]) -> float:
-    """The circle on which all these periods fit."""
-    return ratio_periods(list(periods_s.values())).perimeter_s

@@ -71,10 +71,6 @@ class Circle:
         """The mean demand."""
         return math.fsum((end - start) * demand for start, end, demand in self.pieces) / self.period_s
 
-    def with_period(self, period_s: float) -> Circle:
-        """The same arcs on a longer iteration: what is added is idle."""
-        return Circle(period_s, self.arcs)
-
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     out: list[Piece] = []

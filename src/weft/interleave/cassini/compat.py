@@ -1,7 +1,8 @@
-"""Compat: how compatible jobs are on one link, with what it takes to keep them so. `weft compat` prints it.
+"""Compat: how compatible jobs are on one link, and what it takes to keep them so. `weft compat` prints it.
 
-Sampling can report a full score where the integral is below it, because an overlap shorter than a step may lie between
-two samples.
+`rotate_on_grid` is the paper's own way to rotate (Table 1): angles in steps, with demand sampled at them. It is kept
+for comparison. Sampling can report a full score where the integral is below it, because an overlap that is shorter than
+a step may lie between two samples.
 """
 
 from __future__ import annotations

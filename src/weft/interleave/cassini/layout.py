@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from weft.interleave.cassini.affinity import Component, components, merged
 from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
+from weft.interleave.cassini.rotate import Problem, Rotation, score_at, uniform_score
 from weft.model.flows import Arcs, Traffic
 
 TOLERANCE = 0.05  # of a period: a job that is later waits for its next slot (section 5.7)
@@ -266,8 +266,3 @@ def with_the_others(circles: Mapping[str, Circle], shifts_s: Mapping[str, float]
         for start, length, rate in circle.arcs
     ]
     return uniform_score([Circle(periods.perimeter_s, tuple(arcs)), *others], capacity)
-
-
-def solve_alone(problem: Problem | None) -> Rotation | None:
-    """The rotation of one problem."""
-    return None if problem is None else rotate(*problem)

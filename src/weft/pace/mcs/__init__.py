@@ -1,12 +1,7 @@
 """mcs: coflows with start-after dependencies on one big switch, smallest bottleneck first (the paper's MCS).
 
-MCS, to be read: coflows on one big switch, smallest remaining bottleneck first; mcs_kernel.py does the same.
-Flows are given by job, the NIC they leave and the NIC they enter, and the bytes they have left. Both do the same
-operations in the same order.
-
-mcs: coflows with start-after dependencies on one big switch, smallest bottleneck first (the paper's MCS).
-A central scheduler that sees all flows and all NICs, and no link between them. plan.py has it to be read,
-mcs_kernel.py for thousands of jobs.
+A central scheduler sees all flows and all NICs, and no link between them. `coflow_rates` is meant to be read;
+mcs_kernel.py does the same operations in the same order for thousands of jobs.
 """
 
 from __future__ import annotations

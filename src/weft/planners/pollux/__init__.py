@@ -1,9 +1,9 @@
 """pollux: GPUs by goodput (Qiao et al., OSDI 2021).
 
-goodput = throughput x statistical efficiency. An iteration takes (T_grad^g + T_sync^g)^(1/g): T_grad is linear in the
-samples of one replica, T_sync is 0 for one replica and otherwise linear in their number, with one line for replicas on
-one node and one for replicas on several; g says how far the two overlap (1: not at all). Efficiency of a batch of m
-samples is (phi + m0) / (phi + m), phi the gradient noise scale and m0 the batch that the user asked for.
+Goodput is throughput x statistical efficiency. An iteration takes (T_grad^g + T_sync^g)^(1/g). T_grad is linear in the
+samples of one replica. T_sync is 0 for one replica and otherwise linear in their number, with one line for replicas on
+one node and another for replicas on several. g says how far the two overlap (1: not at all). The efficiency of a batch
+of m samples is (phi + m0) / (phi + m), with phi the gradient noise scale and m0 the batch that the user asked for.
 """
 
 from __future__ import annotations

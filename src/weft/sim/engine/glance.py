@@ -1,4 +1,4 @@
-"""Looking at a run without touching it: transfers as rules see them, and what parked components have done meanwhile."""
+"""Looking at a run without touching it: transfers as rules see them, and the progress of components that are parked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiled engine tells a rule of its transfers, and how it is told what these may have."""
+"""How the compiled engine tells a rule about its transfers, and how it learns what these may have."""
 
 from __future__ import annotations
 

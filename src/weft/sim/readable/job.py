@@ -1,4 +1,4 @@
-"""What the readable engine keeps of a job, its tasks and chance, and what a rule that sets caps sees of them."""
+"""What the readable engine keeps of a job: the state of its tasks, random slow-downs, and what a rule sees of them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Jobs drawn at random: models, sizes and lengths from distributions or from published summaries of traces.
 
-Acme (NSDI '24). Its summary gives, over GPU jobs, the median and mean duration, the median (1), mean and maximum
-(1,024) number of GPUs, and the total GPU time. We take sizes 2^k: half the jobs have one GPU (the least the median
-allows), the rest fall off geometrically with the ratio that gives the mean; and durations m g^c exp(s z), log-normal
-given the size g, with m, c, s such that median, mean and mean GPU time are the published ones. So large jobs are
-longer, as they are there; everything else about them is ours.
+The stand-in for Acme (NSDI '24) is drawn from its published summary and labelled synthetic. Over GPU jobs the summary
+gives the median and mean duration, the median (1), mean and maximum (1,024) number of GPUs, and the total GPU time. We
+take sizes 2^k: half the jobs have one GPU (the least that the median allows), the rest fall off geometrically with the
+ratio that gives the mean. Durations are m g^c exp(s z), log-normal given the size g, with m, c and s such that median,
+mean and mean GPU time are the published ones. So large jobs are longer, as in the trace; all else about them is ours.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """Layer files of ASTRA-sim and its variants, and PipeDream profiles: one iteration, layer by layer.
 
-ASTRA-sim layer files (and the aicb and SimAI variants): times and traffic of each layer of one iteration.
-Line 1 names the parallelisation and its options, line 2 the number of layers, then one layer per line: name, reserved,
-forward time, its collective and bytes, input-gradient time, collective, bytes, weight-gradient time, collective, bytes,
-update delay. Times are cycles of 1 ns. Read with their known quirks:
-- fields are separated by any white space, in any amount;
+In a layer file, line 1 names the parallelisation and its options, line 2 the number of layers; then comes one layer per
+line: name, reserved, forward time, its collective and bytes, input-gradient time, collective, bytes, weight-gradient
+time, collective, bytes, update delay. Times are cycles of 1 ns. The known quirks are taken care of:
+- fields are separated by any amount of white space;
 - the count on line 2 is often wrong: the layers that are there count, and a note says so;
-- some files repeat the total forward time as a last line and glued to the front of layer names: it is taken off;
+- some files repeat the total forward time as a last line and glued to the front of layer names: it is removed;
 - the group of a collective may follow its name (ALLGATHER_DP_EP).
 
-PipeDream profiles (`graph.txt`): operators with times, activation and parameter sizes, and the edges between them.
-One line per operator, `nodeN -- description -- forward_compute_time=ms, backward_compute_time=ms,
-activation_size=bytes, parameter_size=bytes`, then tab-indented lines `nodeA -- nodeB`. A size may be a list,
-`[a; b; c]`, of several outputs. The result is a Work, which every way to parallelise takes. Operators called Input
-are left out: their time is data loading (and dominates some files).
+A PipeDream profile (`graph.txt`) has one line per operator, `nodeN -- description -- forward_compute_time=ms,
+backward_compute_time=ms, activation_size=bytes, parameter_size=bytes`, then tab-indented lines `nodeA -- nodeB`. A size
+may be a list of several outputs, `[a; b; c]`. The result is a Work, which can be parallelised in any way. Operators
+called Input are left out: their time is data loading, which dominates some files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of models: canonical ones, aliases, variants, and the options behind them (`vgg16[batch=64]`).
 
-So a scenario, a listed job or a command can say how each model is trained wherever it names one, and jobs of one
-model that are trained in two ways have two names. The same notation replaces the layers of a stack.
+With options in its name, a scenario, a listed job or a command can say how a model is trained wherever it names one.
+Jobs of one model that are trained in two ways then have two names. The same notation replaces the layers of a stack.
 """
 
 from __future__ import annotations

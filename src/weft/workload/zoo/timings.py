@@ -1,20 +1,18 @@
 """GPU types, and compute times of a model on any of them at any batch: measured if somebody measured, else estimated.
 
-GPU types: peak rates and memory from the vendors' data sheets, and the rule that carries a time from one to another.
-The rule: a time scales with the ratio of the two GPUs' peak rates in the precision it was measured in. A data sheet's
-peak is never reached, but the ratio of two peaks of one precision is close to the ratio of the times. The optimiser
-computes next to nothing and passes over all parameters, so its time scales with the bandwidth of the memory.
+Peak rates and memory of GPUs are from the vendors' data sheets. A time scales with the ratio of the two GPUs' peak
+rates in the precision it was measured in. A data sheet's peak is never reached, but the ratio of two peaks of one
+precision is close to the ratio of the times. The optimiser computes next to nothing and passes over all parameters, so
+its time scales with the bandwidth of the memory.
 
-Compute times of a model on any GPU type at any batch: measured where somebody measured, estimated by rule elsewhere.
-In this order:
-1. a time for this GPU type, precision and batch, as measured or published;
-2. the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
+A time is looked for in this order:
+1. for this GPU type, precision and batch, as measured or published;
+2. for the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
    batch beyond them;
-3. another precision on the same GPU type (unless one was asked for), as in 1 and 2;
-4. another GPU type, in the same precision if any has it, times the ratio of the two peak rates (the optimiser: of
-   the memories' bandwidths, `weft.workload.zoo.gpus`); of several GPU types the newest;
-5. floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of the
-   peak rate, a little below what LLaMA-7B reached when it was measured.
+3. for another precision on the same GPU type (unless one was asked for), as in 1 and 2;
+4. for another GPU type (the newest of several), in the same precision if any has it, scaled as above;
+5. from floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of
+   the peak rate, a little below what LLaMA-7B reached when it was measured.
 
 Everything but 1 is labelled "estimated" in the source.
 """

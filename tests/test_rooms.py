@@ -1,0 +1,27 @@
+"""Tests mirror the rooms: every package of weft has its tests at the same place, and every folder of tests is a room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import weft
+
+TESTS = Path(__file__).resolve().parent
+SOURCE = Path(weft.__file__).parent
+BESIDE = {"docs", "examples", "tools"}  # folders of the project that are not part of the package
+DATA = {"scenario/shipped"}  # rooms that hold files for users and next to no code
+
+
+def test_every_room_has_its_tests() -> None:
+    rooms = {init.parent.relative_to(SOURCE) for init in SOURCE.rglob("__init__.py")} - {Path(".")}
+    untested = [
+        str(room)
+        for room in rooms
+        if not any((TESTS / room).glob("**/test_*.py")) and not (TESTS / room.parent / f"test_{room.name}.py").exists()
+    ]
+    assert sorted(set(untested) - DATA) == []
+
+
+def test_every_folder_of_tests_is_a_room() -> None:
+    folders = {test.parent.relative_to(TESTS) for test in TESTS.rglob("test_*.py")}
+    assert sorted(str(f) for f in folders if not (SOURCE / f).is_dir() and f.parts[0] not in BESIDE) == []
