@@ -1,4 +1,4 @@
-"""Tests mirror the rooms: every package of weft has its tests at the same place, and every folder of tests is a room."""
+"""Tests mirror the rooms: every package of weft has its tests at its place, and every folder of tests is a room."""
 
 from __future__ import annotations
 

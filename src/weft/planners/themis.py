@@ -18,7 +18,6 @@ from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
-from weft.planners.auction import auction
 from weft.planners.base import Planner
 from weft.planners.target import (
     all_jobs,
