@@ -51,7 +51,7 @@ class Others:
         self._level, self._claim = 0 if beside.reacts else 1, beside.foreign_weight
         self._loss = network.packet_loss
         self._most = loss_limit("cubic", network.packet_loss)  # they are TCP flows, and lose as such
-        self._slots: dict[int, int] = {}
+        self._job_rows: dict[int, int] = {}
         number = {server.name: server.id for server in cluster.servers}
         self._changes = [
             _Change(f.start_s, True, k, cluster.topology.route(number[f.src], number[f.dst], k), f.end_s, f.bytes_per_s)
@@ -84,7 +84,7 @@ class Others:
 
     def end_all(self, engine: Engine) -> None:
         """Stop them, at the end of a run."""
-        for k in list(self._slots):
+        for k in list(self._job_rows):
             self._end(engine, k)
 
     def _start(self, engine: Engine, flow: _Change) -> None:
@@ -97,15 +97,15 @@ class Others:
             level=self._level,
         )  # fmt: skip
         program = make_program([node], engine.spec.capacity)
-        self._slots[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
+        self._job_rows[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
         if flow.end_s < math.inf:
             heapq.heappush(self._changes, _Change(flow.end_s, False, flow.k))
 
     def _end(self, engine: Engine, k: int) -> None:
-        slot = self._slots.pop(k, None)
-        if slot is not None:
-            self.bytes[k] += engine.sent_bytes(slot) * (1.0 - self._loss)
-            engine.detach(slot)
+        row = self._job_rows.pop(k, None)
+        if row is not None:
+            self.bytes[k] += engine.sent_bytes(row) * (1.0 - self._loss)
+            engine.detach(row)
 
     def _drawn(self, server: int, turn: int) -> _Change:
         """What a server sends in one turn: whereto, and until when (at most until the next turn)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ from weft.model.plan import Gate, Placement
 from weft.model.units import bytes_per_s_to_gbps
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
 from weft.sim.compiled.state import FOREIGN
-from weft.sim.world import SimWorld
+
+if TYPE_CHECKING:
+    from weft.sim.world import SimWorld
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class JobRecord:
     job: Job
     uid: int
     saved: int = 0  # iterations at the last checkpoint
-    slot: int = -1  # in the engine, -1 if not attached
+    row: int = -1  # in the engine, -1 if not attached
     span: Span | None = None
     gate: Gate | None = None
     turn: tuple[float, float] = (0.0, 0.0)

@@ -68,7 +68,7 @@ class SimWorld:
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
         self._next = 0
         self._clockwork = Clockwork()
-        self._by_slot: dict[int, JobRecord] = {}
+        self._by_row: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
         self._next_sample = 0.0 if record else math.inf
@@ -157,7 +157,7 @@ class SimWorld:
     def iterations_done(self, job_id: str) -> int:
         """Full iterations up to now, those of earlier assignments included."""
         record = self.records[job_id]
-        return record.saved + (self.engine.iterations_done(record.slot) if record.slot >= 0 else 0)
+        return record.saved + (self.engine.iterations_done(record.row) if record.row >= 0 else 0)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
@@ -211,8 +211,8 @@ class SimWorld:
                 events.append(self._stop(record, decision.reason))
             elif isinstance(decision, SetGate):
                 record.gate = decision.gate
-                if record.slot >= 0:
-                    self.engine.set_gate(record.slot, decision.gate)
+                if record.row >= 0:
+                    self.engine.set_gate(record.row, decision.gate)
         return events
 
     def next_events(self, until_s: float | None) -> list[Event]:
@@ -223,16 +223,16 @@ class SimWorld:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
             target = min(limit, arrival, own)
-            if target == math.inf and not self._by_slot:
+            if target == math.inf and not self._by_row:
                 return []
             others = self.foreign.next_s if self.foreign is not None else math.inf
             if others <= engine.now and self.foreign is not None:
                 self.foreign.change(engine)
                 continue
-            sample = max(self._next_sample, engine.now) if self._by_slot else math.inf
+            sample = max(self._next_sample, engine.now) if self._by_row else math.inf
             finished = engine.run(min(target, sample, others))
             if finished:
-                return [self._finish(self._by_slot[slot]) for slot in finished]
+                return [self._finish(self._by_row[row]) for row in finished]
             if others <= min(target, sample):
                 continue
             if sample < target:
@@ -302,13 +302,13 @@ class SimWorld:
         profile, left = job.profiles[len(span.gpus)], job.iterations - record.saved
         base, gate, turn = record.saved, record.gate, record.turn
         program = self.lowering.program(profile, span.gpus, job.model, record.uid)
-        record.slot = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
-        self._by_slot[record.slot] = record
+        record.row = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
+        self._by_row[record.row] = record
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
         record.ticket += 1
         record.stops += 1
-        if record.slot >= 0:
+        if record.row >= 0:
             per_iteration = record.gpu_s
             usage = self._detach(record)
             spent = record.gpu_s - per_iteration
@@ -338,9 +338,9 @@ class SimWorld:
         return Finished(usage.finish_s, record.job.id)
 
     def _detach(self, record: JobRecord) -> Usage:
-        usage = self.engine.detach(record.slot)
-        del self._by_slot[record.slot]
-        record.slot = -1
+        usage = self.engine.detach(record.row)
+        del self._by_row[record.row]
+        record.row = -1
         record.comm_s += usage.comm_s
         record.gate_s += usage.gate_s
         record.gpu_s += usage.gpu_s
@@ -374,7 +374,7 @@ class SimWorld:
             self.samples.append((self.engine.now, self.engine.links()["bytes"].copy()))
         if self.foreign is not None:
             self.foreign.end_all(self.engine)
-        for record in list(self._by_slot.values()):
+        for record in list(self._by_row.values()):
             record.iterations += self._detach(record).iterations
         for record in self.records.values():
             self._close(record, "running")

@@ -42,11 +42,11 @@ def compile_all() -> None:
     spec = EngineSpec(np.ones(1), np.ones(1, np.bool_), n_gpus=1)
     engine = Engine(spec)
     program = make_program([compute_node(0, 1.0), transfer_node(1, 1.0, [(0, 1)], (0,))], spec.capacity)
-    slots = [engine.attach(i, program, 9) for i in range(2)]
+    rows = [engine.attach(i, program, 9) for i in range(2)]
     engine.run(3.0)
-    engine.set_gate(slots[0], Gate(0.0))
+    engine.set_gate(rows[0], Gate(0.0))
     engine.catch_up_all()
-    engine.detach(slots[0])
+    engine.detach(rows[0])
     engine.run()
 
 

@@ -28,7 +28,7 @@ __all__ = [
 COMPUTE, TRANSFER = 0, 1
 # states of a node within its iteration
 PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE, FROZEN = 0, 1, 2, 3, 4, 5, 6  # frozen: active, in a job parked at a pace
-# states of a job slot
+# states of a row of jobs
 FREE, STARTING, RUNNING, PARKED, FINISHED = 0, 1, 2, 3, 4
 # sharing models
 IDEAL, MAXMIN, KWAY = 0, 1, 2
@@ -103,7 +103,7 @@ LEAD = np.dtype([("node", "i4"), ("by", "i4"), ("tight", "i4"), ("pad", "i4")])
 # transfers under caps have sent over it.
 LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("pad", "f8")])
 # Run-length iteration times: `count` iterations of `duration` of a job.
-RECORD = np.dtype([("uid", "i8"), ("slot", "i8"), ("duration", "f8"), ("count", "f8")])
+RECORD = np.dtype([("uid", "i8"), ("row", "i8"), ("duration", "f8"), ("count", "f8")])
 SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8"), ("end", "f8")])
 # A component: jobs that can influence each other, and how far it is skipped.
 COMP = np.dtype(
@@ -171,7 +171,7 @@ class Arrays(NamedTuple):
     ratios: npt.NDArray[np.float64]
     records: npt.NDArray[Any]
     segments: npt.NDArray[Any]
-    finished: npt.NDArray[np.int32]  # job slots that finished at this instant
+    finished: npt.NDArray[np.int32]  # rows of the jobs that finished at this instant
     ints: npt.NDArray[np.int64]
     floats: npt.NDArray[np.float64]
     seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken

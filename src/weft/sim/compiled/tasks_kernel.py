@@ -108,7 +108,7 @@ def flush_record(E, j):
     if job.last_count > 0.0:
         r = m.ints(E)[I_RECORDS]
         m.records(E)[r].uid = job.uid
-        m.records(E)[r].slot = j
+        m.records(E)[r].row = j
         m.records(E)[r].duration = job.last_dur
         m.records(E)[r].count = job.last_count
         m.ints(E)[I_RECORDS] = r + 1

@@ -42,9 +42,9 @@ def _view(arrays: Arrays, ports: npt.NDArray[np.bool_], x: int) -> TransferView:
     )
 
 
-def iterations_done(arrays: Arrays, slot: int) -> int:
+def iterations_done(arrays: Arrays, row: int) -> int:
     """Full iterations of an attached job up to now."""
-    job = arrays.jobs[slot]
+    job = arrays.jobs[row]
     done = int(job["done"])
     if job["state"] != state.PARKED:
         return done
@@ -57,22 +57,22 @@ def iterations_done(arrays: Arrays, slot: int) -> int:
         return done + int((now - float(job["iter_start"])) / period)
     whole = int((now - float(comp["park_time"])) / period)
     into = now - whole * period - float(job["iter_start"])
-    return done + whole * per + int(np.searchsorted(_ends(arrays, comp, slot), into, side="right"))
+    return done + whole * per + int(np.searchsorted(_ends(arrays, comp, row), into, side="right"))
 
 
-def _ends(arrays: Arrays, comp: Any, slot: int) -> npt.NDArray[np.float64]:
+def _ends(arrays: Arrays, comp: Any, row: int) -> npt.NDArray[np.float64]:
     """When the iterations of a period end, from the start of the one that is under way: as in the period before."""
     records = arrays.records[int(comp["record0"]) : int(comp["record1"])]
-    mine = records[(records["slot"] == slot) & (records["uid"] == arrays.jobs[slot]["uid"])]
+    mine = records[(records["row"] == row) & (records["uid"] == arrays.jobs[row]["uid"])]
     return np.cumsum(np.repeat(mine["duration"], mine["count"].astype(np.int64)))
 
 
-def carried(arrays: Arrays, n_links: int, slots: Iterable[int]) -> npt.NDArray[np.float64]:
+def carried(arrays: Arrays, n_links: int, rows: Iterable[int]) -> npt.NDArray[np.float64]:
     """Bytes that each link has carried up to now; a parked job is taken to send evenly."""
     total = arrays.links["bytes"][:n_links].copy()
     now = float(arrays.floats[state.F_NOW])
-    for slot in slots:
-        job = arrays.jobs[slot]
+    for row in rows:
+        job = arrays.jobs[row]
         parked = job["state"] == state.PARKED
         comp = arrays.comps[int(job["comp"])] if parked else None
         until = float(comp["park_time"]) if comp is not None else now

@@ -30,7 +30,7 @@ class ReferenceEngine:
         self.bytes = [0.0] * len(spec.capacity)
         self.busy = [0.0] * len(spec.capacity)
         self._busy_since: dict[int, float] = {}
-        self._slots = 0
+        self._job_rows = 0
         self._finished: list[int] = []
         self._ended: list[RefNode] = []  # nodes that end at this instant
         self._ready: list[RefNode] = []  # nodes that are released at this instant
@@ -55,8 +55,8 @@ class ReferenceEngine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its slot."""
-        slot, self._slots = self._slots, self._slots + 1
+        """Start a job now; returns its row."""
+        row, self._job_rows = self._job_rows, self._job_rows + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
         row0 = self._rows.take(len(program.specs))
@@ -66,15 +66,15 @@ class ReferenceEngine:
                 node.alone = alone_rate(spec, self.spec.capacity, kway_b)
                 node.demand = node.limit = alone_units(spec, self.spec.capacity)[1]
             job.nodes.append(node)
-        self.jobs[slot] = job
+        self.jobs[row] = job
         if self.ruled is not None:
-            self.ruled.attach(row0, slot, uid, program)
+            self.ruled.attach(row0, row, uid, program)
         self._begin_iteration(job)
-        return slot
+        return row
 
-    def detach(self, slot: int) -> Usage:
+    def detach(self, row: int) -> Usage:
         """Stop a job now, or let go of one that has finished."""
-        job = self.jobs[slot]
+        job = self.jobs[row]
         if job.done < job.total:
             self._book(job)
             for node in job.nodes:
@@ -88,9 +88,9 @@ class ReferenceEngine:
                     self._end_transfer(node, sent)
                 node.state = "done"
             self._ready = [node for node in self._ready if node.job is not job]
-        del self.jobs[slot]
+        del self.jobs[row]
         if self.ruled is not None:
-            self.ruled.detach(slot)
+            self.ruled.detach(row)
         self._rows.give(job.nodes[0].row, len(job.nodes))
         return Usage(job.done, job.comm_s, job.gate_s, job.gpu_s, job.finish, job.adjusted)
 
@@ -102,24 +102,24 @@ class ReferenceEngine:
         """Transfers that are sending."""
         return [n for n in self._admitted() if n.state == "active"]
 
-    def set_gate(self, slot: int, gate: Gate | None) -> None:
+    def set_gate(self, row: int, gate: Gate | None) -> None:
         """Change the gate of an attached job."""
-        self.jobs[slot].gate, self.jobs[slot].gate_last = gate, math.inf
+        self.jobs[row].gate, self.jobs[row].gate_last = gate, math.inf
 
-    def iterations_done(self, slot: int) -> int:
+    def iterations_done(self, row: int) -> int:
         """Full iterations of an attached job up to now."""
-        return self.jobs[slot].done
+        return self.jobs[row].done
 
-    def durations(self, slot: int) -> list[float]:
+    def durations(self, row: int) -> list[float]:
         """Iteration times of a job so far."""
-        return self.jobs[slot].durations
+        return self.jobs[row].durations
 
     def link_busy(self) -> list[float]:
         """Seconds with at least one transfer on each link, up to now."""
         return [b + (self.now - self._busy_since[k] if k in self._busy_since else 0.0) for k, b in enumerate(self.busy)]
 
     def run(self, until: float = math.inf) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their slots."""
+        """Advance to `until` or to the first instant at which jobs finish; returns their rows."""
         self._finished = []
         self._settle([])
         while not self._finished:
@@ -285,7 +285,7 @@ class ReferenceEngine:
         job.durations.append(self.now - job.iter_start)
         if job.done >= job.total:
             job.finish = self.now
-            self._finished += [slot for slot, j in self.jobs.items() if j is job]
+            self._finished += [row for row, j in self.jobs.items() if j is job]
         else:
             self._begin_iteration(job)
 
