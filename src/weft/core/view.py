@@ -83,9 +83,9 @@ class View:
         return self._table.waiting_by(key).in_order(lambda: inf if self._room is None else self._room())
 
     def limit(self, room: Callable[[], float] | None) -> None:
-        """From now on `waiting_by` passes jobs that need more GPUs than `room()`, but for the first; None: it does not.
+        """Let `waiting_by` skip jobs that need more GPUs than `room()`, except for the first; None: skip nothing.
 
-        Whoever serves claims one by one knows how many GPUs are left, and would have to turn away those jobs.
+        The code that serves claims one by one knows how many GPUs are left, and would have to turn those jobs away.
         """
         self._room = room
 

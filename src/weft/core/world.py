@@ -92,15 +92,15 @@ class Around:
         self.capabilities, self.facts = world.capabilities, world.facts
 
     def now(self) -> float:
-        """As the world says."""
+        """The world's answer."""
         return self._world.now()
 
     def iterations_done(self, job_id: str) -> int:
-        """As the world says."""
+        """The world's answer."""
         return self._world.iterations_done(job_id)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """As the world says."""
+        """The world's answer."""
         return self._world.estimate(job, workers, spread)
 
     def set_pace(self, pace: Pace) -> None:

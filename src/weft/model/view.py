@@ -142,7 +142,7 @@ class ClusterView(Protocol):
 
     @property
     def demand(self) -> Mapping[tuple[int, float], int]:
-        """How many waiting jobs could start on no fewer than so many GPUs with so many bytes of memory each."""
+        """Number of waiting jobs by the least they could start on: (GPUs, bytes of memory on each)."""
         ...
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:

@@ -56,7 +56,7 @@ class RatedPace(Pace):
     steers = True
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows, of senders that keep the rate they are told whatever is lost."""
+        """Single flows, whose senders keep the rate they were given whatever is lost."""
         return Transport(opened=True, reacts=False)
 
     @abstractmethod

@@ -29,7 +29,7 @@ KINDS = ("ring", "switch", "fully-connected")
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """Links of one tier: their kind, bytes per second of each, and what a message costs beside its bytes."""
+    """Links of one tier: their kind, bytes per second of each, and what a message costs besides its bytes."""
 
     kind: str
     bytes_per_s: float
@@ -80,11 +80,11 @@ class Hierarchy:
 
     @property
     def dimensions(self) -> tuple[Dimension, Dimension, Dimension]:
-        """From the inside out."""
+        """The tiers, from the inside out."""
         return (self.machine, self.rack, self.network)
 
     def all_reduce_s(self, size: float, units: Sequence[int]) -> float:
-        """An all-reduce of `size` bytes over so many units of each dimension."""
+        """Seconds of an all-reduce of `size` bytes over the given number of units in each dimension."""
         total, part = 0.0, size
         for dimension, n in zip(self.dimensions, units, strict=True):
             total += 2.0 * dimension.scatter_s(part, n)
@@ -160,7 +160,7 @@ def _by_readiness(profile: Profile) -> list[int]:
 def _transfer_s(
     profile: Profile, task: Transfer, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float
 ) -> float:
-    """Among all workers the shape counts; a group of some is taken to be as compact as can be."""
+    """Units of a group: the shape for all workers; a smaller group is assumed to be as compact as possible."""
     n = profile.n_workers(task)
     if n < profile.workers:
         on_machine = math.gcd(n, shape[0])
@@ -190,8 +190,8 @@ def slowed(profile: Profile, factor: float) -> Profile:
 def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float) -> float:
     """The factor of a profile's computing with which exposed communication over `shape` is that share of it.
 
-    The Dally authors calibrate so: bytes are what they are, and the GPU is as much faster. The share falls as the
-    factor grows, so it is found by halving.
+    The Dally authors calibrate in this way: bytes stay as they are, and the GPU is made faster. The share falls as the
+    factor grows, so the factor is found by halving.
     """
 
     def found(factor: float) -> float:

@@ -228,7 +228,7 @@ class AstraSim(CostModel):
             raise InputError(f"network.program: {program} is no file; give the path of ASTRA-sim's AnalyticalAstra")
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
-        """As the program says, as a share of the compute time it saw."""
+        """The program's answer, as a share of the compute time that it saw."""
         if profile.workers == 1 or profile.message_bytes <= 0:
             return 0.0
         with tempfile.TemporaryDirectory(prefix="weft-astra-") as folder:

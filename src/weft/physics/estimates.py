@@ -22,7 +22,7 @@ Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: se
 
 
 def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placement:
-    """GPUs for so many workers on so many servers of so many racks, as evenly as possible.
+    """GPUs for a number of workers on given numbers of servers and racks, as evenly as possible.
 
     Where the cluster has no such shape (not enough servers in a rack, or GPUs in a server), the nearest wider one is
     taken.

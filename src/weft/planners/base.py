@@ -35,7 +35,7 @@ class Planner(Policy):
         return replace(candidate, plan=Plan(placements, candidate.plan.gates))
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
-        """At most so many running jobs give way to the jobs of one user within a window of time.
+        """Limit how many running jobs give way to the jobs of one user within a window of time.
 
         A claim of a job's length is its user's word. A planner that takes no job's word for who gives way ignores it.
         """

@@ -140,7 +140,7 @@ def all_jobs(view: ClusterView) -> dict[str, JobView]:
 
 
 def target_of(view: ClusterView, state: State) -> dict[str, Placement]:
-    """Who should be where, as far as that is still possible: jobs that are there, GPUs that work."""
+    """The remembered assignment, without jobs that are gone and GPUs that no longer work."""
     usable, jobs = view.offer.usable, all_jobs(view)
     found = {}
     for job, gpus in state["target"].items():
@@ -167,7 +167,7 @@ def remember(view: ClusterView, target: Mapping[str, Placement], **more: Any) ->
 def as_decided(
     view: ClusterView, target: Mapping[str, Placement], state: State, reason: str, wake_s: float | None
 ) -> Candidate:
-    """The target once more: nothing new is decided."""
+    """Repeat the target: nothing new is decided."""
     declined = tuple(Declined(job, f"{reason}: no GPUs for it") for job in view.waiting if job not in target)
     jobs = all_jobs(view)
     return Candidate(Plan(dict(target)), state, dict.fromkeys(jobs, reason), declined, wake_s)
@@ -187,7 +187,7 @@ def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:
 
 
 def closest(view: ClusterView, workers: int) -> Spread:
-    """So many workers as close together as this cluster allows."""
+    """The spread of a number of workers that are as close together as this cluster allows."""
     cluster = view.cluster
     per_server = int(cluster.gpus_per_server.max())
     servers = -(-workers // per_server)

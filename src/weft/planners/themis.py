@@ -157,7 +157,7 @@ class Themis(Planner):
         return moved(candidate, placements)
 
     def rho(self, view: ClusterView, job: JobView, workers: int) -> float:
-        """Finish-time fairness with so many workers from now on; with none, the job waits for one lease first."""
+        """Finish-time fairness with this many workers from now on; with none, the job first waits for one lease."""
         sizes = sizes_that_fit(view, job.job)
         shared = view.now - job.job.submit_s
         if workers:

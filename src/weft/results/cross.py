@@ -66,7 +66,7 @@ def rank(
 
 
 def layer_effects(entries: Sequence[Mapping[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
-    """By layer, each policy: median and best of its combinations' ratios to the reference; best median first."""
+    """For each policy of a layer, the median and best ratio of its combinations to the reference; best median first."""
     sign = -1.0 if by in MORE_IS_BETTER else 1.0
     ratios: dict[str, dict[str, list[float]]] = {layer: {} for layer in LAYERS}
     for entry in entries:

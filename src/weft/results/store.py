@@ -1,8 +1,8 @@
 """Store: results of finished runs on disk, so that an interrupted comparison goes on where it was.
 
 Each result is one file in the folder `results` of weft's cache, written beside its place and then renamed: a file that
-is there is whole. One that cannot be read is as good as none. When the files take more room than they may, those
-that were not used for longest go first.
+is there is whole. A file that cannot be read is ignored. When the files take more room than allowed, the
+least recently used ones are removed first.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class ReplayAdmission(Section):
     """Rule by which a transfer that is ready may start: at once, at most k per link, or by ratio of bytes left."""
 
     kind: Literal["all", "at-most", "ratio"] = Field(description="all: at once; at-most, ratio: see k and ratios.")
-    k: Annotated[int, Field(ge=0)] = Field(0, description="At most so many transfers on a link.")
+    k: Annotated[int, Field(ge=0)] = Field(0, description="At most this many transfers on a link.")
     ratios: list[NotNegative] = Field(
         default_factory=list,
         description="ratio: beside m others only if each has more than ratios[m-1] times its bytes.",

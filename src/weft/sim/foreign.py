@@ -1,9 +1,10 @@
 """Traffic that is not ours: TCP flows between servers that no scheduler of ours may move.
 
-Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: every
-so often each server sends to another one, drawn anew, for a while; drawn by (seed, server, turn), so that they are the
-same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders that slow down
-for loss it has its fair share of a link; beside senders that do not it has what they leave, as on a lower level.
+Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: at
+every turn each server sends to another one for a while. The receiver is drawn by (seed, server, turn), so that the
+traffic is the same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders
+that slow down for loss it has its fair share of a link; beside senders that do not, it has what they leave, as on a
+lower level.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_mo
 
 @dataclass(frozen=True)
 class Foreign:
-    """A TCP flow that is not ours, between two servers by name: it asks for so much, and shares links fairly."""
+    """A TCP flow that is not ours, between two servers by name: with what it asks for; it shares links fairly."""
 
     src: str
     dst: str
@@ -30,7 +30,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class CrossTraffic:
-    """Foreign flows drawn at random: every `every_s` each server sends to another for so many seconds."""
+    """Foreign flows drawn at random: every `every_s` each server sends to another for a while."""
 
     every_s: float
     shortest_s: float

@@ -136,5 +136,5 @@ class OneAtATime(Pace):
     holds_back = True
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """At most one."""
+        """One job at most."""
         return Admission("at-most", 1)

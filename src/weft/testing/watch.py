@@ -49,7 +49,7 @@ class _Watch:
         require(bool(self.policy.name), f"{self.what} has no name")
 
     def initial_state(self) -> State:
-        """As the policy says; it must be JSON-able."""
+        """The policy's state, which must be JSON-able."""
         state: State = self.policy.initial_state()
         self.json_able(state, "its initial state")
         return state

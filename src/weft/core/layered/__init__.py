@@ -68,7 +68,7 @@ class Layered(Planner):
         return {user: times for user, times in recent.items() if times}
 
     def turn(self, job: JobView) -> tuple[float, float]:
-        """As the order says."""
+        """The order's answer."""
         return self.order.turn(job)
 
     def _candidate(

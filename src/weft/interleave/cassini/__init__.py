@@ -84,10 +84,10 @@ def _neighbour(
 class Settings:
     """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
 
-    candidates: plans asked for; padding: idle time that an iteration may be given, relative, to fit others' periods (0:
-    none, not even for partly compatible jobs to be held to slots); metric: links count by
-    their mean or by the worst (tail); consensus: looping groups get shifts too; search: so many placements beside the
-    planner's are tried (interleave/cassini/search.py); threads: for scoring.
+    candidates: plans to ask the planner for. padding: idle time that may be added to an iteration so that it fits the
+    periods of others, relative (0: none, so that partly compatible jobs are not held to slots either). metric: links
+    count by their mean or by the worst (tail). consensus: groups whose links form a loop get shifts too. search: number
+    of placements to try besides the planner's. threads: for scoring.
     """
 
     candidates: int = 10
@@ -157,7 +157,7 @@ class Cassini(Interleave):
         return () if found is None else (found,)
 
     def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
-        """Who meets whom under each plan, every link scored; links that are alike are solved once, in parallel."""
+        """Which jobs meet under each plan, every link scored; links that are alike are solved once, in parallel."""
         known: dict[tuple[str, Placement], Traffic] = {}
         found = []
         for placements in plans:

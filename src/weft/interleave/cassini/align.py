@@ -73,7 +73,7 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]], periods_s: Mappi
 def _best_place(
     links: Links, now: Mapping[str, float], job: str, periods_s: Mapping[str, float], centre: bool
 ) -> float:
-    """Where a job does least harm among the others that are placed.
+    """The shift at which a job does least harm to the others that are placed.
 
     It stays where it is if that is as good; with `centre` it takes the middle of the widest of its best stretches.
     """
@@ -168,7 +168,7 @@ def _best_periods(
     padding: float,
     looped: bool,
 ) -> Alignment:
-    """Of the periods within `padding` the best; where jobs cannot keep even those, longer ones, if that pays.
+    """The best periods within `padding`; where jobs cannot keep even those, longer ones, if that pays.
 
     `around` are all meetings of these jobs: also those with jobs that drift past. Demand that does not fit (1 - score
     of a period, at most) is sent later all the same, so iterations of partly compatible jobs grow by up to that much
@@ -209,10 +209,11 @@ def _best_periods(
 
 
 def _growth(meeting: Meeting) -> float:
-    """By how much more than the excess a job can be held up: who is held up meets the next for longer.
+    """The most by which a delay can exceed the excess demand: a job that is delayed overlaps the next one for longer.
 
     Two jobs that send at rate a on a link of capacity C and overlap for o seconds of a period each need
-    e = (1 - C / 2a) (o + 2 e) longer, which is C / 2 (C - a) times the excess (2a - C) o / C. More jobs, as much more.
+    e = (1 - C / 2a) (o + 2 e) longer, which is C / 2 (C - a) times the excess (2a - C) o / C. It grows in
+    proportion with the number of jobs.
     """
     worst = 1.0
     for capacity, arcs in meeting.problems:

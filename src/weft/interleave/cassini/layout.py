@@ -166,7 +166,7 @@ def headroom(together: Sequence[Traffic]) -> float:
     -h. From 0 it reaches the tolerance t after s^2 / 2h^2 (exp(2 h t / s^2) - 1) - t / h iterations on average (a
     Brownian motion's first passage), and then nearly a period is lost; h itself costs h. The sum is smallest here, but
     h is at least s / 2, so that lateness (s^2 / 2h on average) stays within one step: on a circle that is nearly full
-    whoever is later than that holds up the next. For that reason, too, s^2 is the sum over the two jobs of a link that
+    a job that is later than that delays the next. For that reason, too, s^2 is the sum over the two jobs of a link that
     vary most: each inherits the other's lateness.
     """
     spreads = sorted((t.spread_s / t.iteration_s for t in together if t.iteration_s > 0), reverse=True)

@@ -27,8 +27,8 @@ class Rotation:
     """The best rotations found on one link.
 
     `score` is 1 - mean excess / capacity at `shifts_s` (below 0 where jobs overload the link grossly); no shifts reach
-    more than `bound`, and `exact` says that they are the same. `slack_s`: any one job may be so much early or late
-    without loss.
+    more than `bound`, and `exact` says that they are the same. `slack_s`: by how much any one job may be
+    early or late without loss.
     """
 
     score: float

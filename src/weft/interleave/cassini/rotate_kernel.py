@@ -250,7 +250,7 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
 
 @njit(cache=True, nogil=True)
 def _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat):
-    """Give every job as much room as it can have at this cost; returns the least half width."""
+    """Give every job the widest room at this cost; returns the least half width."""
     n = len(periods)
     placed = np.ones(n, np.bool_)
     slack = 0.0

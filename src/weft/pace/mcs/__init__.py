@@ -83,7 +83,7 @@ class Mcs(RatedPace):
     name = "mcs"
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows that start after one another, of senders that keep the rate they are told."""
+        """Single flows that start after one another, whose senders keep the rate they were given."""
         return Transport(opened=True, start_after=True, reacts=False)
 
     def rates(self) -> RateRule:

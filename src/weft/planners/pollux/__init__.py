@@ -238,5 +238,5 @@ class Pollux(Planner):
 
 
 def _samples(job: Job, size: int) -> float:
-    """Samples of one iteration at a size; as many as the GPUs asked for, at every size, where batches are unknown."""
+    """Samples of one iteration at a size; where batches are unknown, the number of GPUs asked for at every size."""
     return float(job.profiles[size].batch * size or job.gpus)

@@ -34,7 +34,7 @@ class Ecn:
 
 
 def marked_share(offered_bytes_per_s: float, capacity_bytes_per_s: float, ecn: Ecn) -> float:
-    """Part of the packets that are marked while a link is offered so much."""
+    """Share of packets that are marked at a given load offered to a link."""
     queue = (offered_bytes_per_s - capacity_bytes_per_s) * ecn.delay_s / ecn.cell_bytes
     return min(1.0, max(0.0, (queue - ecn.low_cells) / (ecn.high_cells - ecn.low_cells)))
 

@@ -133,8 +133,8 @@ FOREIGN = 1 << 40  # from this uid on, transfers are not ours: no rule sets thei
 N_INTS = 44
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(10)
 F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
-F_HORIZON = 13  # from here on a rule will have spoken again: who would catch up with whom is seen then
-F_SLOT_END = 14  # transfers under a rule that end later than this are not put down before the rule has spoken again
+F_HORIZON = 13  # the rule will be asked again by then, so transfers that would catch up later are not looked for yet
+F_SLOT_END = 14  # transfers under a rule that would end later are not scheduled before the rule is asked again
 N_FLOATS = 16
 
 
@@ -237,7 +237,7 @@ def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]
 
 
 def seated_anew(arrays: Arrays, more: int) -> npt.NDArray[Any]:
-    """Seats of all links packed, each with twice the room it needs now, and so many more behind them."""
+    """Seats of all links, packed: each link has twice the room it needs now, and `more` seats are free at the end."""
     links = arrays.links
     room = 2 * links["attached"]
     start = np.cumsum(room) - room

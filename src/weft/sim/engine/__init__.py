@@ -155,7 +155,7 @@ class Engine:
 
     @property
     def estimated(self) -> tuple[float, float]:
-        """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
+        """Shares of all iterations that were not simulated: at a measured pace, and at a computed one (fluid model)."""
         paced, fluid = self.arrays.floats[state.F_PACED], self.arrays.floats[state.F_FLUID]
         return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
 
@@ -246,7 +246,7 @@ class Engine:
         return used
 
     def on_link(self, link: int) -> dict[int, tuple[float, float]]:
-        """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
+        """Bytes per second of each job that sends over a link now, by uid, and the most that it may have there."""
         a, unit = self.arrays, float(self.arrays.floats[state.F_UNIT])
         first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
         found: dict[int, tuple[float, float]] = {}

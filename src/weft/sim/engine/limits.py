@@ -43,13 +43,13 @@ class EngineBody:
         return out
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these from what they may have."""
+        """Links that keep some of these transfers below their caps."""
         out = np.zeros(len(self._engine.spec.capacity), np.bool_)
         self._kernel.full(self._engine.table, rows, out)
         return out
 
     def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Who catches up with whom is of interest up to the horizon, who ends until the rule speaks again."""
+        """Find transfers that catch up before the horizon, and for those that end before the rule is asked again."""
         floats = self._engine.arrays.floats
         floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
         self._kernel.look_ahead(self._engine.table, rows)

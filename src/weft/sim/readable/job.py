@@ -139,7 +139,7 @@ class RefBody:
         return out
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these from what they may have."""
+        """Links that keep some of these transfers below their caps."""
         capacity = self._engine.spec.capacity
         unit = rate_unit(capacity)
         room = [whole_units(float(c), unit) for c in capacity]
@@ -154,7 +154,7 @@ class RefBody:
         return out
 
     def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Who catches up with whom is of interest up to the horizon."""
+        """Look for transfers that catch up before the horizon."""
         self._engine.horizon = horizon_s
         self._engine.limits_changed()
 

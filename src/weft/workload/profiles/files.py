@@ -57,7 +57,7 @@ class _MeasuredEntry(_Strict):
     sample: str = ""
 
     def value(self) -> Measured:
-        """As the plain value."""
+        """The plain value."""
         fields = self.model_dump(exclude={"buckets"})
         return Measured(**fields, buckets=tuple(Bucket(b.bytes, b.ready_s) for b in self.buckets))
 
