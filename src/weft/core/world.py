@@ -92,17 +92,13 @@ class Around:
         self.capabilities, self.facts = world.capabilities, world.facts
 
     def now(self) -> float:
-        """The world's answer."""
         return self._world.now()
 
     def iterations_done(self, job_id: str) -> int:
-        """The world's answer."""
         return self._world.iterations_done(job_id)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """The world's answer."""
         return self._world.estimate(job, workers, spread)
 
     def set_pace(self, pace: Pace) -> None:
-        """Passed on."""
         self._world.set_pace(pace)

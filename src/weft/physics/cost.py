@@ -112,7 +112,6 @@ class Cached(CostModel):
         self._known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # kept, so that its id stays its own
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
-        """The answer of the wrapped model."""
         key = (id(profile), model, shape)
         if key not in self._known:
             self.asked += 1

@@ -43,7 +43,6 @@ class Vgg(nn.Module):
         self.classifier = _classifier(512 * 7 * 7)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.adaptive_avg_pool2d(self.features(x), 7)
         return self.classifier(torch.flatten(x, 1))
 
@@ -63,7 +62,6 @@ class AlexNet(nn.Module):
         self.classifier = _classifier(256 * 6 * 6)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.adaptive_avg_pool2d(self.features(x), 6)
         return self.classifier(torch.flatten(x, 1))
 
@@ -81,7 +79,6 @@ class _Residual(nn.Module):
         self.downsample = conv(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of the block and its shortcut."""
         out = x
         for step in self.convs[:-1]:
             out = functional.relu(step(out), inplace=True)
@@ -106,7 +103,6 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(channels, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.max_pool2d(functional.relu(self.stem(x), inplace=True), 3, 2, 1)
         return self.fc(torch.flatten(functional.adaptive_avg_pool2d(self.layers(x), 1), 1))
 
@@ -120,7 +116,6 @@ class _Excite(nn.Module):
         self.squeeze, self.excite = nn.Conv2d(channels, inner, 1), nn.Conv2d(inner, channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input, weighted by channel."""
         scale = functional.relu(self.squeeze(functional.adaptive_avg_pool2d(x, 1)))
         return x * functional.hardsigmoid(self.excite(scale))
 
@@ -142,7 +137,6 @@ class _Inverted(nn.Module):
         self.shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block, plus its input where shapes agree."""
         return self.block(x) + x if self.shortcut else self.block(x)
 
 
@@ -162,7 +156,6 @@ class MobileNetV3(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         return self.classifier(torch.flatten(functional.adaptive_avg_pool2d(self.features(x), 1), 1))
 
 
@@ -216,7 +209,6 @@ class _Chain(nn.Module):
         self.steps, self.channels = nn.ModuleList(steps), inputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last convolution's output."""
         for step in self.steps:
             x = functional.relu(step(x), inplace=True)
         return x
@@ -232,7 +224,6 @@ class _Mixed(nn.Module):
         self.channels = sum(b.channels for b in self.branches) + (pool or inputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """All branches, concatenated."""
         if self.pooled is None:
             last = functional.max_pool2d(x, 3, 2)
         else:
@@ -255,7 +246,6 @@ class _Split(nn.Module):
         self.channels = 320 + 4 * 384 + 192
 
     def forward(self, x: Tensor) -> Tensor:
-        """All branches, concatenated."""
         parts = [self.one(x)]
         for i, stem in enumerate(self.stems):
             y = stem(x)
@@ -285,7 +275,6 @@ class InceptionV3(nn.Module):
         self.fc = nn.Linear(first.channels, 1000)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and auxiliary logits."""
         x = functional.max_pool2d(self.stem(x), 3, 2)
         x = self.middle(functional.max_pool2d(self.neck(x), 3, 2))
         side = functional.adaptive_avg_pool2d(self.aux(functional.avg_pool2d(x, 5, 3)), 1)

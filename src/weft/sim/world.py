@@ -27,10 +27,9 @@ from weft.physics.estimates import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
-from weft.sim.noise import slowest_worker
 from weft.sim.outcome import Clockwork, JobRecord, Span
 from weft.sim.played import PlayedTraffic
-from weft.sim.spec import NetworkSpec, RunSpec, estimates
+from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
 _TRAFFIC = 50_000  # placements whose traffic is remembered
@@ -86,7 +85,6 @@ class SimWorld:
         return self._engine
 
     def now(self) -> float:
-        """Virtual time."""
         return self._engine.now if self._engine else 0.0
 
     def set_pace(self, pace: Pace) -> None:
@@ -155,7 +153,6 @@ class SimWorld:
         return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
 
     def iterations_done(self, job_id: str) -> int:
-        """Full iterations up to now, those of earlier assignments included."""
         record = self.records[job_id]
         return record.saved + (self.engine.iterations_done(record.row) if record.row >= 0 else 0)
 
@@ -201,7 +198,6 @@ class SimWorld:
         )
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
-        """Carry out decisions; what takes no time is confirmed at once."""
         events: list[Event] = []
         for decision in decisions:
             record = self.records[decision.job]
@@ -216,7 +212,6 @@ class SimWorld:
         return events
 
     def next_events(self, until_s: float | None) -> list[Event]:
-        """Advance to the next instant at which something is reported."""
         engine = self.engine
         limit = math.inf if until_s is None else until_s
         while True:

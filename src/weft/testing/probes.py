@@ -33,7 +33,6 @@ class _Wrapped(Planner):
         self.uneven = inner.uneven
 
     def initial_state(self) -> State:
-        """The inner one's."""
         return self.inner.initial_state()
 
 

@@ -126,11 +126,9 @@ class ToyWorld:
     # What the core asks
 
     def now(self) -> float:
-        """Seconds since the beginning."""
         return self._now
 
     def iterations_done(self, job_id: str) -> int:
-        """Full iterations up to now."""
         assignment = self._assigned.get(job_id)
         return assignment.done(self._now) if assignment else self._saved[job_id]
 
@@ -163,7 +161,6 @@ class ToyWorld:
         return known
 
     def next_events(self, until_s: float | None) -> list[Event]:
-        """All events of the next instant at which there are any."""
         while self._entries and (until_s is None or self._entries[0][0] <= until_s):
             self._now = self._entries[0][0]
             events: list[Event] = []

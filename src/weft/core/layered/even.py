@@ -41,7 +41,6 @@ class Even(Place):
         self.names_gpus = inner.names_gpus
 
     def initial_state(self) -> State:
-        """That of the place inside."""
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
@@ -69,7 +68,6 @@ class Even(Place):
         return bool(np.count_nonzero(offer.free_per_server >= each) >= servers)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Passed on."""
         return self.inner.observe(view, started, state)
 
     def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
@@ -87,7 +85,6 @@ class Shaped(Place):
         self.shares_gpus, self.names_gpus, self.uneven = inner.shares_gpus, inner.names_gpus, inner.uneven
 
     def initial_state(self) -> State:
-        """That of the place inside."""
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
@@ -105,7 +102,6 @@ class Shaped(Place):
         return answer
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Passed on."""
         return self.inner.observe(view, started, state)
 
 
@@ -151,7 +147,6 @@ class Dealt(Place):
         self._dealing = Dealing(collective)
 
     def initial_state(self) -> State:
-        """That of the place inside."""
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
@@ -162,5 +157,4 @@ class Dealt(Place):
         return replace(answer, gpus=self._dealing.order(view.cluster, job.job.profiles[gpus], answer.gpus))
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Passed on."""
         return self.inner.observe(view, started, state)

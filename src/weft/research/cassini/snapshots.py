@@ -110,7 +110,7 @@ def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
     from weft.interleave.cassini.layout import TOLERANCE, lay_out
     from weft.model.flows import Traffic
     from weft.model.plan import Gate
-    from weft.sim.noise import slowest_worker
+    from weft.sim.spec import slowest_worker
 
     mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)
     traffic = {}

@@ -20,7 +20,7 @@ from weft.model.flows import Ask
 from weft.model.plan import Gate
 from weft.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
-from weft.sim.compiled.load import attach_kernel, engine_kernel, membership_kernel, park_kernel
+from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
 from weft.sim.engine.glance import carried, iterations_done, questions
 from weft.sim.engine.layout import Layout
@@ -114,8 +114,8 @@ class Engine:
         self._starts: dict[int, tuple[int, ...]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
-        self._attach = attach_kernel().attach
+        self._kernel, self._park, self._membership = kernel("engine"), kernel("park"), kernel("membership")
+        self._attach = kernel("attach").attach
         self.ruled: Ruled | None = None
         if rule is not None:
             ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.pace.rates import Bools, Floats, Ints, Limits
 from weft.sim.compiled import state
-from weft.sim.compiled.load import limits_kernel
+from weft.sim.compiled.load import kernel
 
 if TYPE_CHECKING:
     from weft.sim.engine import Engine
@@ -21,41 +21,35 @@ class EngineBody:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._kernel = limits_kernel()
+        self._kernel = kernel("limits")
 
     def stirred(self) -> tuple[Ints, Bools, Floats]:
-        """Transfers that came under the rule or left it."""
         a = self._engine.arrays
         rows = np.sort(a.stirs[: int(a.ints[state.I_STIRS])]).astype(np.int64)
         a.noted[rows], a.ints[state.I_STIRS] = 0, 0
         return rows, a.live[rows] != 0, a.since[rows]
 
     def sent(self, rows: Ints) -> Floats:
-        """Bytes that each flow of these has sent."""
         out = np.empty(len(rows))
         self._kernel.sent(self._engine.table, rows, out)
         return out
 
     def carried(self, rows: Ints) -> Floats:
-        """Bytes over each link, of transfers under the rule."""
         out = np.empty(len(self._engine.spec.capacity))
         self._kernel.carried(self._engine.table, rows, out)
         return out
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these transfers below their caps."""
         out = np.zeros(len(self._engine.spec.capacity), np.bool_)
         self._kernel.full(self._engine.table, rows, out)
         return out
 
     def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Find transfers that catch up before the horizon, and for those that end before the rule is asked again."""
         floats = self._engine.arrays.floats
         floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
         self._kernel.look_ahead(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:
-        """Caps, and weights and levels where they are given."""
         table = self._engine.table
         self._kernel.cap(table, rows, limits.caps[rows], np.empty(len(rows), np.int64))
         if limits.weights is not None or limits.levels is not None:

@@ -55,7 +55,6 @@ class ReferenceEngine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its row."""
         row, self._job_rows = self._job_rows, self._job_rows + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
@@ -73,7 +72,6 @@ class ReferenceEngine:
         return row
 
     def detach(self, row: int) -> Usage:
-        """Stop a job now, or let go of one that has finished."""
         job = self.jobs[row]
         if job.done < job.total:
             self._book(job)
@@ -103,11 +101,9 @@ class ReferenceEngine:
         return [n for n in self._admitted() if n.state == "active"]
 
     def set_gate(self, row: int, gate: Gate | None) -> None:
-        """Change the gate of an attached job."""
         self.jobs[row].gate, self.jobs[row].gate_last = gate, math.inf
 
     def iterations_done(self, row: int) -> int:
-        """Full iterations of an attached job up to now."""
         return self.jobs[row].done
 
     def durations(self, row: int) -> list[float]:
@@ -119,7 +115,6 @@ class ReferenceEngine:
         return [b + (self.now - self._busy_since[k] if k in self._busy_since else 0.0) for k, b in enumerate(self.busy)]
 
     def run(self, until: float = math.inf) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their rows."""
         self._finished = []
         self._settle([])
         while not self._finished:

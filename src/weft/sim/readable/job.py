@@ -119,19 +119,16 @@ class RefBody:
         return {n.row: n for job in self._engine.jobs.values() for n in job.nodes}
 
     def stirred(self) -> tuple[Ints, Bools, Floats]:
-        """All transfers, whether they have changed or not."""
         nodes = sorted(self._by_row().items())
         live = [node.ruled and node.state == "active" for _, node in nodes]
         since = [node.since for _, node in nodes]
         return np.array([row for row, _ in nodes], np.int64), np.array(live, np.bool_), np.array(since, np.float64)
 
     def sent(self, rows: Ints) -> Floats:
-        """Bytes that each flow of these has sent."""
         nodes, now = self._by_row(), self._engine.now
         return np.array([nodes[r].spec.amount - nodes[r].bytes_left(now) for r in rows.tolist()], np.float64)
 
     def carried(self, rows: Ints) -> Floats:
-        """Bytes over each link, of transfers under the rule."""
         out, nodes = np.array(self._engine.ruled_bytes, np.float64), self._by_row()
         for row, sent in zip(rows.tolist(), self.sent(rows).tolist(), strict=True):
             for link, n in nodes[row].spec.links:
@@ -139,7 +136,6 @@ class RefBody:
         return out
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these transfers below their caps."""
         capacity = self._engine.spec.capacity
         unit = rate_unit(capacity)
         room = [whole_units(float(c), unit) for c in capacity]
@@ -154,12 +150,10 @@ class RefBody:
         return out
 
     def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Look for transfers that catch up before the horizon."""
         self._engine.horizon = horizon_s
         self._engine.limits_changed()
 
     def limit(self, rows: Ints, limits: Limits) -> None:
-        """Caps, and weights and levels where they are given."""
         nodes, unit = self._by_row(), rate_unit(self._engine.spec.capacity)
         ranked = limits.weights is not None or limits.levels is not None
         for row in rows.tolist():

@@ -8,23 +8,13 @@ from datetime import datetime
 import polars as pl
 
 from weft.workload.traces.base import Delimited, Head, JsonList, Options
-from weft.workload.traces.rows import MAX_GPUS, Rows
+from weft.workload.traces.rows import MAX_GPUS, ByName, Rows
 
 # Microsoft Philly (ATC '19): the original `cluster_job_log` JSON and the flat CSV published with Pollux.
 # JSON: GPUs are those of the last attempt that lists any. Duration is the sum of all attempts with a start and an end,
 # or (`attempts = "last"`) the last of them; papers differ on this. A job without such an attempt, or without GPUs, is
 # left out. CSV: the row number is the job id. Times carry no zone and are taken as they stand.
 DAMAGED = "damaged"
-
-
-def _parse_csv(rows: Rows) -> pl.DataFrame:
-    return rows.finish({
-        "job_id": rows.job_ids(None),
-        "submit_s": rows.moment("timestamp"),
-        "gpus": rows.gpus("num_gpus"),
-        "duration_s": rows.number("duration"),
-        "vc": rows.name("cluster"),
-    })  # fmt: skip
 
 
 def _record(job: Mapping[str, object], options: Options) -> dict[str, str | None]:
@@ -93,7 +83,8 @@ PHILLY = (
         "gpus", "duration"), _record, _parse_json, ("jobid", "submitted_time", "attempts"), wall_clock=True,
     ),
     Delimited(
-        "philly-csv", "Microsoft Philly, flat CSV of the Pollux authors", _parse_csv,
+        "philly-csv", "Microsoft Philly, flat CSV of the Pollux authors",
+        ByName(None, "timestamp", "num_gpus", "duration", vc="cluster", dates=True),
         frozenset({"timestamp", "duration", "num_gpus", "cluster"}), wall_clock=True,
     ),
 )  # fmt: skip
@@ -218,42 +209,22 @@ ACME = (
 # Microsoft ITP clusters published with ElasticFlow (ASPLOS '23): `raw`, `sim`, and the older ElasticFlow inputs.
 # The virtual cluster is the file (`cluster04`); a folder of such files is read as one trace on one clock. Models, batch
 # sizes and iterations in `sim` are generated, not observed.
-def _parse_raw(rows: Rows) -> pl.DataFrame:
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number("submission_time"),
-        "gpus": rows.gpus("num_gpu"),
-        "duration_s": rows.number("duration"),
-        "vc": rows.stem,
-    })  # fmt: skip
-
-
-def _sim(rows: Rows, submit: str, iterations: str) -> pl.DataFrame:
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number(submit),
-        "gpus": rows.gpus("num_gpu"),
-        "duration_s": rows.number("duration"),
-        "iterations": rows.count(iterations),
-        "model": rows.column("model_name"),
-        "batch": rows.count("batch_size", required=False),
-        "vc": rows.stem,
-    })  # fmt: skip
-
-
 ELASTICFLOW = (
     Delimited(
         "elasticflow-sim", "Microsoft ITP with models, published with ElasticFlow",
-        lambda rows: _sim(rows, "submission_time", "num_iteration"),
+        ByName("job_id", "submission_time", "num_gpu", "duration", "num_iteration", model="model_name",
+               batch="batch_size", file_is_vc=True),
         frozenset({"job_id", "submission_time", "duration", "num_gpu", "num_iteration", "model_name"}),
     ),
     Delimited(
-        "elasticflow-raw", "Microsoft ITP, published with ElasticFlow", _parse_raw,
+        "elasticflow-raw", "Microsoft ITP, published with ElasticFlow",
+        ByName("job_id", "submission_time", "num_gpu", "duration", file_is_vc=True),
         frozenset({"job_id", "submission_time", "duration", "num_gpu"}), lacks=frozenset({"num_iteration"}),
     ),
     Delimited(
         "elasticflow-input", "job list of the ElasticFlow simulator",
-        lambda rows: _sim(rows, "submit_time", "iteration"),
+        ByName("job_id", "submit_time", "num_gpu", "duration", "iteration", model="model_name", batch="batch_size",
+               file_is_vc=True),
         frozenset({"job_id", "submit_time", "iteration", "model_name", "ddl", "num_gpu", "duration"}),
     ),
 )  # fmt: skip

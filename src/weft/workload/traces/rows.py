@@ -215,6 +215,49 @@ class Rows:
         self.gone = self.gone | new
 
 
+@dataclass(frozen=True)
+class ByName:
+    """Parses formats whose columns differ in their names only: ByName("id", "submit_time", "num_gpus", ...)(rows).
+
+    A column without a name is one that the format does not have. Times are in units of `unit_s` seconds, or dates.
+    """
+
+    job_id: str | None
+    submit: str
+    gpus: str
+    duration: str = ""
+    iterations: str = ""
+    some_iterations: str = ""  # the same where a row may lack them
+    model: str = ""
+    batch: str = ""
+    user: str = ""
+    vc: str = ""
+    status: str = ""
+    file_is_vc: bool = False
+    unit_s: float = 1.0
+    dates: bool = False
+
+    def __call__(self, rows: Rows) -> pl.DataFrame:
+        """The rows as TRACE."""
+        columns: dict[str, pl.Series | str | None] = {"job_id": rows.job_ids(self.job_id)}
+        columns["submit_s"] = rows.moment(self.submit) if self.dates else self._seconds(rows, self.submit)
+        columns["gpus"] = rows.gpus(self.gpus)
+        if self.duration:
+            columns["duration_s"] = self._seconds(rows, self.duration)
+        if self.iterations or self.some_iterations:
+            columns["iterations"] = rows.count(self.iterations or self.some_iterations, required=bool(self.iterations))
+        columns["model"] = rows.column(self.model) if self.model else None
+        columns["batch"] = rows.count(self.batch, required=False) if self.batch else None
+        columns["user"] = rows.name(self.user) if self.user else ""
+        columns["vc"] = rows.stem if self.file_is_vc else rows.name(self.vc) if self.vc else ""
+        columns["status"] = rows.name(self.status) if self.status else ""
+        return rows.finish(columns)
+
+    def _seconds(self, rows: Rows, column: str) -> pl.Series:
+        values = rows.number(column, high=MAX_S / self.unit_s)
+        return values * self.unit_s if self.unit_s >= 1 else values / (1 / self.unit_s)
+
+
 def _quote(text: pl.Series, complaint: str) -> Callable[[int], str]:
     def message(row: int) -> str:
         value = str(text[row])

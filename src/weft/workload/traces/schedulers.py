@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from weft.workload.traces.base import Delimited, Head, JsonList, Options
-from weft.workload.traces.rows import MAX_S, Rows
+from weft.workload.traces.rows import ByName, Rows
 
 JOB_TYPE = r"^(.+?)\s*\(batch size (\d{1,9})\)$"
 SHORT = ("job_type", "command", "steps_arg", "needs_data_dir", "total_steps", "arrival_time", "num_gpus")
@@ -77,146 +77,65 @@ SHOCKWAVE = (
 )
 
 
-MS_PER_S = 1000.0
-
-
-def _muri(rows: Rows) -> pl.DataFrame:
-    """Muri (SIGCOMM '22): Philly virtual clusters with models; all times in milliseconds."""
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number("submit_time", high=MAX_S * MS_PER_S) / MS_PER_S,
-        "gpus": rows.gpus("num_gpu"),
-        "duration_s": rows.number("duration", high=MAX_S * MS_PER_S) / MS_PER_S,
-        "iterations": rows.count("iterations"),
-        "model": rows.column("model_name"),
-        "batch": rows.count("batch_size", required=False),
-    })  # fmt: skip
-
-
+# Muri (SIGCOMM '22): Philly virtual clusters with models; all times in milliseconds.
 MURI = (
     Delimited(
-        "muri", "Muri (milliseconds)", _muri,
+        "muri", "Muri (milliseconds)",
+        ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", batch="batch_size",
+               unit_s=0.001),
         frozenset({"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "resource_time_0"}),
     ),
 )  # fmt: skip
 
-
-S_PER_MIN = 60.0
-
-
-def _chronus(rows: Rows) -> pl.DataFrame:
-    """Chronus (SoCC '21): Philly with models and deadlines; times in minutes; `user` holds the virtual cluster.
-
-    About 190 rows per file have no GPU and are left out.
-    """
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number("submit_time", high=MAX_S / S_PER_MIN) * S_PER_MIN,
-        "gpus": rows.gpus("num_gpu"),
-        "duration_s": rows.number("duration", high=MAX_S / S_PER_MIN) * S_PER_MIN,
-        "iterations": rows.count("iterations"),
-        "model": rows.column("model_name"),
-        "vc": rows.name("user"),
-    })  # fmt: skip
-
-
+# Chronus (SoCC '21): Philly with models and deadlines; times in minutes; `user` holds the virtual cluster. About 190
+# rows per file have no GPU and are left out.
 CHRONUS = (
     Delimited(
-        "chronus", "Chronus (minutes)", _chronus,
+        "chronus", "Chronus (minutes)",
+        ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", vc="user", unit_s=60),
         frozenset({"job_id", "user", "num_gpu", "submit_time", "iterations", "duration", "expect_time_list"}),
     ),
 )  # fmt: skip
 
-
-def _tiresias(rows: Rows) -> pl.DataFrame:
-    """Tiresias (NSDI '19) job lists: seconds, a model name, and iterations where the list has them."""
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number("submit_time"),
-        "gpus": rows.gpus("num_gpu"),
-        "duration_s": rows.number("duration"),
-        "iterations": rows.count("iterations", required=False),
-        "model": rows.column("model_name"),
-    })  # fmt: skip
-
-
+# Tiresias (NSDI '19) job lists: seconds, a model name, and iterations where the list has them.
 TIRESIAS = (
     Delimited(
-        "tiresias", "Tiresias job list", _tiresias,
+        "tiresias", "Tiresias job list",
+        ByName("job_id", "submit_time", "num_gpu", "duration", some_iterations="iterations", model="model_name"),
         frozenset({"job_id", "num_gpu", "submit_time", "model_name", "duration"}),
         lacks=frozenset({"resource_time_0", "expect_time_list", "ddl"}),
     ),
 )  # fmt: skip
 
-
-def _themis(rows: Rows) -> pl.DataFrame:
-    """Themis (NSDI '20): hyper-parameter experiments on Philly in 2018, and their form with relative start times.
-
-    The experiment stands in the column `user`: it is what Themis is fair between.
-    """
-    return rows.finish({
-        "job_id": rows.job_ids("job-id"),
-        "submit_s": rows.moment("start-time"),
-        "gpus": rows.gpus("num-gpus"),
-        "duration_s": rows.number("run-time"),
-        "user": rows.name("experiment-id"),
-    })  # fmt: skip
-
-
-def _parse_processed(rows: Rows) -> pl.DataFrame:
-    return rows.finish({
-        "job_id": rows.job_ids(""),
-        "submit_s": rows.number("start_time"),
-        "gpus": rows.gpus("num_gpus"),
-        "duration_s": rows.number("running_time"),
-        "user": rows.name("experiment_id"),
-    })  # fmt: skip
-
-
+# Themis (NSDI '20): hyper-parameter experiments on Philly in 2018, and their form with relative start times. The
+# experiment stands in the column `user`: it is what Themis is fair between.
 THEMIS = (
     Delimited(
-        "themis", "Themis hyper-parameter experiments", _themis,
+        "themis", "Themis hyper-parameter experiments",
+        ByName("job-id", "start-time", "num-gpus", "run-time", user="experiment-id", dates=True),
         frozenset({"experiment-id", "job-id", "start-time", "run-time", "num-gpus"}), wall_clock=True,
     ),
     Delimited(
-        "themis-processed", "Themis experiments, relative times", _parse_processed,
+        "themis-processed", "Themis experiments, relative times",
+        ByName("", "start_time", "num_gpus", "running_time", user="experiment_id"),
         frozenset({"experiment_id", "start_time", "running_time", "num_gpus"}),
     ),
 )  # fmt: skip
 
-
-def _pollux(rows: Rows) -> pl.DataFrame:
-    """Pollux (OSDI '21) and Sia (SOSP '23) workloads: a model, a batch size and a number of GPUs, but no duration."""
-    return rows.finish({
-        "job_id": rows.job_ids("name"),
-        "submit_s": rows.number("time"),
-        "gpus": rows.gpus("num_replicas"),
-        "model": rows.column("application"),
-        "batch": rows.count("batch_size", required=False),
-    })  # fmt: skip
-
-
+# Pollux (OSDI '21) and Sia (SOSP '23) workloads: a model, a batch size and a number of GPUs, but no duration.
 POLLUX = (
     Delimited(
-        "pollux",
-        "Pollux or Sia workload",
-        _pollux,
+        "pollux", "Pollux or Sia workload",
+        ByName("name", "time", "num_replicas", model="application", batch="batch_size"),
         frozenset({"name", "time", "application", "num_replicas", "batch_size"}),
     ),
-)
+)  # fmt: skip
 
-
+# Dally's job files: SenseTime Venus jobs with models, a JSON list whose every value is a string. Submission is
+# `arrival_time` where present, else `start_time` (which is -1 in files that have the former).
 DALLY_COLUMNS = (
-    "job_id",
-    "user",
-    "state",
-    "max_parallelism",
-    "duration",
-    "total_iterations",
-    "model",
-    "batchsize",
-    "submit",
-)
+    "job_id", "user", "state", "max_parallelism", "duration", "total_iterations", "model", "batchsize", "submit",
+)  # fmt: skip
 
 
 def _record(job: Mapping[str, object], options: Options) -> dict[str, str | None]:
@@ -225,26 +144,11 @@ def _record(job: Mapping[str, object], options: Options) -> dict[str, str | None
     return record | {"submit": None if submit is None else str(submit)}
 
 
-def _dally(rows: Rows) -> pl.DataFrame:
-    """Dally's job files: SenseTime Venus jobs with models, a JSON list whose every value is a string.
-
-    Submission is `arrival_time` where present, else `start_time` (which is -1 in files that have the former).
-    """
-    return rows.finish({
-        "job_id": rows.job_ids("job_id"),
-        "submit_s": rows.number("submit"),
-        "gpus": rows.gpus("max_parallelism"),
-        "duration_s": rows.number("duration"),
-        "iterations": rows.count("total_iterations", required=False),
-        "model": rows.column("model"),
-        "batch": rows.count("batchsize", required=False),
-        "user": rows.name("user"),
-        "status": rows.name("state"),
-    })  # fmt: skip
-
-
 DALLY = (
     JsonList(
-        "dally", "Dally job file", DALLY_COLUMNS, _record, _dally, ("job_id", "max_parallelism", "total_iterations")
+        "dally", "Dally job file", DALLY_COLUMNS, _record,
+        ByName("job_id", "submit", "max_parallelism", "duration", some_iterations="total_iterations", model="model",
+               batch="batchsize", user="user", status="state"),
+        ("job_id", "max_parallelism", "total_iterations"),
     ),
-)
+)  # fmt: skip
