@@ -179,7 +179,7 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
         ({"cost": "analytical"}, 'network.cost "analytical"'),
     ):
         for pace in ("flow", "equal", "mcs"):
-            refused = f"pace {pace} needs single flows on links, which {words} does not know"
+            refused = f"pace {pace} needs single flows on links, and {words} has none"
             with pytest.raises(StackError, match=refused):
                 weft.simulate({**scene, "network": network}, pace=pace)
     for network, words in (

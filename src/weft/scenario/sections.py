@@ -270,11 +270,11 @@ class NetworkSection(Sharing):
         if self.cost == "tiers" and not self.tiers and self.table is None:
             raise problem('is missing; cost "tiers" needs a row per model, or one named default, or a table', "tiers")
         if self.tiers and self.table is not None:
-            raise problem("stands beside tiers; give the one or the other", "table")
+            raise problem("excludes tiers; remove one of them", "table")
         if self.cost == "astra-sim" and self.program is None:
             raise problem('is missing; cost "astra-sim" needs the path of the program', "program")
         if self.hierarchy is not None and self.astra_network is not None:
-            raise problem("stands beside astra_network; give the one or the other", "hierarchy")
+            raise problem("excludes astra_network; remove one of them", "hierarchy")
         for name in ("packet_loss", "foreign", "cross_traffic"):
             if getattr(self, name) and (self.cost != "links" or self.sharing != "max-min"):
                 raise problem('has a meaning only with cost "links" and sharing "max-min"; use those', name)

@@ -138,11 +138,13 @@ class SimWorld:
         known = network.sharing == "max-min" and network.cost == "links"
         what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
         if transport.opened and not known:
-            raise StackError(f"pace {pace.name} needs single flows on links, which {what} does not know; drop one")
+            raise StackError(
+                f"pace {pace.name} needs single flows on links, and {what} has none; leave one of them out"
+            )
         if there_are_others(network) and not known:
-            raise StackError(f"foreign traffic goes over links, which {what} does not know; drop one")
+            raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
         if network.packet_loss > 0.0 and network.cost != "links":
-            raise StackError(f"network.packet_loss is that of links, which {what} does not know; drop one")
+            raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
     def _by_id(self, ask: Ask) -> Ask:
         """A rule that knows jobs by their id, for an engine that knows them by number."""
@@ -293,7 +295,7 @@ class SimWorld:
     def _attach(self, record: JobRecord) -> None:
         job, span = record.job, record.span
         if span is None:
-            raise EngineError(f"job {job.id} is to run nowhere")
+            raise EngineError(f"job {job.id} was started on no GPU")
         profile, left = job.profiles[len(span.gpus)], job.iterations - record.saved
         base, gate, turn = record.saved, record.gate, record.turn
         program = self.lowering.program(profile, span.gpus, job.model, record.uid)

@@ -239,7 +239,7 @@ def _single_switch(f: Fields, machine: Machine, seed: int) -> Cluster:
         racks = 1 if f["racks"] is None else check_count("racks", f["racks"])
         return single_switch(racks * check_count("servers_per_rack", f["servers_per_rack"]), machine, seed=seed)
     if f["racks"] is not None or f["servers_per_rack"] is not None:
-        raise ScenarioError("cluster.servers stands beside racks or servers_per_rack; give the one or the others")
+        raise ScenarioError("cluster.servers excludes racks and servers_per_rack; remove one side")
     return single_switch(f["servers"], machine, seed=seed)
 
 
@@ -252,7 +252,7 @@ def _leaf_spine(f: Fields, machine: Machine, seed: int) -> Cluster:
 def _three_tier(f: Fields, machine: Machine, seed: int) -> Cluster:
     _require(f, "three-tier", "racks", "servers_per_rack")
     if f["uplink_gbps"] is not None and f["oversubscription"] != 1:
-        raise ScenarioError("cluster.uplink_gbps stands beside oversubscription; give the one or the other")
+        raise ScenarioError("cluster.uplink_gbps excludes oversubscription; remove one of them")
     return three_tier(
         f["racks"],
         f["servers_per_rack"],

@@ -35,7 +35,7 @@ def read_topology(
             _text(path), str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed
         )
     raise InputError(
-        f"{path}: its name says nothing about its format; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
+        f"{path}: its format cannot be told from its name; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
     )
 
 

@@ -127,7 +127,7 @@ class WorkloadSpec(BaseModel):
         """Refuse `jobs = true`, which would otherwise pass as the number 1."""
         for name, value in table.items() if isinstance(table, dict) else ():
             if isinstance(value, bool) and name not in ("trace_models", "overlap"):
-                raise ValueError(f"{name} is {str(value).lower()}; it takes no truth value")
+                raise ValueError(f"{name} is {str(value).lower()}; give a number, not true or false")
         return table
 
     @field_validator("models")
