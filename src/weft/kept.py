@@ -31,8 +31,6 @@ from weft.workload import zoo
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-__all__ = ["Keeping", "current", "identity", "kept"]
-
 _FORMAT = 1  # of the files; another one makes them unknown
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "polars")
 

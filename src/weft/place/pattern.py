@@ -20,11 +20,6 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile, Transfer
 
-__all__ = [
-    "HD", "Dealing", "Division", "Fits", "Kind", "Load", "Pattern", "bytes_across", "divide", "grow", "grow_one",
-    "kind_of", "pattern_of", "swapped", "within",
-]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Fits = Callable[[int, int, float], bool]  # (share, other share, bytes of a stage between them) -> within the limit?

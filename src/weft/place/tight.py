@@ -17,8 +17,6 @@ from weft.place.best_fit import tightest
 from weft.place.pattern import HD, Dealing
 from weft.place.shares import Share, idle_first
 
-__all__ = ["Tight"]
-
 Ints = npt.NDArray[np.int64]
 
 
