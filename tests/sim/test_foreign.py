@@ -251,8 +251,8 @@ def test_cross_traffic_is_the_same_whatever_ours_do() -> None:
         there: list[tuple[float, tuple[int, ...]]] = []
         while lab.engine.now < 2.0:
             lab.step(2.0)
-            if lab.others._slots.keys() and (not there or there[-1][1] != tuple(sorted(lab.others._slots))):
-                there.append((lab.engine.now, tuple(sorted(lab.others._slots))))
+            if lab.others._job_rows.keys() and (not there or there[-1][1] != tuple(sorted(lab.others._job_rows))):
+                there.append((lab.engine.now, tuple(sorted(lab.others._job_rows))))
         seen.append({when for when, _ in there if when % 0.5 == 0.0})
         assert lab.others.bytes.sum() > 0.0
     assert seen[0] == seen[1]
@@ -385,5 +385,5 @@ def test_cross_traffic_without_a_pause_never_pauses(every_s: float) -> None:
         if others.next_s <= engine.now:
             others.change(engine)
         if others.next_s > engine.now + 1e-9:  # an end may come a bit in the last place before the next start
-            assert len(others._slots) == len(CLUSTER.servers)
+            assert len(others._job_rows) == len(CLUSTER.servers)
         engine.run(others.next_s)

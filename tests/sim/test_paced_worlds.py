@@ -183,7 +183,7 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
             with pytest.raises(StackError, match=refused):
                 weft.simulate({**scene, "network": network}, pace=pace)
     for network, words in (
-        (NetworkSpec(cost="analytical", packet_loss=0.01), "packet_loss is that of links"),
+        (NetworkSpec(cost="analytical", packet_loss=0.01), "packet_loss is a property of links"),
         (NetworkSpec(sharing="k-way", foreign=(Foreign("a", "b"),)), "foreign traffic goes over links"),
     ):
         with pytest.raises(StackError, match=words):
