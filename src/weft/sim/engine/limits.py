@@ -44,10 +44,12 @@ class EngineBody:
         self._kernel.full(self._engine.table, rows, out)
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
+    def look_to(self, horizon_s: float, due_s: float) -> None:
         floats = self._engine.arrays.floats
         floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
-        self._kernel.look_ahead(self._engine.table, rows)
+
+    def look_again(self, rows: Ints) -> None:
+        self._kernel.look_again(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:
         table = self._engine.table

@@ -149,8 +149,10 @@ class RefBody:
                     out[link] |= room[link] < 0
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        self._engine.horizon = horizon_s
+    def look_to(self, horizon_s: float, due_s: float) -> None:
+        self._engine.horizon = horizon_s  # `due_s` only saves work, which does not matter here
+
+    def look_again(self, rows: Ints) -> None:
         self._engine.limits_changed()
 
     def limit(self, rows: Ints, limits: Limits) -> None:
