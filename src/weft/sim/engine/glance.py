@@ -17,7 +17,7 @@ def questions(
     arrays: Arrays, ports: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[int, TransferView, tuple[TransferView, ...]]]:
     """Each waiting transfer in its turn: (node, itself, those that have started and use one of its ports, now)."""
-    for x in arrays.held[: int(arrays.ints[state.I_HELD])].tolist():
+    for x in arrays.held[: int(arrays.scalars["n_held"])].tolist():
         waiting = _view(arrays, ports, x)
         nodes = {y for k in waiting.ports for y in _admitted_on(arrays, k)}
         beside = sorted((_view(arrays, ports, y) for y in nodes), key=lambda view: (int(view.job), view.task))
@@ -34,7 +34,7 @@ def _view(arrays: Arrays, ports: npt.NDArray[np.bool_], x: int) -> TransferView:
     job = arrays.jobs[node["job"]]
     left = float(node["amount"])
     if node["state"] == state.ACTIVE and node["rate"] >= 0.0:
-        left = float(node["remaining"] - node["rate"] * (arrays.floats[state.F_NOW] - node["mark"]))
+        left = float(node["remaining"] - node["rate"] * (arrays.scalars["now"] - node["mark"]))
     links = arrays.flows["link"][node["flow0"] : node["flow1"]]
     turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
     return TransferView(
@@ -49,7 +49,7 @@ def iterations_done(arrays: Arrays, row: int) -> int:
     if job["state"] != state.PARKED:
         return done
     comp = arrays.comps[int(job["comp"])]
-    now = float(arrays.floats[state.F_NOW])
+    now = float(arrays.scalars["now"])
     if comp["parked"] != state.PARK_EXACT:
         return done + int((now - float(comp["park_time"])) * float(job["per"]) + float(job["carry"]))
     period, per = float(comp["period"]), int(job["per"])
@@ -70,7 +70,7 @@ def _ends(arrays: Arrays, comp: Any, row: int) -> npt.NDArray[np.float64]:
 def carried(arrays: Arrays, n_links: int, rows: Iterable[int]) -> npt.NDArray[np.float64]:
     """Bytes that each link has carried up to now; a parked job is taken to send evenly."""
     total = arrays.links["bytes"][:n_links].copy()
-    now = float(arrays.floats[state.F_NOW])
+    now = float(arrays.scalars["now"])
     for row in rows:
         job = arrays.jobs[row]
         parked = job["state"] == state.PARKED
