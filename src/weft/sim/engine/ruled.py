@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
-from weft.model.flow_set import FlowRows, flow_set
+from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program
@@ -42,7 +42,7 @@ class Body(Protocol):
         ...
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these from what they may have."""
+        """Links that keep some of these transfers below their caps."""
         ...
 
     def limit(self, rows: Ints, limits: Limits) -> None:
@@ -50,12 +50,12 @@ class Body(Protocol):
         ...
 
     def look_to(self, horizon_s: float, due_s: float) -> None:
-        """From now on it matters who would catch up with whom before the horizon, and who would end by `due_s`, when
-        the rule speaks again."""
+        """From now on look for transfers that catch up with another before the horizon, and for those that end by
+        `due_s`, when the rule is asked again."""
         ...
 
     def look_again(self, rows: Ints) -> None:
-        """Find what of this happens to these, which have bytes left."""
+        """Look at these transfers, which have bytes left, in that way."""
         ...
 
 
@@ -146,7 +146,7 @@ class Ruled:
         return self._still >= _STILL
 
     def renew(self, now: float) -> None:
-        """A slot begins: what the last one came to, then limits for everything that has bytes left."""
+        """A slot begins: tell the rule what the last one carried, then ask for limits of all that have bytes left."""
         passed, self._slot = self._slot, self._slot + 1
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
@@ -214,7 +214,7 @@ class Ruled:
         self.body.limit(rows, Limits(np.full(len(self.flows), math.inf), *ranks))
 
     def _look(self) -> Ints:
-        """Rows that have begun to send since the last look; the rule is told of those that ended."""
+        """Rows that have begun to send since the last look; tell the rule which have ended."""
         rows, live, since = self.body.stirred()
         f = self.flows
         begun = live & (since != self._since[rows])
@@ -228,8 +228,8 @@ class Ruled:
         return new
 
     def _count(self, live: Ints) -> Ints:
-        """Those of these rows that may have sent; note what they have. Those of which only dust is left have all they
-        want, and are over for the rule."""
+        """The rows among these that may have sent, with their bytes noted. Rows with only dust left are uncapped, and
+        count as ended for the rule."""
         f = self.flows
         going: Ints = live[self._going[live]]
         f.sent[going] = sent = self.body.sent(going)
@@ -243,7 +243,7 @@ class Ruled:
         return going[~dust]
 
     def _end(self, rows: Ints) -> None:
-        """These rows have ended; what they reached last is no business of the next iteration."""
+        """These rows have ended; the next iteration starts without their last rates."""
         if len(rows):
             f = self.flows
             f.active[rows], f.rate[rows], f.sent[rows] = False, 0.0, f.size[rows]
