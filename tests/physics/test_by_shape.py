@@ -6,8 +6,7 @@ import pytest
 
 import weft
 from weft.physics.by_shape import ByShape, calibrated_profile, share_of
-from weft.physics.cost import DALLY_TABLE_I
-from weft.physics.shape import Shape
+from weft.physics.cost import DALLY_TABLE_I, Shape
 from weft.research.dally.runs import scenario
 
 MODELS = sorted(DALLY_TABLE_I)
