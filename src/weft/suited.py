@@ -8,16 +8,14 @@ from weft.core.capabilities import Capabilities
 from weft.core.layered import Layered
 from weft.core.layered.even import Even
 from weft.core.stack import Stack
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import NoInterleave
 from weft.model.view import Fact
 from weft.order.base import Order
 from weft.order.weft import Weft as WeftOrder
-from weft.pace.fair import Fair
+from weft.pace.admission import Fair
 from weft.pace.weft import Weft as WeftPace
 from weft.place.base import Place
 from weft.place.best_fit import BestFit
-
-__all__ = ["adaptive", "suited"]
 
 
 def adaptive(stack: Stack) -> Stack:

@@ -6,8 +6,7 @@ import pytest
 
 import weft
 from weft.physics.by_shape import ByShape, calibrated_profile, share_of
-from weft.physics.cost import DALLY_TABLE_I
-from weft.physics.shape import Shape
+from weft.physics.cost import DALLY_TABLE_I, Shape
 from weft.research.dally.runs import scenario
 
 MODELS = sorted(DALLY_TABLE_I)
@@ -32,10 +31,10 @@ def test_the_share_is_of_the_jobs_own_compute_time(model: str) -> None:
 
 
 def test_a_scenario_takes_costs_by_shape() -> None:
-    """Under Table I, 16 GPUs cost the same on two machines of a rack and on eight; by shape they do not."""
+    """Jobs of 16 GPUs need two machines of a rack: there the shares by shape are not those of Table I."""
     given = scenario("batch-2-shapes", 0, files=False)
     assert given["network"]["table"] == "dally-by-shape"
-    given["workload"]["jobs"] = 12
+    given["workload"] |= {"jobs": 4, "gpus": {16: 1.0}}
     by_shape = weft.simulate(given, stack="dally-nowait", seed=0)
     given["network"]["table"] = "dally"
     by_tier = weft.simulate(given, stack="dally-nowait", seed=0)

@@ -47,7 +47,8 @@ def submit(
     job = {
         "name": name, "argv": list(command), "gpus": gpus, "iterations": iterations, "model": _model(model),
         "iteration_s": iteration_s, "per_rank": per_rank, "restarts": restarts, "checkpoint_every": checkpoint_every,
-        "resumes": resumes, "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": os.getcwd(), "env": dict(os.environ),
+        "resumes": resumes, "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": os.getcwd(),
+        "env": dict(os.environ),
     }  # fmt: skip
     answer = call(run_folder(dir), {"do": "submit", "job": job})
     if json:

@@ -11,8 +11,6 @@ from typing import Any
 
 from weft.model.view import JobView
 
-__all__ = ["Pass", "QueueBySize", "SortedJobs"]
-
 _Entry = tuple[Any, float, int, str]  # key, time of submission, number of arrival (unique), id
 
 

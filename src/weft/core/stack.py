@@ -8,14 +8,11 @@ from typing import TypeAlias
 
 from weft.core.capabilities import Capabilities
 from weft.errors import StackError
-from weft.interleave.base import Interleave
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import Interleave, NoInterleave
 from weft.model.view import Fact
+from weft.pace.admission import Fair
 from weft.pace.base import Pace
-from weft.pace.fair import Fair
 from weft.planners.base import Planner
-
-__all__ = ["Stack"]
 
 # From what a world can do and knows: the stack for it, and a line about each thing that is left out.
 Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"

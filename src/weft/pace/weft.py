@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow
 
-__all__ = ["Weft"]
-
 
 class Weft(Pace):
     """Where k transfers on a server take longer than k times one (the constant eta of k-way contention is more than 0),

@@ -12,10 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from weft.model.profile import Profile
-from weft.physics.analytical import Analytical, compute_factor, slowed
-from weft.physics.cost import DALLY_TABLE_I, CostModel
-from weft.physics.hierarchy import DALLY, DALLY_MACHINE
-from weft.physics.shape import Shape
+from weft.physics.analytical import DALLY, DALLY_MACHINE, Analytical, compute_factor, slowed
+from weft.physics.cost import DALLY_TABLE_I, CostModel, Shape
 from weft.workload import zoo
 from weft.workload.profiles.layers import read_layers
 

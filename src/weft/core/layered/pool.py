@@ -19,8 +19,6 @@ from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
 from weft.place.base import Place
 
-__all__ = ["serve_pool"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -14,20 +14,10 @@ from weft.errors import InputError
 from weft.live.description import Description, ProfileOf
 from weft.live.slurm.records import Record
 
-__all__ = ["KEYS", "describe", "said_in"]
-
 KEYS = (
-    "model",
-    "iterations",
-    "iteration_s",
-    "checkpoint_every",
-    "resumes",
-    "restarts",
-    "gpus",
-    "shape",
-    "grace_s",
+    "model", "iterations", "iteration_s", "checkpoint_every", "resumes", "restarts", "gpus", "shape", "grace_s",
     "signal",
-)
+)  # fmt: skip
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit

@@ -14,8 +14,6 @@ from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
 from weft.order.base import Claim, Order, Ranking
 from weft.order.weft.sizes import WORTH, closest, shared_out
 
-__all__ = ["BOUND", "LEAST_BOUND_S", "Weft", "bound_s"]
-
 BOUND = 20.0  # times its own length that a job may wait while later ones run,
 LEAST_BOUND_S = 3600.0  # or so long, if that is longer
 NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time

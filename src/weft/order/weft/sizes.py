@@ -7,8 +7,6 @@ from heapq import heappop, heappush
 
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
-__all__ = ["WORTH", "closest", "shared_out"]
-
 Left = Callable[[ClusterView, JobView], float]
 WORTH = 0.05  # of its remaining time: what a running job must gain at least by being restarted, beside what that costs
 

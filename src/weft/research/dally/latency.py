@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from weft.physics.by_shape import calibrated_profile, share_of
-from weft.physics.cost import THEMIS, TierTable
-from weft.physics.shape import Shape, tier
+from weft.physics.cost import THEMIS, Shape, TierTable, tier
 
 __all__ = ["SHAPES", "SIX_JOBS", "TIERS", "latencies", "share"]
 

@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
+from weft.model.flows import Ask
 from weft.model.plan import Gate
-from weft.model.transfer import Ask
 from weft.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
-from weft.sim.compiled.load import attach_kernel, engine_kernel, membership_kernel, park_kernel
+from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
-from weft.sim.engine.ask import questions
-from weft.sim.engine.glance import carried, iterations_done
+from weft.sim.engine.glance import carried, iterations_done, questions
 from weft.sim.engine.layout import Layout
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program
@@ -88,38 +87,38 @@ class Engine:
         a.links["capacity"][: len(spec.capacity)] = spec.capacity
         a.links["port"][: len(spec.capacity)] = spec.ports
         a.links["felt"] = state.UNLIMITED
-        a.floats[state.F_UNIT] = unit = state.rate_unit(spec.capacity)
+        a.scalars["unit"] = unit = state.rate_unit(spec.capacity)
         a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
-        ints, floats = a.ints, a.floats
-        ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
-        ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
-        ints[state.I_BUDGET] = spec.budget
-        ints[state.I_EXACT] = int(spec.exact)
+        scalars = a.scalars
+        scalars["sharing"], scalars["admit"] = _SHARING[spec.sharing], _ADMIT[spec.admission]
+        scalars["admit_k"], scalars["seed"] = spec.admission_k, spec.seed
+        scalars["budget"] = spec.budget
+        scalars["exact"] = int(spec.exact)
         rule = spec.rule() if spec.rule is not None else None
         # what a rule will say does not repeat
-        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and rule is None)
-        floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
+        scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
+        scalars["b"], scalars["eta"], scalars["jitter"] = (
             spec.b_s_per_byte,
             spec.eta_s_per_byte,
             spec.jitter,
         )
-        floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[state.F_WINDOW] = spec.window
-        floats[state.F_HORIZON] = floats[state.F_SLOT_END] = math.inf
+        scalars["straggle_p"], scalars["straggle_x"] = spec.straggle_p, spec.straggle_x
+        scalars["window"] = spec.window
+        scalars["horizon"] = scalars["slot_end"] = math.inf
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
-            ints[state.I_SEGMENT_MAX] = spec.segments
+            scalars["segment_max"] = spec.segments
         self._layout = Layout()
         self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
         self._programs: dict[int, Program] = {}
         self._starts: dict[int, tuple[int, ...]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
-        self._attach = attach_kernel().attach
+        self._kernel, self._park, self._membership = kernel("engine"), kernel("park"), kernel("membership")
+        self._attach = kernel("attach").attach
         self.ruled: Ruled | None = None
         if rule is not None:
-            ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
+            scalars["rule"] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
             self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), EngineBody(self))
 
     def _use(self, arrays: Arrays) -> None:
@@ -131,33 +130,33 @@ class Engine:
     @property
     def now(self) -> float:
         """Current simulated time."""
-        return self.arrays.floats.item(state.F_NOW)
+        return float(self.arrays.scalars["now"])
 
     @property
     def events(self) -> int:
         """Task completions simulated one by one (skipped ones not counted), and limits that a rule has set."""
-        return int(self.arrays.ints[state.I_EVENTS]) + (self.ruled.decisions if self.ruled is not None else 0)
+        return int(self.arrays.scalars["n_events"]) + (self.ruled.decisions if self.ruled is not None else 0)
 
     @property
     def iterations(self) -> int:
         """Iterations completed, skipped ones included (parked components as of their last update)."""
-        return int(self.arrays.ints[state.I_ITERATIONS])
+        return int(self.arrays.scalars["n_iterations"])
 
     @property
     def exact(self) -> bool:
         """Whether nothing was extrapolated so far."""
-        return int(self.arrays.ints[state.I_ESTIMATES]) == 0
+        return int(self.arrays.scalars["n_estimates"]) == 0
 
     @property
     def estimate_error(self) -> float:
         """Relative disagreement of the measuring windows, averaged over the extrapolated iterations."""
-        weight = float(self.arrays.floats[state.F_EST_WEIGHT])
-        return float(self.arrays.floats[state.F_EST_ERR]) / weight if weight > 0 else 0.0
+        weight = float(self.arrays.scalars["est_weight"])
+        return float(self.arrays.scalars["est_err"]) / weight if weight > 0 else 0.0
 
     @property
     def estimated(self) -> tuple[float, float]:
-        """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
-        paced, fluid = self.arrays.floats[state.F_PACED], self.arrays.floats[state.F_FLUID]
+        """Shares of all iterations that were not simulated: at a measured pace, and at a computed one (fluid model)."""
+        paced, fluid = self.arrays.scalars["paced"], self.arrays.scalars["fluid"]
         return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
 
     def attach(
@@ -170,62 +169,62 @@ class Engine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter).
+        """Start a job now; returns its row. `base` is the number of iterations it did before (for jitter).
 
         All that is attached and detached between two runs happens at one instant.
         """
-        slot, starts = self._layout.take(program)
+        row, starts = self._layout.take(program)
         if (larger := self._layout.room(self.arrays)) is not None:
             self._use(larger)
-        self._layout.copy_in(slot, program, starts)
-        self._programs[slot], self._starts[slot] = program, starts
+        self._layout.copy_in(row, program, starts)
+        self._programs[row], self._starts[row] = program, starts
         self._make_room()
         if len(program.flows):
             self._make_seats(program)
         if gate is not None:
-            self._set_gate(slot, gate)
+            self._set_gate(row, gate)
         p0, p1 = float(turn[0]), float(turn[1])
-        if self._attach(self.table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
+        if self._attach(self.table, row, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
             self._catch_up()
-        self._to_begin.append(slot)
+        self._to_begin.append(row)
         if self.ruled is not None:
-            self.ruled.attach(starts[0], slot, uid, program)
+            self.ruled.attach(starts[0], row, uid, program)
         if len(program.leads):
-            self.arrays.ints[state.I_OPENED] += 1
-        return slot
+            self.arrays.scalars["opened"] += 1
+        return row
 
-    def detach(self, slot: int) -> Usage:
+    def detach(self, row: int) -> Usage:
         """Stop a job now (or let go of one that has finished)."""
-        if self.arrays.jobs["state"][slot] != state.FINISHED:
-            self.catch_up(slot)
+        if self.arrays.jobs["state"][row] != state.FINISHED:
+            self.catch_up(row)
         a = self.arrays
-        if slot in self._to_begin:  # it came and goes at one instant
-            self._to_begin.remove(slot)
-        if a.jobs["state"][slot] != state.FINISHED:
-            self._kernel.abort(self.table, slot)
-        job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
+        if row in self._to_begin:  # it came and goes at one instant
+            self._to_begin.remove(row)
+        if a.jobs["state"][row] != state.FINISHED:
+            self._kernel.abort(self.table, row)
+        job = a.jobs[row].item()  # all fields at once: asked for one by one they take far longer
         if job[_LISTED]:  # it was to begin with the next run
-            count = int(a.ints[state.I_STARTERS])
-            rest = a.starters[:count][a.starters[:count] != slot]
-            a.starters[: len(rest)], a.ints[state.I_STARTERS] = rest, len(rest)
+            count = int(a.scalars["n_starters"])
+            rest = a.starters[:count][a.starters[:count] != row]
+            a.starters[: len(rest)], a.scalars["n_starters"] = rest, len(rest)
         usage = Usage(*_used(job))
-        a.jobs["state"][slot] = state.FREE
-        program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        a.jobs["state"][row] = state.FREE
+        program, starts = self._programs.pop(row), self._starts.pop(row)
         if self.ruled is not None:
-            self.ruled.detach(slot)
+            self.ruled.detach(row)
         if len(program.leads):
-            a.ints[state.I_OPENED] -= 1
-        self._layout.give(slot, program, starts)
+            a.scalars["opened"] -= 1
+        self._layout.give(row, program, starts)
         return usage
 
     def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their slots.
+        """Advance to `until` or to the first instant at which jobs finish; returns their rows.
 
-        With `go_on` it advances to `until` whatever finishes on the way. Slots are to be detached by the caller.
+        With `go_on` it advances to `until` whatever finishes on the way. Rows are to be detached by the caller.
         """
-        self.arrays.ints[state.I_GO_ON] = int(go_on)
-        for slot in self._to_begin:
-            self._kernel.begin(self.table, slot)
+        self.arrays.scalars["go_on"] = int(go_on)
+        for row in self._to_begin:
+            self._kernel.begin(self.table, row)
         self._to_begin.clear()
         if self._early:
             early, self._early = self._early, []
@@ -234,21 +233,21 @@ class Engine:
 
     def step(self, until: float = math.inf) -> list[int]:
         """Advance to the next instant at which something happens, or to `until`; returns the jobs that finish then."""
-        ints = self.arrays.ints
-        event = float(self.arrays.heap_key[0]) if ints[state.I_HEAP] else math.inf
+        scalars = self.arrays.scalars
+        event = float(self.arrays.heap_key[0]) if scalars["n_heap"] else math.inf
         due = math.inf if self.ruled is None else math.nextafter(self.ruled.due, math.inf)
         return self.run(self.now if self._to_begin else min(event, due, until))
 
     def link_rates(self) -> npt.NDArray[np.float64]:
         """Bytes per second that each link carries now (max-min sharing)."""
         used: npt.NDArray[np.float64] = (
-            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.floats[state.F_UNIT]
+            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.scalars["unit"]
         )
         return used
 
     def on_link(self, link: int) -> dict[int, tuple[float, float]]:
-        """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
-        a, unit = self.arrays, float(self.arrays.floats[state.F_UNIT])
+        """Bytes per second of each job that sends over a link now, by uid, and the most that it may have there."""
+        a, unit = self.arrays, float(self.arrays.scalars["unit"])
         first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
         found: dict[int, tuple[float, float]] = {}
         for seat in a.seats[first : first + int(a.links["count"][link])]:
@@ -265,12 +264,12 @@ class Engine:
         a = self.arrays
         links = program.flows["link"]
         need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block that doubles is moved now and again
-        if int(a.ints[state.I_SEATS]) + need > len(a.seats):
+        if int(a.scalars["n_seats"]) + need > len(a.seats):
             self._use(a._replace(seats=seated_anew(a, need)))
 
     def _make_room(self) -> None:
         """See to it that every job can write a record or two."""
-        if int(self.arrays.ints[state.I_RECORDS]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
+        if int(self.arrays.scalars["n_records"]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
 
     def _advance(self, until: float) -> list[int]:
@@ -279,18 +278,18 @@ class Engine:
         while True:
             stop = until if self.ruled is None else min(until, self.ruled.due)
             why = self._kernel.run(self.table, stop)
-            self.arrays.ints[state.I_IN_RUN] = 0
+            self.arrays.scalars["in_run"] = 0
             if why == state.ASK:
                 self._ask()
                 continue
             if self.ruled is not None and why == state.STIRRED:
                 self.ruled.stirred(self.now)
                 continue
-            if count := int(self.arrays.ints[state.I_FINISHED]):
+            if count := int(self.arrays.scalars["n_finished"]):
                 finished += self.arrays.finished[:count].tolist()
             if self.ruled is not None and why == state.REACHED and stop < until:
                 self.ruled.renew(self.now)
-                if not (self.ruled.stuck and until == math.inf and self.arrays.ints[state.I_HEAP] == 0):
+                if not (self.ruled.stuck and until == math.inf and self.arrays.scalars["n_heap"] == 0):
                     continue
             if why != state.RECORDS_FULL:
                 if until == math.inf and not finished:
@@ -305,17 +304,17 @@ class Engine:
             if self.spec.ask(waiting, beside):
                 self._kernel.let(self.table, x)
 
-    def sent_bytes(self, slot: int) -> float:
+    def sent_bytes(self, row: int) -> float:
         """Bytes that the one transfer of an attached job has sent over each of its links, all iterations together."""
-        job = self.arrays.jobs[slot]
+        job = self.arrays.jobs[row]
         rows = np.array([job["node0"]], np.int64)
         return float(job["done"]) * float(self.arrays.nodes["amount"][rows[0]]) + float(EngineBody(self).sent(rows)[0])
 
     def _check_progress(self) -> None:
-        ints = self.arrays.ints
-        if self.spec.ask and ints[state.I_HELD] > 0 and ints[state.I_HEAP] == 0:
+        scalars = self.arrays.scalars
+        if self.spec.ask and scalars["n_held"] > 0 and scalars["n_heap"] == 0:
             raise EngineError(
-                f"the admission rule lets none of {int(ints[state.I_HELD])} waiting transfers start, and nothing else "
+                f"the admission rule lets none of {int(scalars['n_held'])} waiting transfers start, and nothing else "
                 "will happen: a rule must let a transfer start when nothing runs beside it"
             )
 
@@ -325,45 +324,45 @@ class Engine:
         while finished := self._advance(now):
             self._early += finished
 
-    def catch_up(self, slot: int) -> None:
+    def catch_up(self, row: int) -> None:
         """Bring the component of a job up to date with the clock."""
         self._make_room()
-        while self._membership.up_to_date(self.table, slot):
+        while self._membership.up_to_date(self.table, row):
             self._catch_up()
 
     def catch_up_all(self) -> None:
         """Bring every component up to date with the clock."""
-        for slot in self._programs:
-            self.catch_up(slot)
+        for row in self._programs:
+            self.catch_up(row)
 
-    def finish_s(self, slot: int) -> float:
+    def finish_s(self, row: int) -> float:
         """When a job that has finished and is not detached yet did so."""
-        return float(self.arrays.jobs[slot]["finish"])
+        return float(self.arrays.jobs[row]["finish"])
 
-    def iterations_done(self, slot: int) -> int:
+    def iterations_done(self, row: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
-        return iterations_done(self.arrays, slot)
+        return iterations_done(self.arrays, row)
 
     def carried(self) -> npt.NDArray[np.float64]:
         """Bytes that each link has carried up to now, without disturbing anything."""
         return carried(self.arrays, len(self.spec.capacity), self._programs)
 
-    def set_gate(self, slot: int, gate: Gate | None) -> None:
+    def set_gate(self, row: int, gate: Gate | None) -> None:
         """Change the gate of an attached job; it counts from the next time the task is released."""
-        self.catch_up(slot)
-        self._set_gate(slot, gate)
-        if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
+        self.catch_up(row)
+        self._set_gate(row, gate)
+        if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
             self._park.unpark(self.table, comp, self.now)
             self._park.reset(self.table, comp)
             self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""
-        return self.arrays.records[: int(self.arrays.ints[state.I_RECORDS])]
+        return self.arrays.records[: int(self.arrays.scalars["n_records"])]
 
     def segments(self) -> npt.NDArray[Any]:
         """The first tasks, as far as they were recorded."""
-        return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
+        return self.arrays.segments[: int(self.arrays.scalars["n_segments"])]
 
     def links(self) -> npt.NDArray[Any]:
         """Bytes carried and busy time of each link, those of transfers under way included, once all is up to date."""
@@ -373,8 +372,8 @@ class Engine:
         links["bytes"] = self.carried()
         return links
 
-    def _set_gate(self, slot: int, gate: Gate | None) -> None:
-        job = self.arrays.jobs[slot]
+    def _set_gate(self, row: int, gate: Gate | None) -> None:
+        job = self.arrays.jobs[row]
         job["gate_last"] = math.inf
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:
