@@ -16,7 +16,8 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING or __package__:
     from weft.agent.sockets import Process, Remote
-else:  # sockets.py lies beside it
+else:  # sockets.py lies beside it, and an isolated interpreter does not look there
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from sockets import Process, Remote
 
 SILENCE_S = 0.5

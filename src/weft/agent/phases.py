@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 __all__ = ["Pattern", "Phases"]
@@ -96,5 +97,5 @@ class Phases:
         if len(self._starts) < 3:
             return Pattern(phases=self._count)
         starts = list(self._starts)
-        period = median(b - a for a, b in zip(starts, starts[1:], strict=False))
+        period = median(b - a for a, b in pairwise(starts))
         return Pattern(period, median(self._lengths), median(self._volumes), self._count)

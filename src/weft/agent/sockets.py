@@ -32,7 +32,7 @@ class Reading:
 
 
 class Process:
-    """A process that may be gone: known by its number and its start, so that another of that number is not taken for it."""
+    """A process, held by a file: if it is gone, another one of its number is not taken for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
