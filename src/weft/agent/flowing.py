@@ -7,7 +7,7 @@ Hosts do not wait for each other. An answer that is late is lost: the scheduler 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,17 +92,25 @@ class FlowHost:
         """Whether a phase of the job is under way."""
         return job in self._sending
 
-    def decide(self, now: float, sent: Mapping[str, float]) -> dict[str, float]:
-        """The rates of jobs that send, for what is left of this slot; `sent` are the bytes of their phases so far."""
+    def passed(self, now: float) -> bool:
+        """Whether another slot has begun."""
+        return int(now // self.slot_s) != self._slot
+
+    def decide(self, now: float, sent: Mapping[str, float], begun: Collection[str] = ()) -> dict[str, float]:
+        """The rates of jobs that send, for what is left of this slot; `sent` are the bytes of their phases so far.
+
+        At the start of a slot that is all of them, within a slot those that have just begun.
+        """
+        jobs = self._sending if self.passed(now) else {job: self._sending[job] for job in begun}
         slot = int(now // self.slot_s)
         part = max(1.0 - (now / self.slot_s - slot), 0.05)
         if slot != self._slot:
             self._pass(slot, sent)
-        message = self._message(slot, sent, part)
+        message = self._message(slot, sent, jobs)
         answer = self._ask(message)
         rates: dict[str, float] = {}
         posts: list[tuple[int, tuple[int, ...], list[float]]] = []
-        for job, sending in self._sending.items():
+        for job, sending in jobs.items():
             told = answer["told"].get(job, {}) if answer else {}
             peers = Peers(
                 {int(f): said[1] for f, said in told.items() if said[0] >= slot - 1},
@@ -115,11 +123,8 @@ class FlowHost:
                 posts.append((flow.id, flow.path, [round(rate, 1) for rate in schedule.rates]))
                 rates[job] = rates.get(job, 0.0) + schedule.rates[0]
         if posts and self.switches is not None:
-            told = {
-                job: {str(f.id): [sent.get(job, 0.0) * f.part, self.scheduler.planned(f.id)] for f in sending.mine}
-                for job, sending in self._sending.items()
-            }
-            self.switches.ask_later("slot", {"slot": slot, "posts": posts, "told": told}, self.slot_s)
+            posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
+            self.switches.ask_later("slot", posted, self.slot_s)
         return rates
 
     def _pass(self, slot: int, sent: Mapping[str, float]) -> None:
@@ -137,16 +142,21 @@ class FlowHost:
                 self.scheduler.carried(flow.id, done * flow.part, rate * flow.part)
         self._slot = slot
 
-    def _message(self, slot: int, sent: Mapping[str, float], part: float) -> Message:
+    def _told(self, sent: Mapping[str, float], jobs: Mapping[str, _Sending]) -> dict[str, dict[str, list[float]]]:
+        """What the other hosts of these jobs should know."""
+        return {
+            job: {str(f.id): [sent.get(job, 0.0) * f.part, self.scheduler.planned(f.id)] for f in sending.mine}
+            for job, sending in jobs.items()
+        }
+
+    def _message(self, slot: int, sent: Mapping[str, float], jobs: Mapping[str, _Sending]) -> Message:
         ask: list[tuple[int, list[int]]] = []
-        told: dict[str, dict[str, list[float]]] = {}
-        for job, sending in self._sending.items():
-            told[job] = {str(f.id): [sent.get(job, 0.0) * f.part, self.scheduler.planned(f.id)] for f in sending.mine}
+        for job, sending in jobs.items():
             for flow in sending.mine:
                 mates = [other.id for other in self.jobs[job] if other.id != flow.id]
                 ask += [(link, mates) for link in flow.path[1:]]
         over, self._over = self._over, []
-        return {"slot": slot, "ask": ask, "told": told, "over": over}
+        return {"slot": slot, "ask": ask, "told": self._told(sent, jobs), "over": over}
 
     def _ask(self, message: Message) -> Message | None:
         """The answer of the switches, or None if it was lost."""

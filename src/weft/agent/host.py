@@ -1,8 +1,8 @@
 """Agent: watches and paces the sockets of jobs on one host.
 
-Every slot it reads how far the sockets of each job are. When a job begins to communicate the server is told, and says
-how fast it may; a job that the server takes care of is held before that, so that its first bytes wait as well. The
-agent forgets its orders, and lets go of every socket, when it does not hear from the server.
+Every few milliseconds it reads how far the sockets of each job are. When a job begins to communicate the server is
+told, and says how fast it may; a job that the server takes care of is held before that, so that its first bytes wait as
+well. The agent forgets its orders, and lets go of every socket, when it does not hear from the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.agent.wire import Line, Message
 __all__ = ["FLOOR_BYTES_PER_S", "Agent"]
 
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
-SCAN_S = 0.5  # between looks for new processes and sockets
+SCAN_S = 0.5  # between looks for new sockets, and every other time for new processes
 SILENCE_S = 0.6  # without a word from the server all sockets are let go
 _BEAT_S = 0.1  # between signs of life to the guardian
 _REPORT_S = 0.25  # between reports to the server
@@ -62,9 +62,10 @@ class Agent:
         secret: str = "",
         *,
         slot_s: float = 0.06,
+        watch_s: float = 0.02,
         namespace: int | None = None,
     ) -> None:
-        self.host, self.folder, self.slot_s = host, folder, slot_s
+        self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
         self.namespace = namespace if namespace is not None else namespace_of("self")
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / f"paced.{host}"
@@ -72,6 +73,8 @@ class Agent:
         self._file = os.open(self.state, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         self.jobs: dict[str, _Job] = {}
         self._seen: dict[int, str | None] = {}
+        self._pids: dict[int, str] = {}
+        self._scans = 0
         self._next_scan = self._next_beat = self._next_report = 0.0
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -131,7 +134,7 @@ class Agent:
             line = Line(said["switches"], self._secret) if said["switches"] else None
             links = {int(link): rate for link, rate in said["capacity"].items()}
             self.flow = FlowHost(self.host, links, line, said["slot_s"], said["slots"])
-            self.slot_s = said["slot_s"]
+            self.slot_s, self.watch_s = said["slot_s"], min(self.watch_s, said["slot_s"])
         self.flow.jobs = {name: tuple(map(PlannedFlow.of, flows)) for name, flows in said["jobs"].items()}
 
     def _tell(self, message: Message) -> None:
@@ -153,7 +156,7 @@ class Agent:
             self._hear(now)
             if now >= next_slot:
                 self.look(now)
-                next_slot = max(next_slot + self.slot_s, now)
+                next_slot = max(next_slot + self.watch_s, now)
             if self._line is not None and self._heard and now - self._heard > SILENCE_S:
                 self._heard = 0.0
                 self.free()
@@ -161,7 +164,7 @@ class Agent:
         self.close()
 
     def look(self, now: float) -> None:
-        """One slot: who is here, how far they are, what that means."""
+        """One look: who is here, how far they are, what that means."""
         if now >= self._next_scan:
             self._next_scan = now + SCAN_S
             self.scan()
@@ -182,18 +185,21 @@ class Agent:
     def _pace_flows(self, flow: FlowHost, now: float) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like."""
         planned = {name: job for name, job in self.jobs.items() if name in flow.jobs}
+        begun: set[str] = set()
         for name, job in planned.items():
             if job.phases.talking and job.phases.volume > 0 and not flow.sending(name):
                 flow.begin(name, max(job.phases.volume, job.phases.sent + job.phases.left))
+                begun.add(name)
             elif not job.phases.talking and flow.sending(name):
                 flow.end(name)
             if not job.phases.talking:
                 job.rate = float(FLOOR_BYTES_PER_S) if job.phases.volume > 0 else None
                 self._apply(job)
-        rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()})
-        for name, rate in rates.items():
-            self.jobs[name].rate = rate
-            self._apply(self.jobs[name])
+        if begun or flow.passed(now):
+            rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
+            for name, rate in rates.items():
+                self.jobs[name].rate = rate
+                self._apply(self.jobs[name])
 
     def _report(self, job: _Job, now: float, event: str) -> Message:
         seen = job.phases.pattern
@@ -206,7 +212,10 @@ class Agent:
     def scan(self) -> None:
         """Processes and connections that have come or gone."""
         found: dict[str, set[int]] = {}
-        for pid, name in jobs_here(self.namespace, self._seen).items():
+        self._scans += 1
+        if self._scans % 2:
+            self._pids = jobs_here(self.namespace, self._seen)
+        for pid, name in self._pids.items():
             found.setdefault(name, set()).add(pid)
         for name in [name for name in self.jobs if name not in found]:
             self._tell({"job": name, "event": "gone"})

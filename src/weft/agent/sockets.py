@@ -178,7 +178,7 @@ def jobs_here(namespace: int, seen: dict[int, str | None]) -> dict[int, str]:
                 with open(f"/proc/{pid}/environ", "rb") as file:
                     name = next((v[9:].decode() for v in file.read().split(b"\0") if v.startswith(b"WEFT_JOB=")), None)
             except OSError:
-                continue
+                pass  # gone, or not ours to read
             if name is None and not _settled(pid):
                 continue  # it may be about to become the job's command
         elif not _settled(pid):
