@@ -64,6 +64,7 @@ def main(path: str) -> None:
         if not ready:
             if calm:
                 release(path)
+                os.write(1, b".")  # the agent, should it wake up, is to know
             calm = False
             continue
         if not os.read(0, 4096):

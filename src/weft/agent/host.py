@@ -146,12 +146,8 @@ class Agent:
     def run(self) -> None:
         """Until `stopping` is set."""
         next_slot = time.monotonic()
-        last = next_slot
         while not self.stopping:
             now = time.monotonic()
-            if now - last > 0.5:  # we hung: the guardian has let go of everything
-                self.forget()
-            last = now
             self._beat(now)
             self._hear(now)
             if now >= next_slot:
@@ -278,7 +274,8 @@ class Agent:
         self._apply(job)
 
     def free(self) -> None:
-        """Forget all orders and let go of every socket."""
+        """Forget all orders and let go of every socket; the server is asked for them again."""
+        self._tell({"again": True})
         for job in self.jobs.values():
             job.managed, job.rate = False, None
             self._apply(job)
@@ -287,6 +284,7 @@ class Agent:
 
     def forget(self) -> None:
         """Others have set rates behind our back: what we believe of them is void."""
+        self._tell({"again": True})
         for job in self.jobs.values():
             job.managed, job.rate = False, None
             for remote in job.sockets.values():
@@ -299,16 +297,19 @@ class Agent:
     def _guard(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_GUARDIAN), str(self.state)], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, bufsize=0,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
         )  # fmt: skip
 
     def _beat(self, now: float) -> None:
         if now < self._next_beat:
             return
         self._next_beat = now + _BEAT_S
+        assert self._guardian.stdin is not None
+        assert self._guardian.stdout is not None
         try:
-            assert self._guardian.stdin is not None
             self._guardian.stdin.write(b".")
+            if select.select([self._guardian.stdout], [], [], 0)[0] and self._guardian.stdout.read(1):
+                self.forget()  # we hung, and it has let go of everything
         except (BrokenPipeError, ValueError):
             self.free()
             self._guardian.wait()
@@ -322,6 +323,7 @@ class Agent:
             self._line.close()
         guardian: Any = self._guardian
         guardian.stdin.close()
+        guardian.stdout.close()
         guardian.wait()
         for job in self.jobs.values():
             for process in job.processes.values():

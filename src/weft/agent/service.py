@@ -59,7 +59,9 @@ class AgentService:
                         ]
                         if "job" in message:
                             new.append(self.conductor.hear(host, message, time.monotonic()))
-                        if any(new):
+                        if "again" in message:  # it has forgotten its orders
+                            self._sent.pop(host, None)
+                        if any(new) or "again" in message:
                             self.change()
             except Exception:  # the stream broke: whatever the reason, this agent is gone
                 pass

@@ -243,7 +243,7 @@ class LocalWorld(LiveWorld[Task]):
         }
 
     def _gate(self, task: Task, gate: Gate | None) -> dict[str, float] | None:
-        """A gate by the machine's clock, for the beginning of an iteration; the task that it names comes `offset` later."""
+        """A gate by the machine's clock, for the beginning of an iteration; its task comes `offset` later."""
         if gate is None:
             return None
         offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task)
