@@ -136,11 +136,11 @@ def test_whatever_dies_or_hangs_sockets_are_free_within_a_second(scene: Scene) -
 def test_random_kills_leave_no_socket_paced_and_no_job_failed(scene: Scene) -> None:
     dice = random.Random(0)
     for _ in range(KILLS):
-        wait_until(held(scene), 20.0)
+        wait_until(lambda: scene.guardian() > 0, 30.0)
+        wait_until(held(scene), 30.0)
         time.sleep(dice.random() * 0.3)
-        wait_until(lambda: scene.guardian() > 0, 5.0)
         victim, guardian = dice.choice(["agent", "guardian", "server", "both"]), scene.guardian()
-        assert guardian > 0
+        assert guardian > 0  # 0 would be all of us
         if victim in ("both", "guardian"):
             os.kill(guardian, signal.SIGKILL)
         if victim in ("both", "agent"):  # both: nobody is left, until an agent comes back and finds its notes

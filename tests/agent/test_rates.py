@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -15,42 +14,16 @@ from tests.testbed.needs import need_testbed
 from weft.agent.host import Agent
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
+from weft.testbed.jobs import foreign
 from weft.testbed.plan import blueprint
 
 need_testbed()
 pytestmark = pytest.mark.testbed
 
-SERVE = """
-import socket, selectors
-ready = selectors.DefaultSelector()
-listener = socket.create_server(("0.0.0.0", 5000), backlog=64)
-ready.register(listener, 1)
-while True:
-    for key, _ in ready.select():
-        if key.fileobj is listener:
-            ready.register(listener.accept()[0], 1)
-        elif not key.fileobj.recv(1 << 18):
-            ready.unregister(key.fileobj)
-"""
-SEND = """
-import socket, selectors, sys, time
-time.sleep(0.5)
-ready = selectors.DefaultSelector()
-for _ in range(int(sys.argv[2])):
-    connection = socket.create_connection((sys.argv[1], 5000))
-    connection.setblocking(False)
-    ready.register(connection, 2)
-data = bytes(1 << 16)
-while True:
-    for key, _ in ready.select():
-        key.fileobj.send(data)
-"""
-
 
 def _streams(bed: Testbed, n: int) -> None:
     here, there = bed.blueprint.hosts[:2]
-    bed.start(there.name, [sys.executable, "-c", SERVE])
-    bed.start(here.name, [sys.executable, "-c", SEND, there.address, str(n)], {"WEFT_JOB": "stream"})
+    foreign(bed, here.server, there.server, n, env={"WEFT_JOB": "stream"})
 
 
 def _agent(bed: Testbed, folder: Path, n: int) -> Agent:

@@ -73,10 +73,13 @@ class _Member:
 
 
 class Conductor:
-    """See the module. Rates are those of the network as agents see it: divided by `scale` on a testbed."""
+    """See the module. Rates are those of the network as agents see it: divided by `scale` on a testbed.
 
-    def __init__(self, cluster: Cluster, pace: Pace, scale: float = 1.0, seed: int = 0) -> None:
-        self.cluster, self.pace = cluster, pace
+    `alias` is the one host whose agent sees all processes, where the servers of the cluster are pretended.
+    """
+
+    def __init__(self, cluster: Cluster, pace: Pace, scale: float = 1.0, seed: int = 0, alias: str = "") -> None:
+        self.cluster, self.pace, self.alias = cluster, pace, alias
         self.capacity = cluster.topology.capacity / scale
         self.members: dict[str, _Member] = {}
         self._uids = 0
@@ -101,7 +104,7 @@ class Conductor:
         flows = open_collective(collective, gpus, self.cluster)
         links = self.cluster.topology.links
         self.members[name] = _Member(
-            name, self._uids, flows, tuple(links[flow.path[0]].src for flow in flows), turn,
+            name, self._uids, flows, tuple(self.alias or links[flow.path[0]].src for flow in flows), turn,
             dict(gate) if gate else None,
         )  # fmt: skip
         self._uids += 1
@@ -231,7 +234,8 @@ class Conductor:
         for member in sending:
             for i, host in enumerate(member.senders):
                 rate = given[int(np.searchsorted(live, first[member.name] + i))]
-                rates[member.name, host] = None if rate is None else (rates.get((member.name, host)) or 0.0) + rate
+                before = rates.get((member.name, host), 0.0)
+                rates[member.name, host] = None if rate is None or before is None else before + rate
         return rates
 
     def _note(self, flows: Any, live: Any, members: Sequence[_Member], number: int) -> None:

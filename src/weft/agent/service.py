@@ -111,5 +111,5 @@ class AgentService:
             self._changed.notify()
         for box in list(self._boxes.values()):
             box.put(None)
-        self._server.stop(0.1)
+        self._server.stop(0.1).wait()  # else it might remove the socket of the server after it
         self._thread.join(1.0)

@@ -30,6 +30,7 @@ from weft.cli import (
     simulate,
     stacks,
     submit,
+    testbed,
     topology,
     trace,
 )
@@ -66,6 +67,7 @@ app.command("switch")(agent.switch)
 app.command("run")(agent.run)
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
+app.add_typer(testbed.app, name="testbed")
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
 app.command("calibrate")(calibrate.calibrate)

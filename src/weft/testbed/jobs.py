@@ -18,10 +18,12 @@ from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
 from weft.testbed.build import Testbed
 
-__all__ = ["Replay", "Script", "Timing", "overlap", "play"]
+__all__ = ["Replay", "Script", "Timing", "foreign", "overlap", "play"]
 
 _REPLAY = Path(__file__).with_name("replay.py")
+_STREAM = Path(__file__).with_name("stream.py")
 _FIRST_PORT = 20_000
+_FOREIGN_PORT = 19_000  # and the number of the sender
 _PORTS = 100  # of each job
 
 
@@ -133,6 +135,24 @@ def play(
             said = (folder / f"{name}.output").read_text(errors="replace").strip().splitlines()[-1:]
             raise InputError(f"testbed: job {name} failed with code {code}: {' '.join(said)}")
     return {job.name: Timing(job.name, np.loadtxt(folder / f"{job.name}.0", ndmin=2)) for job in jobs}
+
+
+def foreign(
+    testbed: Testbed,
+    src: int,
+    dst: int,
+    connections: int = 1,
+    log: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[subprocess.Popen[Any]]:
+    """Traffic of others from one server to another, until it is ended: the processes of receiver and sender."""
+    there, port = testbed.blueprint.host(dst), _FOREIGN_PORT + src
+    script = [sys.executable, "-I", "-S", str(_STREAM)]
+    send = [*script, "send", there.address, str(port), str(connections), str(log or "/dev/null")]
+    return [
+        testbed.start(there.name, [*script, "serve", str(port)]),
+        testbed.start(testbed.blueprint.host(src).name, send, env),
+    ]
 
 
 def overlap(one: Timing, other: Timing, of: slice = slice(None)) -> float:

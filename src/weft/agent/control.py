@@ -1,6 +1,6 @@
-"""Control: agents on every host of a testbed, switch tables, and the conductor that they hear.
+"""Control: the agents of hosts on this machine, switch tables, and the conductor that they hear.
 
-They talk outside the namespaces of the hosts: the control network is not the data network.
+They talk outside the network namespaces of the hosts: the control network is not the data network.
 """
 
 from __future__ import annotations
@@ -22,44 +22,47 @@ from weft.agent.wire import secret_of
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
-from weft.testbed.build import Testbed
 
 __all__ = ["Control", "cpu_s"]
 
 
 class Control:
-    """Use it as a context; agents let go of everything when it ends, or when this process does."""
+    """Use it as a context; agents let go of everything when it ends, or when this process does.
+
+    `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
+    stands for all servers of the cluster, where these are pretended.
+    """
 
     def __init__(
-        self,
-        testbed: Testbed,
-        cluster: Cluster,
-        pace: Pace,
-        folder: Path,
-        *,
-        slot_s: float = 0.06,
-        watch_s: float = 0.01,
-    ) -> None:
-        self.testbed, self.folder, self.slot_s, self.watch_s = testbed, folder, slot_s, watch_s
+        self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
+        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "",
+    ) -> None:  # fmt: skip
+        self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret_of(folder)
         self.switches = SwitchService(links_of(cluster), "127.0.0.1:0", self.secret)
-        self.conductor = Conductor(cluster, pace, testbed.blueprint.scale)
-        self.service = AgentService(
-            self.conductor, f"unix:{folder / 'agents.sock'}", self.secret, self.switches.address
-        )
+        self.conductor = Conductor(cluster, pace, scale, alias=alias)
+        (folder / "agents.sock").unlink(missing_ok=True)
+        address = f"unix:{(folder / 'agents.sock').absolute()}"
+        self.service = AgentService(self.conductor, address, self.secret, self.switches.address)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
-        for host in testbed.blueprint.hosts:
-            self.start(host.name)
+        for host in hosts:
+            self.start(host)
 
     def start(self, host: str) -> None:
         """The agent of a host."""
         argv = [
             sys.executable, "-m", "weft", "agent", "--host", host, "--server", self.service.address, "--dir",
             str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
-            "--netns", self.testbed.namespace(host),
+            *(["--netns", self.hosts[host]] if self.hosts[host] else []),
         ]  # fmt: skip
         self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+
+    def mend(self) -> None:
+        """Start the agents again that have gone."""
+        for host, agent in list(self.agents.items()):
+            if agent.poll() is not None:
+                self.start(host)
 
     def wait(self, patience_s: float = 30.0) -> None:
         """Until all agents are here."""
@@ -67,13 +70,19 @@ class Control:
         while self.service.hosts != self.agents.keys():
             if time.monotonic() > until:
                 missing = ", ".join(sorted(self.agents.keys() - self.service.hosts))
-                raise InputError(f"testbed: the agents of {missing} did not come within {patience_s:g} s")
+                raise InputError(f"the agents of {missing} did not come within {patience_s:g} s")
             time.sleep(0.05)
 
     def add(self, job: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0) -> None:
         """A job that is going to run on these GPUs."""
         with self.service.lock:
             self.conductor.add(job, gpus, gate, turn)
+            self.service.change()
+
+    def set_gate(self, job: str, gate: Mapping[str, float] | None) -> None:
+        """Other slots for a job."""
+        with self.service.lock:
+            self.conductor.set_gate(job, gate)
             self.service.change()
 
     def remove(self, job: str) -> None:
@@ -83,10 +92,8 @@ class Control:
             self.service.change()
         self.switches.forget(job)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """End the agents and the services."""
         for agent in self.agents.values():
             agent.send_signal(signal.SIGTERM)
         for agent in self.agents.values():
@@ -97,6 +104,12 @@ class Control:
                 agent.wait()
         self.service.close()
         self.switches.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
 
 def cpu_s(pid: int) -> float:
