@@ -141,19 +141,21 @@ def validate(
 
     Example: sudo weft testbed validate --quick
     """
+    from weft.research.real import validate as run_all
     from weft.testbed.namespaces import refuse
-    from weft.testbed.validate import validate as run_all
 
     refuse()
     rows = run_all(quick, notice)
     if json:
         print_json({"cases": rows})
         return
-    print(f"{'case':46s} {'simulated ms':>13s} {'real ms':>9s} {'error':>7s}")
+    print(f"{'case':46s} {'simulated ms':>13s} {'real ms':>9s} {'error':>7s} {'fitted':>8s}")
     for row in rows:
         print(
-            f"{row['case']:46s} {1e3 * row['simulated_s']:13.1f} {1e3 * row['real_s']:9.1f} {100 * row['error']:6.1f}%"
+            f"{row['case']:46s} {1e3 * row['simulated_s']:13.1f} {1e3 * row['real_s']:9.1f} {100 * row['error']:6.1f}% "
+            f"{100 * row['fitted_error']:7.1f}%"
         )
+    print(f"fitted: jobs that are alone get {rows[0]['goodput']:.3f} of a link")
 
 
 def _plan(scenario: Path, scale: float | None) -> tuple[Cluster, Blueprint]:

@@ -48,12 +48,18 @@ class Replay:
             "name": self.name, "addresses": [host.address for host in hosts], "port": _FIRST_PORT + _PORTS * number,
             "collective": self.collective, "servers": 1, "tasks": self._tasks(testbed.blueprint.scale),
             "iterations": self.iterations, "jitter": self.jitter, "delay_s": self.delay_s, "seed": self.seed,
-            "gate": dict(self.gate) if self.gate else None, "log": str(folder / self.name),
+            "demand": self._demand(testbed.blueprint.scale), "gate": dict(self.gate) if self.gate else None,
+            "log": str(folder / self.name),
         }  # fmt: skip
         file = folder / f"{self.name}.json"
         file.write_text(json.dumps(spec), encoding="utf-8")
         command = [sys.executable, "-I", "-S", str(_REPLAY), str(file)]
         return [(host.name, [*command, str(rank)], {"WEFT_JOB": self.name}) for rank, host in enumerate(hosts)]
+
+    def _demand(self, scale: float) -> int:
+        """Bytes per second that the profile's transfers ask for at most; 0: as much as there is."""
+        asked = [t.demand_bytes_per_s for t in self.profile.tasks if isinstance(t, Transfer) and t.demand_bytes_per_s]
+        return int(max(asked) / scale) if asked else 0
 
     def _tasks(self, scale: float) -> list[list[Any]]:
         """The graph as the trainer reads it: bytes on the wire of one process, scaled."""

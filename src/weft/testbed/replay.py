@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 _PIECE = bytes(1 << 18)
 _PATIENCE_S = 30.0
+_SO_MAX_PACING_RATE = 47
 
 
 class Mesh:
     """A connection with every other process of the job."""
 
-    def __init__(self, addresses: list[str], rank: int, port: int) -> None:
+    def __init__(self, addresses: list[str], rank: int, port: int, demand: int = 0) -> None:
         self.rank, self.size = rank, len(addresses)
         self.peers: dict[int, socket.socket] = {}
         listener = socket.create_server((addresses[rank], port + rank))
@@ -44,6 +45,8 @@ class Mesh:
         listener.close()
         for connection in self.peers.values():
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if demand:  # as if its NIC had this rate
+                connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", demand))
         self.buffer = bytearray(1 << 18)
 
     def _connect(self, address: str, port: int) -> socket.socket:
@@ -123,7 +126,7 @@ class Trainer:
 
     def __init__(self, spec: dict[str, Any], rank: int) -> None:
         self.spec, self.rank = spec, rank
-        self.mesh = Mesh(spec["addresses"], rank, spec["port"])
+        self.mesh = Mesh(spec["addresses"], rank, spec["port"], spec.get("demand", 0))
         self.gate: dict[str, float] | None = spec.get("gate")
         self.random = random.Random(f"{spec['seed']} {spec['name']}")  # one for all ranks of a job
         self.done: list[threading.Event] = []
