@@ -12,12 +12,13 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["Line", "Message", "listen", "secret_of"]
+__all__ = ["Line", "Message", "has_grpc", "listen", "secret_of"]
 
 Message = dict[str, Any]
 Answer = Callable[[Message], Message]
@@ -31,6 +32,11 @@ def _grpc() -> Any:
     except ImportError:
         raise InputError("agent: grpcio is missing; pip install 'weft[agent]' brings it") from None
     return grpc
+
+
+def has_grpc() -> bool:
+    """Whether agents can talk at all."""
+    return find_spec("grpc") is not None
 
 
 def secret_of(folder: Path) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft.agent.control import Control
+from weft.agent.wire import has_grpc
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld
@@ -85,6 +86,8 @@ class PacedWorld(LocalWorld):
             task = self.tasks.get(job)
             if task is None or task.attempt is None or not task.running:
                 continue
+            if self.control is None and not has_grpc():
+                continue  # a gate still acts where the job asks for it
             silent = now - task.started_s > _TELLS_S and task.attempt.progress().reports == 0
             wanted = gate if silent else None
             if wanted != self._outside.get(job):

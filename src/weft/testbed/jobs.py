@@ -80,7 +80,8 @@ class Replay:
 class Script:
     """A program that nobody touches: one process a server, with the environment that torch.distributed reads.
 
-    It says when iterations begin and end by writing the log that its environment names (WEFT_LOG), if it likes.
+    It says when iterations begin and end in the log that its environment names (WEFT_LOG), which it opens when it is
+    ready; it may wait for the file START_FILE, which is made when all scripts are.
     """
 
     name: str
@@ -96,7 +97,7 @@ class Script:
             env = {
                 "WEFT_JOB": self.name, "RANK": str(rank), "WORLD_SIZE": str(len(hosts)), "LOCAL_RANK": "0",
                 "MASTER_ADDR": hosts[0].address, "MASTER_PORT": str(_FIRST_PORT + _PORTS * number),
-                "WEFT_LOG": str(folder / f"{self.name}.{rank}"), **self.env,
+                "WEFT_LOG": str(folder / f"{self.name}.{rank}"), "START_FILE": str(folder / "start"), **self.env,
             }  # fmt: skip
             made.append((host.name, list(self.command), env))
         return made
@@ -126,12 +127,23 @@ def play(
 ) -> dict[str, Timing]:
     """Run the jobs side by side to their end."""
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():  # of jobs that ran here before
+        if old.is_file():
+            old.unlink()
     running: list[tuple[str, subprocess.Popen[Any]]] = []
     for number, job in enumerate(jobs):
         for host, command, env in job.commands(testbed, number, folder):
             with (folder / f"{job.name}.output").open("ab") as output:
                 running.append((job.name, testbed.start(host, command, env, output)))
     until = time.monotonic() + patience_s
+    logs = [
+        folder / f"{job.name}.{rank}" for job in jobs if isinstance(job, Script) for rank in range(len(job.servers))
+    ]
+    while logs and not all(log.exists() for log in logs) and time.monotonic() < until:
+        if any(child.poll() for _, child in running):
+            break
+        time.sleep(0.02)
+    (folder / "start").touch()
     for name, child in running:
         try:
             code = child.wait(max(0.1, until - time.monotonic()))

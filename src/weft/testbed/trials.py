@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from weft.agent.control import Control
 from weft.errors import InputError
@@ -24,7 +23,6 @@ __all__ = ["Job", "Settings", "Slots", "trial"]
 Job = tuple[str, "str | Profile | tuple[str, ...]", tuple[int, ...]]  # name; model, profile or command; servers
 _ROOM = 1.03  # a period is so much longer than an iteration alone, so that what is late can catch up
 _TOLERANCE = 0.06
-_START_S = 8.0  # for scripts to load PyTorch on a busy machine, before all begin together
 
 
 @dataclass(frozen=True)
@@ -73,18 +71,16 @@ def trial(
                     beside.callback(child.kill)
             gates: Sequence[dict[str, float] | None] = [None] * len(jobs)
             scripts = any(isinstance(what, tuple) for _, what, _ in jobs)
-            start_s = time.monotonic() + (_START_S if scripts else 1.0)
             if settings.shift:
-                gates = Slots.after(alone, start_s).gates
+                gates = Slots.after(alone, time.monotonic() + 1.0).gates
             if settings.pace or settings.outside:
                 _controlled(bed, cluster, jobs, gates, settings, folder, beside)
-                start_s = time.monotonic() + (_START_S if scripts else 1.0)
             if scripts and settings.shift and not settings.outside:
                 raise InputError("testbed: scripts are shifted by agents; add --outside")
             inside = [None] * len(jobs) if settings.outside else gates
             together = play(
                 bed,
-                [_made(cluster, job, settings, gate, start_s) for job, gate in zip(jobs, inside, strict=True)],
+                [_made(cluster, job, settings, gate) for job, gate in zip(jobs, inside, strict=True)],
                 folder / "together",
                 _patience(settings),
             )
@@ -122,13 +118,10 @@ def _controlled(
         control.add(job, gpus, gate if settings.outside else None)
 
 
-def _made(
-    cluster: Cluster, job: Job, settings: Settings, gate: dict[str, float] | None = None, start_s: float = 0.0
-) -> Replay | Script:
+def _made(cluster: Cluster, job: Job, settings: Settings, gate: dict[str, float] | None = None) -> Replay | Script:
     name, what, servers = job
     if isinstance(what, tuple):
-        env: dict[str, Any] = {"ITERATIONS": str(settings.iterations), "START_AT": str(start_s)}
-        return Script(name, what, servers, env)
+        return Script(name, what, servers, {"ITERATIONS": str(settings.iterations)})
     profile = what if isinstance(what, Profile) else zoo.profile(what, len(servers), gpu=cluster.gpu)
     return Replay(name, profile, servers, settings.iterations, gate=gate, jitter=settings.jitter)
 
