@@ -95,6 +95,9 @@ def run(
     foreign: Annotated[
         list[str] | None, typer.Option("--foreign", metavar="A-B", help="A TCP flow of others; may be repeated.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw when the jobs communicated (png, svg).")
+    ] = None,
     scale: ScaleOption = None,
     control: ControlOption = "cubic",
     loss: LossOption = 0.0,
@@ -117,7 +120,11 @@ def run(
     settings = Settings(iterations, pace, slot_ms / 1e3, shift, outside, jitter, _pairs(cluster, foreign or []))
     jobs = [_job(cluster, n, text) for n, text in enumerate(job)]
     with tempfile.TemporaryDirectory(prefix="weft-testbed-") as folder:
-        found = trial(cluster, plan, _links(control, loss, delay_ms, marks), jobs, settings, Path(folder))
+        found, logs = trial(cluster, plan, _links(control, loss, delay_ms, marks), jobs, settings, Path(folder))
+    if plot is not None:
+        from weft.testbed.drawing import draw
+
+        draw(list(logs.values()), f"communication of jobs{f', pace {pace}' if pace else ''}", plot)
     if json:
         print_json({"scale": plan.scale, "jobs": found})
         return

@@ -58,8 +58,9 @@ class Slots:
 
 def trial(
     cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], settings: Settings, folder: Path
-) -> dict[str, dict[str, float]]:
-    """By job: its median iteration alone and together, the ratio, and how much of its communication met another's."""
+) -> tuple[dict[str, dict[str, float]], dict[str, Timing]]:
+    """By job: its median iteration alone and together, the ratio, and how much of its communication met another's;
+    and what the logs of the jobs together say."""
     with Testbed(plan, links) as bed:
         alone = [
             play(bed, [_made(cluster, job, settings)], folder / "alone", _patience(settings))[job[0]] for job in jobs
@@ -84,7 +85,7 @@ def trial(
                 folder / "together",
                 _patience(settings),
             )
-    return {
+    rows = {
         timing.name: {
             "alone_s": timing.median_s, "together_s": together[timing.name].median_s,
             "times": together[timing.name].median_s / timing.median_s,
@@ -95,6 +96,7 @@ def trial(
         }
         for timing in alone
     }  # fmt: skip
+    return rows, together
 
 
 def _controlled(
