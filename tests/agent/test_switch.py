@@ -69,6 +69,8 @@ def test_a_lost_answer_leaves_the_plan_as_it_was(switches: SwitchService) -> Non
     after = host.decide(11.1 * SLOT_S, {"a": before * SLOT_S})["a"]
     assert host.lost == 1
     assert after == pytest.approx(before, rel=0.01)  # as planned for this slot a slot ago
+    host.decide(12.1 * SLOT_S, {"a": before * SLOT_S})
+    assert host.decide(13.1 * SLOT_S, {"a": before * SLOT_S})["a"] == float("inf")  # nobody answers: let go
 
 
 def test_many_switches_in_one_process_or_some_of_them() -> None:

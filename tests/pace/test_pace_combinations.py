@@ -11,7 +11,7 @@ from weft.errors import StackError
 from weft.results.run import RunResult
 
 PACES = (
-    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "tcp:cubic", "tcp:reno", "tcp:bbr",
+    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "priority", "tcp:cubic", "tcp:reno", "tcp:bbr",
     "tcp:dctcp", "equal",
 )  # fmt: skip
 PLANS = (

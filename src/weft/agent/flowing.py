@@ -1,12 +1,14 @@
 """FlowHost: pace/flow on real sockets. A HostScheduler, the very object that tests play a data centre with, fed with
 what TCP says of a host's own flows and with what switches answer.
 
-Hosts do not wait for each other. An answer that is late is lost: the scheduler goes on with what it had planned.
+Hosts do not wait for each other. An answer that is late is lost: the scheduler goes on with what it had planned, for
+two slots; after that flows have no limit until there is an answer again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,7 @@ __all__ = ["PAYLOAD", "FlowHost", "PlannedFlow"]
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # of a slot, for the answers of switches
+_PATIENT = 3  # answers lost in a row: then nothing is known of the links, and flows are let go
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class FlowHost:
         self._over: list[tuple[int, tuple[int, ...]]] = []
         self._slot = -1
         self.lost = self.asked = 0  # messages
+        self._silent = 0  # answers lost in a row
 
     def begin(self, job: str, volume: float) -> None:
         """The job has so many bytes to send from here."""
@@ -121,7 +125,7 @@ class FlowHost:
                 schedule = self.scheduler.decide(flow.id, slot, links, peers, part)
                 self.nics[flow.path[0]].post(flow.id, flow.path[0], slot, schedule.rates)
                 posts.append((flow.id, flow.path, [round(rate, 1) for rate in schedule.rates]))
-                rates[job] = rates.get(job, 0.0) + schedule.rates[0]
+                rates[job] = rates.get(job, 0.0) + (schedule.rates[0] if self._silent < _PATIENT else math.inf)
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
             self.switches.ask_later("slot", posted, self.slot_s)
@@ -168,8 +172,11 @@ class FlowHost:
             return None
         self.asked += 1
         with contextlib.suppress(self.switches.lost):
-            return self.switches.ask("slot", message, max(_PATIENCE * self.slot_s, 0.004))
+            answer = self.switches.ask("slot", message, max(_PATIENCE * self.slot_s, 0.004))
+            self._silent = 0
+            return answer
         self.lost += 1
+        self._silent += 1
         self._over += message["over"]
         return None
 

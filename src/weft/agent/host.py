@@ -194,7 +194,7 @@ class Agent:
         if begun or flow.passed(now):
             rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
             for name, rate in rates.items():
-                self.jobs[name].rate = rate
+                self.jobs[name].rate = rate if rate < float("inf") else None
                 self._apply(self.jobs[name])
 
     def _report(self, job: _Job, now: float, event: str) -> Message:
