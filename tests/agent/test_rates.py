@@ -40,7 +40,7 @@ def test_a_rate_is_kept_within_3_percent_at_slots_of_60_ms(tmp_path: Path) -> No
         _streams(bed, 1)
         agent = _agent(bed, tmp_path, 1)
         errors = []
-        for k in range(40):
+        for k in range(32):
             rate = (5e6, 20e6, 10e6, 30e6)[k % 4]
             agent.order("stream", rate)
             before, start = agent._progress(agent.jobs["stream"])[0], time.monotonic()
@@ -59,7 +59,7 @@ def test_32_sockets_cost_less_than_2_percent_of_a_core(tmp_path: Path) -> None:
         agent = _agent(bed, tmp_path, 32)
         assert len(agent.jobs["stream"].sockets) == 32
         start, used, k = time.monotonic(), time.process_time(), 0
-        while time.monotonic() - start < 3.0:
+        while time.monotonic() - start < 2.0:
             k += 1
             agent.order("stream", 20e6 + 1e3 * k)
             now = time.monotonic()

@@ -6,16 +6,20 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import serve_until
 from weft.agent.host import FLOOR_BYTES_PER_S
-from weft.agent.sockets import UNLIMITED, Process
+from weft.agent.sockets import UNLIMITED, Process, may_trace
 from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.live.engine import find
 from weft.live.server.server import Server
 from weft.model.topologies import Machine, leaf_spine
 from weft.stacks import resolve
 
+if not may_trace():
+    pytest.skip("looking into other processes needs root, or kernel.yama.ptrace_scope = 0", allow_module_level=True)
 STREAM = Path(__file__).with_name("stream.py")
 
 

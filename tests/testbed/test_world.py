@@ -13,6 +13,7 @@ import pytest
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import all_ended, serve_until
 from tests.testbed.needs import need_testbed
+from weft.cli.main import run
 from weft.live.engine import find
 from weft.live.server.server import Server
 from weft.scenario import Scenario
@@ -94,8 +95,8 @@ def test_a_trial_by_the_command_line_paced_by_agents(tmp_path: Path) -> None:
         (["--job", "alexnet@s0,s1", "--foreign", "s0"], "write two servers"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(argv: list[str], words: str) -> None:
-    ran = _weft("testbed", "run", str(SCENARIO), *argv)
-    assert ran.returncode == 2
-    assert words in ran.stderr
-    assert ran.stderr.count("\n") == 1
+def test_what_is_wrong_is_said_in_one_line(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["testbed", "run", str(SCENARIO), *argv]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 
-__all__ = ["UNLIMITED", "Process", "Reading", "Remote", "jobs_here", "namespace_of"]
+__all__ = ["UNLIMITED", "Process", "Reading", "Remote", "jobs_here", "may_trace", "namespace_of"]
 
 UNLIMITED = 2**64 - 1
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
@@ -153,6 +153,15 @@ def _paced(file: int) -> int:
 def _set(file: int, bytes_per_s: int) -> bool:
     _rate.value = bytes_per_s
     return int(_libc.setsockopt(file, socket.SOL_SOCKET, _SO_MAX_PACING_RATE, ctypes.byref(_rate), 8)) == 0
+
+
+def may_trace() -> bool:
+    """Whether this user may look into processes that are not its children, as an agent must."""
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", "rb") as file:
+            return os.geteuid() == 0 or file.read().strip() == b"0"
+    except FileNotFoundError:
+        return True
 
 
 def namespace_of(pid: int | str) -> int:

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from weft.agent.control import Control
+from weft.agent.sockets import may_trace
 from weft.agent.wire import has_grpc
+from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld
@@ -51,6 +53,11 @@ class PacedWorld(LocalWorld):
         """Start the agents, if the pace is more than the network's own sharing."""
         self._pace = pace
         if pace.steers or pace.holds_back:
+            if not may_trace():
+                raise InputError(
+                    f"pace {pace.name}: an agent may not look into other processes here; run weft serve as root, or "
+                    "set kernel.yama.ptrace_scope to 0"
+                )
             self._have_agents()
 
     def _have_agents(self) -> Control:
@@ -86,7 +93,7 @@ class PacedWorld(LocalWorld):
             task = self.tasks.get(job)
             if task is None or task.attempt is None or not task.running:
                 continue
-            if self.control is None and not has_grpc():
+            if self.control is None and not (has_grpc() and may_trace()):
                 continue  # a gate still acts where the job asks for it
             silent = now - task.started_s > _TELLS_S and task.attempt.progress().reports == 0
             wanted = gate if silent else None

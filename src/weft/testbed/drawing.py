@@ -1,4 +1,4 @@
-"""When jobs communicated: a row of bars for each job, over the last seconds of a trial."""
+"""When jobs communicated: a row of bars for each job, over the first iterations of a trial."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from weft.testbed.jobs import Timing
 
 __all__ = ["draw"]
 
-_LAST = 6  # iterations that are shown
+_SHOWN = 10  # iterations
 
 
 def draw(jobs: Sequence[Timing], title: str, path: Path) -> None:
     """Write the picture; its kind follows from the name."""
     from matplotlib.figure import Figure
 
-    end = min(float(job.rows[-1, 3]) for job in jobs)
-    begin = max(float(job.rows[-min(_LAST, len(job.rows)), 0]) for job in jobs)
+    begin = min(float(job.rows[0, 0]) for job in jobs)
+    end = min(float(job.rows[:_SHOWN][-1, 3]) for job in jobs)
     figure = Figure(figsize=(8, 0.6 + 0.55 * len(jobs)), layout="constrained")
     axes = figure.subplots()
     for n, job in enumerate(jobs):
