@@ -20,6 +20,7 @@ from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.stacks import resolve
 from weft.testbed.keeper import standing
+from weft.testbed.world import TestbedWorld
 
 need_testbed()
 pytestmark = pytest.mark.testbed
@@ -60,10 +61,15 @@ def test_jobs_of_a_server_run_in_the_namespaces_of_their_servers(tmp_path: Path)
         inodes = {os.stat(host["netns"]).st_ino for host in bed.hosts.values()}
         cluster, engine = build_cluster(Scenario.load(SCENARIO), None), find("testbed", {})
         engine.refuse(cluster, tmp_path)
-        with Server(tmp_path, cluster, resolve("fifo"), engine=engine) as serving:
+        with Server(tmp_path, cluster, resolve("fifo", pace="priority"), engine=engine) as serving:
             job = {"name": "two", "argv": [sys.executable, "-c", JOB], "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0}
             serving.submit({**job, "gpus": 2, "per_rank": True})
             serve_until(serving, all_ended(serving), 60.0)
+            world = serving.world
+            assert isinstance(world, TestbedWorld)
+            assert world.control is not None
+            world.control.wait(60.0)  # an agent for each host
+            assert world.control.service.hosts == set(bed.hosts)
             assert [row.status for row in serving.ledger.jobs()] == ["finished"]
         seen = {int(file.read_text().split()[0]) for file in (tmp_path / "jobs" / "two" / "1").glob("output.*")}
         assert len(seen) == 2
