@@ -16,11 +16,10 @@ import numpy as np
 
 from weft.agent.fill import fill
 from weft.agent.host import FLOOR_BYTES_PER_S
-from weft.collectives.opening import OpenFlow, open_collective
+from weft.collectives.lowering import OpenFlow, open_collective
 from weft.live.runner import slot
 from weft.model.cluster import Cluster
-from weft.model.flow_set import FlowRows, flow_set
-from weft.model.transfer import TransferView
+from weft.model.flows import FlowRows, TransferView, flow_set
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.rates import Carried, Demand, Moment

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from weft.model.flow_set import FlowSet
+from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 
