@@ -128,7 +128,7 @@ class FlowHost:
                 rates[job] = rates.get(job, 0.0) + (schedule.rates[0] if self._silent < _PATIENT else math.inf)
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
-            self.switches.ask_later("slot", posted, self.slot_s)
+            self.switches.tell("slot", posted, self.slot_s)
         return rates
 
     def _pass(self, slot: int, sent: Mapping[str, float]) -> None:
@@ -168,7 +168,7 @@ class FlowHost:
             return None
         if not message["ask"]:
             if message["over"]:
-                self.switches.ask_later("slot", message, self.slot_s)
+                self.switches.tell("slot", message, self.slot_s)
             return None
         self.asked += 1
         with contextlib.suppress(self.switches.lost):

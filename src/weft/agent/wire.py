@@ -102,6 +102,7 @@ class Line:
         self._metadata = ((_KEY, secret),)
         self.lost: type[Exception] = grpc.RpcError
         self._calls: dict[str, Any] = {}
+        self._told: set[Any] = set()
 
     def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
         """Call a function; raises `lost` if nobody answers in time."""
@@ -110,11 +111,13 @@ class Line:
         answer: Message = self._calls[name](message, timeout=timeout_s, metadata=self._metadata)
         return answer
 
-    def ask_later(self, name: str, message: Message, timeout_s: float = 1.0) -> Any:
-        """Call a function and return at once; the future has the answer."""
+    def tell(self, name: str, message: Message, timeout_s: float = 1.0) -> None:
+        """Call a function, and wait for no answer."""
         if name not in self._calls:
             self._calls[name] = self._channel.unary_unary(f"/{_SERVICE}/{name}", _packed, json.loads)
-        return self._calls[name].future(message, timeout=timeout_s, metadata=self._metadata)
+        call = self._calls[name].future(message, timeout=timeout_s, metadata=self._metadata)
+        self._told.add(call)  # a call that nobody holds is cancelled
+        call.add_done_callback(self._told.discard)
 
     def talk(self, name: str, messages: Iterable[Message]) -> Any:
         """Send messages as they come, and iterate over what comes back."""
