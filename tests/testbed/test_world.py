@@ -81,13 +81,13 @@ def test_jobs_of_a_server_run_in_the_namespaces_of_their_servers(tmp_path: Path)
 
 
 def test_a_trial_by_the_command_line_paced_by_agents(tmp_path: Path) -> None:
-    jobs = ["--job", "alexnet@s0,s2", "--job", "alexnet@s1,s3"]
+    jobs = ["--job", "resnet50@s0,s2", "--job", "resnet50@s1,s3"]
     picture = tmp_path / "p.png"
-    more = ["--iterations", "4", "--pace", "priority", "--slot-ms", "20", "--foreign", "s1-s3", "--plot", str(picture)]
+    more = ["--iterations", "3", "--pace", "priority", "--slot-ms", "20", "--foreign", "s1-s3", "--plot", str(picture)]
     ran = _weft("testbed", "run", str(SCENARIO), *jobs, *more, "--json")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)["jobs"]
-    assert set(found) == {"0 alexnet", "1 alexnet"}
+    assert set(found) == {"0 resnet50", "1 resnet50"}
     assert all(row["together_s"] > 0 < row["alone_s"] for row in found.values())
     assert picture.stat().st_size > 2000
 

@@ -72,7 +72,8 @@ def _arm(module: Any) -> None:
             future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
             return future.then(lambda done: done.value()[0])
 
-        with contextlib.suppress(RuntimeError):  # it has one of its own
+        hook.__annotations__ = {}  # DDP reads them, and takes none but its own classes
+        with contextlib.suppress(Exception):  # it may have one of its own
             model.register_comm_hook(None, hook)
 
     module.DistributedDataParallel.__init__ = init
