@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import (
+    agent,
     bench,
     cache,
     calibrate,
@@ -29,6 +30,7 @@ from weft.cli import (
     simulate,
     stacks,
     submit,
+    testbed,
     topology,
     trace,
 )
@@ -60,8 +62,12 @@ app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("submit")(submit.submit)
 app.command("cancel")(submit.cancel)
+app.command("agent")(agent.agent)
+app.command("switch")(agent.switch)
+app.command("run")(agent.run)
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
+app.add_typer(testbed.app, name="testbed")
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
 app.command("calibrate")(calibrate.calibrate)
