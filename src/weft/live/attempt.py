@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.live import family, runner
+from weft.live import family, hearing, runner
 from weft.live.unix import ask
 
 __all__ = ["Attempt", "Ended", "Progress"]
@@ -196,7 +196,7 @@ def _first_bytes(path: Path) -> bytes:
     """As much of a file as a report may have: it is the job's own, and may be of any size or kind."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return os.read(file, runner.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        return os.read(file, hearing.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
     finally:
         os.close(file)
 

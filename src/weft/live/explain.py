@@ -107,7 +107,7 @@ def _event(kind: str, words: str) -> str:
             return f"{'finished' if kind == 'finished' else 'over'}: {words}"
         case "failed":
             return f"did not start: {words}"
-        case "learned" | "barred" | "cleared":
+        case "learned" | "barred" | "cleared" | "prioritised":
             return f"{kind}: {words}"
         case _:
             return f"off its GPUs: {words}"

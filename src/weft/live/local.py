@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ class Task:
     starts: int = 0  # attempts so far; also the number of the present one
     attempt: Attempt | None = None
     gpus: Placement = ()
+    gate: Gate | None = None
     running: bool = False  # the start was confirmed
     stopping: bool = False  # a stop was decided
     cancelled: bool = False
@@ -105,6 +107,7 @@ class LocalWorld(LiveWorld[Task]):
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
             barred_until_s=self.now() if view.barred else None, started_s=self.now(),
+            doubts=Doubts(iteration_s=view.iteration_s),
         )  # fmt: skip
         if view.status is not JobStatus.WAITING:
             task.attempt = self.attempt(view.id, starts)
@@ -113,13 +116,14 @@ class LocalWorld(LiveWorld[Task]):
     def adopt(self, task: Task, gate: Gate | None) -> None:
         """Take a job over from a process that has gone: what it had asked for is asked for again."""
         self.tasks[task.job.id] = task
+        task.gate = gate
         if task.attempt is None:
             return
         self._dirty.add(task.job.id)
         if not task.attempt.begun:
-            task.attempt.spawn(self._spec(task, gate))
+            task.attempt.spawn(self._spec(task))
         else:
-            task.attempt.set_gate(self._gate(task, gate))
+            task.attempt.set_gate(self._gate(task))
             if task.stopping or task.cancelled:
                 task.attempt.stop(task.description.grace_s)
 
@@ -143,8 +147,9 @@ class LocalWorld(LiveWorld[Task]):
                         task.attempt.stop(task.description.grace_s)
                 case SetGate():
                     task = self.tasks[decision.job]
+                    task.gate = decision.gate
                     if task.attempt is not None:
-                        task.attempt.set_gate(self._gate(task, decision.gate))
+                        task.attempt.set_gate(self._gate(task))
         return events
 
     def events(self, now: float) -> list[Event]:
@@ -190,7 +195,7 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt.look()
             ended = task.attempt.ended
             if task.attempt.up and not task.running and not (ended and ended.error):
-                task.running, task.started_s, task.doubts = True, now, Doubts()
+                task.running, task.started_s = True, now
                 events.append(Started(now, job_id))
             if ended is not None:
                 events.append(self._ended(task, task.attempt, ended, now))
@@ -201,20 +206,23 @@ class LocalWorld(LiveWorld[Task]):
 
     def _doubted(self, task: Task, attempt: Attempt, now: float) -> list[Learned]:
         """Whether a running job is not what it said."""
-        if not task.description.iterations:
-            return []  # it said nothing
+        known = task.description.iterations
+        if not known and task.gate is None:
+            return []  # it said nothing, and nothing was made of that
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
-        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        left, ran_s = (task.job.iterations if known else sys.maxsize) - task.saved, now - task.started_s
+        gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
         return task.doubts.look(
-            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s
+            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s, gated_s
         )
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1
-        task.gpus, task.running, task.stopping = start.gpus, False, False
+        task.gpus, task.gate, task.running, task.stopping = start.gpus, start.gate, False, False
+        task.doubts = Doubts()
         task.attempt = self.attempt(task.job.id, task.starts)
         try:
-            task.attempt.spawn(self._spec(task, start.gate))
+            task.attempt.spawn(self._spec(task))
         except OSError as error:  # a full disk, no memory: no fault of the job, and trying at once would not help
             task.attempt, now = None, self.now()
             task.bars = min(task.bars + 1, 30)
@@ -225,7 +233,7 @@ class LocalWorld(LiveWorld[Task]):
         task.bars = 0
         return []
 
-    def _spec(self, task: Task, gate: Gate | None) -> dict[str, Any]:
+    def _spec(self, task: Task) -> dict[str, Any]:
         """What the runner is to do."""
         attempt = task.attempt or self.attempt(task.job.id, task.starts)
         description = task.description
@@ -239,14 +247,15 @@ class LocalWorld(LiveWorld[Task]):
             "ranks": ranks(self.cluster, task.gpus, description.per_rank),
             "iterations": description.iterations,
             "grace_s": description.grace_s,
-            "gate": self._gate(task, gate),
+            "gate": self._gate(task),
         }
 
-    def _gate(self, task: Task, gate: Gate | None) -> dict[str, float] | None:
+    def _gate(self, task: Task) -> dict[str, float] | None:
         """A gate by the machine's clock, for the beginning of an iteration instead of the task it names."""
+        gate = task.gate
         if gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task, task.doubts.iteration_s)
         epoch = self.clock.monotonic(gate.epoch_s) - offset_s
         return {"epoch": float(epoch), "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
 

@@ -10,7 +10,7 @@ from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Spread
 from weft.workload.estimates import Estimates
-from weft.workload.iteration import play_on
+from weft.workload.iteration import factor_for, play_on
 
 __all__ = ["Speeds"]
 
@@ -39,13 +39,20 @@ class Speeds:
         iteration_s = median(seen) if seen else max(alone.iteration_s, 1e-9)
         return Estimate(iteration_s, min(alone.compute_s, iteration_s))
 
-    def offset_s(self, job: Job, gpus: Placement, task: int) -> float:
-        """Seconds from the beginning of an iteration to a task of it, alone on these GPUs.
+    def alone_s(self, job: Job, gpus: Placement) -> float:
+        """Seconds of an iteration alone on these GPUs, as its profile has it."""
+        return play_on(self._cluster, job.profiles[len(gpus)], gpus).seconds
+
+    def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
+        """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
+        iteration takes as measured, 0 if it takes what the profile says.
 
         A real job can be held only between iterations; for a task to meet its slot the iteration starts earlier by
         that task's offset.
         """
-        return play_on(self._cluster, job.profiles[len(gpus)], gpus).start_s[task]
+        profile = job.profiles[len(gpus)]
+        factor = factor_for(self._cluster, profile, gpus, iteration_s) if iteration_s else 1.0
+        return play_on(self._cluster, profile, gpus, compute_factor=1.0 if factor is None else factor).start_s[task]
 
 
 def _kind(job: Job, workers: int, spread: Spread) -> _Kind:

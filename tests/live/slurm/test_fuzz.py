@@ -20,9 +20,10 @@ import pytest
 from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
+from weft.live.hearing import RECORD, Record
 from weft.live.ledger import Ledger
 from weft.live.profiles import Profiles, Reading
-from weft.live.runner import RECORD, Record, Runner
+from weft.live.runner import Runner
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.hands import Snapshot
 from weft.live.slurm.intake import Intake
@@ -118,7 +119,7 @@ def test_comments() -> None:
 
 
 def installed(folder: Path) -> Any:
-    """relay.py as it is installed, with runner.py beside it."""
+    """relay.py as it is installed, with hearing.py beside it."""
     write_files(folder)
     spec = importlib.util.spec_from_file_location("relay", folder / "relay.py")
     assert spec is not None

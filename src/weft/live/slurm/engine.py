@@ -13,6 +13,7 @@ from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.dry import DrySlurmWorld
 from weft.live.slurm.intake import Intake
 from weft.live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
+from weft.live.slurm.priority import read_standing
 from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
 from weft.live.slurm.world import SlurmWorld
 from weft.model.cluster import Cluster
@@ -30,6 +31,7 @@ class SlurmEngine:
     shared: Path | None = None
     profile_folders: list[Path] = field(default_factory=list)
     take: bool = False  # take over from a server of another folder
+    priority: str = "off"  # what of Slurm's priorities counts in the order (priority.py)
 
     name = "slurm"
     submits = "jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue"
@@ -39,7 +41,7 @@ class SlurmEngine:
         """From the options of `weft serve`."""
         return cls(
             Slurm(), options["partitions"], options["poll_s"], options["shared"], list(options["profiles"]),
-            options["take"],
+            options["take"], options["priority"],
         )  # fmt: skip
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
@@ -52,6 +54,7 @@ class SlurmEngine:
         refuse_cluster(cluster, gpu_nodes(self.slurm, self.partitions))
         with suppress(Unreachable):
             refuse_hook(self.slurm.config())
+            read_standing(self.slurm, self.priority)
 
     def layers(
         self, layers: tuple[str | None, ...], default: str, say: Callable[[str], None]
@@ -81,7 +84,7 @@ class SlurmEngine:
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         world = kind(
             site.cluster, folder, self.slurm, site.clock, poll_s=self.poll_s, open=True, say=site.say,
-            tied=site.dry_run, take=self.take,
+            tied=site.dry_run, take=self.take, priority=self.priority,
         )  # fmt: skip
         if not site.dry_run:
             folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others

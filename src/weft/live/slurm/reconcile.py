@@ -114,6 +114,7 @@ class Task:
     saved: int = 0  # iterations kept from earlier attempts
     failures: int = 0  # times that it was started again because it failed by itself
     mishaps: int = 0  # times in a row that it ended by no fault of its own, and had saved nothing
+    priority: int | None = None  # as the core knows it; None: it has not been looked at
     vain: int = 0  # starts in a row that Slurm refused
     bars: int = 0  # times in a row that it was barred
     barred_s: float | None = None  # since when it is

@@ -80,6 +80,7 @@ class Record:
     evaluated_s: float = 0.0  # wall time at which Slurm last thought of starting it
     account: str = ""
     qos: str = ""
+    nice: int = 0
     apart: bool = True  # a job of its own to Slurm, not a task that still is part of its array
 
     @property
@@ -211,7 +212,7 @@ def _record(row: dict[str, Any]) -> Record:
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
         eligible_s=float(_number(row.get("eligible_time")) or 0),
         evaluated_s=float(_number(row.get("last_sched_evaluation")) or 0),
-        account=_text(row, "account"), qos=_text(row, "qos"),
+        account=_text(row, "account"), qos=_text(row, "qos"), nice=_number(row.get("nice")) or 0,
         time_limit_s=None if limit_min is None else 60.0 * limit_min, gpu=_gpu_type(row), nodes_said=_nodes_said(row),
         array_limit=_number(row.get("array_max_tasks")) or 0,
     )  # fmt: skip

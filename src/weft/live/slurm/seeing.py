@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from weft.live.slurm.hands import Snapshot
+from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
 from weft.live.slurm.records import Node, Record
 from weft.live.slurm.telling import Mark
-from weft.model.events import Barred, Cleared, Event
+from weft.model.events import Barred, Cleared, Event, Prioritised
 
-__all__ = ["Taker", "cleared", "recalled", "submission", "to_recall", "user_holds"]
+__all__ = ["Taker", "cleared", "prioritised", "recalled", "submission", "to_recall", "user_holds"]
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
@@ -77,6 +78,24 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
         if now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
             task.barred_s = None
             events.append(Cleared(now, job_id))
+    return events
+
+
+def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float) -> list[Event]:
+    """Jobs whose priority is not what it was: they are new, they have changed, or the standing of all has."""
+    standing = snapshot.standing
+    if standing is None:
+        return []
+    anew = standing is not before
+    events: list[Event] = []
+    for job_id, task in tasks.items():
+        if anew or task.priority is None or task.key in snapshot.changed:
+            record = snapshot.jobs.get(task.key)
+            if record is not None:
+                priority, words = standing.of(record)
+                if priority != (task.priority or 0):
+                    events.append(Prioritised(now, job_id, priority, words))
+                task.priority = priority
     return events
 
 

@@ -17,9 +17,10 @@ from weft.live.endings import saved_in
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
+from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Record, within_limits
-from weft.live.slurm.seeing import Taker, cleared, recalled, submission, to_recall, user_holds
+from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, submission, to_recall, user_holds
 from weft.live.slurm.telling import Telling, Why
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
@@ -66,6 +67,7 @@ class SlurmWorld(LiveWorld[Task]):
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
         open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
+        priority: str = "off",
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
@@ -84,7 +86,8 @@ class SlurmWorld(LiveWorld[Task]):
         self._telling = Telling()
         self._told = 0  # tasks whose words have been compared, in this round
         self._snapshot: Snapshot | None = None
-        self._hands = Hands(slurm, poll_s, tied=tied)
+        self._standing: Standing | None = None  # by which priorities were last given
+        self._hands = Hands(slurm, poll_s, tied=tied, priority=priority)
         self.watch(self._hands.ready, self._news)
 
     # What the core asks
@@ -128,9 +131,9 @@ class SlurmWorld(LiveWorld[Task]):
         task = Task(
             view.job, description, view.id.partition("-")[0], _PHASES[view.status],
             saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus, gate=gate,
-            barred_s=self.now() if view.barred else None,
+            barred_s=self.now() if view.barred else None, priority=view.job.priority,
             cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
-            left_s=self.now() if starts > 1 else -1e9,
+            left_s=self.now() if starts > 1 else -1e9, doubts=Doubts(iteration_s=view.iteration_s),
         )  # fmt: skip
         self.tasks[view.id] = task
         if task.gpus:
@@ -187,7 +190,7 @@ class SlurmWorld(LiveWorld[Task]):
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task, task.doubts.iteration_s)
         return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance)
 
     def events(self, now: float) -> list[Event]:
@@ -208,6 +211,8 @@ class SlurmWorld(LiveWorld[Task]):
         self._hands.tell(marks)
         events += held
         events += self._new(snapshot, now)
+        events += prioritised(self.tasks, snapshot, self._standing, now)
+        self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
             running = [task for task in self.tasks.values() if task.phase is Phase.RUNNING]
@@ -305,7 +310,9 @@ class SlurmWorld(LiveWorld[Task]):
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         progress = self.attempt(task.job.id, task.starts).progress()
         left, ran_s = task.job.iterations - task.saved, now - task.started_s
-        return [*task.doubts.look(task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s)]
+        gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
+        said = task.description
+        return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
 
     def _see_lost_nodes(self, task: Task) -> None:
         """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
