@@ -18,13 +18,13 @@ from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
 from weft.live.doubts import Doubts
 from weft.live.hearing import Keeper, slot
-from weft.live.server import Server
+from weft.live.server.server import Server
 from weft.model.events import Learned, Started, Stopped, Submitted
 from weft.model.plan import Decision, SetGate
 from weft.model.profile import Phase, Profile
 from weft.stacks import resolve
-from weft.workload.profiles_io import save_profile
 from weft.testing import ToyWorld, toy_cluster, toy_job
+from weft.workload.profiles.files import save_profile
 
 SAID = Description("a", ("true",), env={"limit_s": "3600"})
 

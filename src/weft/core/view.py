@@ -17,8 +17,8 @@ from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
-from weft.workload.iteration import factor_for
-from weft.workload.traffic import link_traffic
+from weft.physics.iteration import factor_for
+from weft.physics.traffic import link_traffic
 
 __all__ = ["View", "stream"]
 

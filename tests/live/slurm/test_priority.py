@@ -15,7 +15,7 @@ from tests.live.slurm.accounting import Accounted, missing
 from tests.live.slurm.conftest import OtherUser
 from tests.live.slurm.serving import Serving, actions, ended, running, serve_until
 from weft.errors import InputError, StackError
-from weft.live.server import Server
+from weft.live.server.server import Server
 from weft.live.slurm import sandbox
 from weft.live.slurm.priority import Standing, read_standing
 from weft.live.slurm.records import Record
