@@ -166,18 +166,21 @@ class Room(NamedTuple):
     work: Floats
     mine: Floats  # what the job whose turn it is has posted on a link
     seen_mine: Floats
-    count: Floats  # its flows on a link
+    mates: Floats  # its flows on a link
     marked: Ints
     known: Ints
     decided: npt.NDArray[np.bool_]
 
 
 def _work_room(links: int, slots: int, flows: int) -> Room:
-    by_slot = (np.empty(slots) for _ in range(4))
+    free, load, prices, rates = (np.empty(slots) for _ in range(4))
     mine, seen_mine = np.empty((links, slots)), np.empty((links, slots))
     marked, known = np.empty(links, np.int64), np.empty(links, np.int64)
     order, kept, work = np.empty(slots, np.int64), np.empty(slots, np.int64), np.empty((4, slots))
-    return Room(*by_slot, order, kept, work, mine, seen_mine, np.empty(links), marked, known, np.empty(flows, np.bool_))
+    return Room(
+        free, load, prices, rates, order, kept, work, mine, seen_mine, np.empty(links), marked, known,
+        np.empty(flows, np.bool_),
+    )  # fmt: skip
 
 
 class FlowRule(RateRule):

@@ -200,11 +200,11 @@ def gather(live, at, f, posted, mine, w, mark):
                 break
             if w.marked[link] != mark:
                 w.marked[link] = mark
-                w.count[link] = 1.0
+                w.mates[link] = 1.0
                 for c in range(k):
                     mine[link, c] = posted[i, c]
             else:
-                w.count[link] += 1.0
+                w.mates[link] += 1.0
                 if not empty:
                     for c in range(k):
                         mine[link, c] += posted[i, c]
@@ -256,7 +256,7 @@ def look(a, f, s, w, i):
             break
         room = s.available[link]
         inverse = 1.0 / (room * room) if room > 0.0 else 0.0
-        among = 1.0 / w.count[link]
+        among = 1.0 / w.mates[link]
         if h == 0 or a.late == 0:
             crowded = False
             for c in range(k):

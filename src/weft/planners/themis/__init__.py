@@ -10,7 +10,6 @@ from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
-from weft.planners.auction import auction
 from weft.planners.base import Planner
 from weft.planners.packing import different_ways
 from weft.planners.target import (
@@ -23,6 +22,7 @@ from weft.planners.target import (
     sizes_that_fit,
     target_of,
 )
+from weft.planners.themis.auction import auction
 
 __all__ = ["Themis", "believed_s"]
 
