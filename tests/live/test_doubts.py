@@ -94,9 +94,9 @@ def test_a_gate_is_kept_again_when_iterations_fit_again() -> None:
 
 
 def pair(period_s: float) -> tuple[Core, list[Decision]]:
-    """Two jobs on the same two servers that compute for 0.9 s and send for 0.1 s, kept to slots of the whole second; then
-    one of them turns out to have iterations of this length. The core, and what it decides about gates then."""
-    bytes_ = 0.1 * 100e9 / 8  # a ring of two sends as many over each link
+    """Two jobs on the same two servers that compute for 0.9 s and send for 0.1 s, kept to slots of a second; then they
+    turn out to have iterations of this length. The core, and what it decides about gates then."""
+    bytes_ = 0.1 * 10e9 / 8  # a ring of two sends as many over each link
     jobs = [replace(toy_job(name, 2, 1000, 0.9, bytes_), per_server=1) for name in "ab"]
     core = Core(resolve("fifo+cassini"), ToyWorld(toy_cluster(1, 2, 2), []))
     core.step(0.0, [Submitted(0.0, job) for job in jobs])
@@ -139,7 +139,7 @@ def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
     """Their profile says 0.15 s, of which 0.05 s are sent; they take 0.2 s. Behind gates of 0.15 s they would take 0.3,
     and let go they would not be shifted. Within some seconds both are kept to slots of 0.2 s, apart from each other."""
     file = tmp_path / "pair.json"
-    profile = Profile.from_phases("pair", [Phase(0.1), Phase(bytes=0.05 * 100e9 / 8)], 2)
+    profile = Profile.from_phases("pair", [Phase(0.1), Phase(bytes=0.05 * 10e9 / 8)], 2)
     save_profile(profile, file)
     stack = resolve("fifo+cassini")
     with Server(tmp_path / "run", toy_cluster(1, 2, 2), stack) as serving:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,15 +39,19 @@ ACCOUNTS = (
 )
 
 
+def open_folder() -> Path:
+    """A folder that every user may write to, in no other that only its owner may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
+    folder.chmod(0o777)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounted]:
+def accounted() -> Iterator[Accounted]:
     """Two nodes, three users in three accounts; physics has used the cluster, and guests have no share of it."""
     if why := sandbox.missing() or missing():
         missing_engine(f"Slurm's accounting ({why})")
-    folder = tmp_path_factory.mktemp("accounted")
-    for path in (folder, *folder.parents):
-        if path.stat().st_mode & 0o055 != 0o055 and path.stat().st_uid == 0:
-            path.chmod(path.stat().st_mode | 0o055)
+    folder = open_folder()
     with Accounted(folder / "slurm", 2) as box:
         for words in ACCOUNTS:
             box.run("sacctmgr", "-i", *words.split())
@@ -58,6 +63,7 @@ def accounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounted]:
         box.wait(lambda: box.up() and "|0.500000" in box.slurm.shares())
         box.clear()
         yield box
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -69,10 +75,8 @@ def box(accounted: Accounted) -> Iterator[Accounted]:
 
 @pytest.fixture
 def work() -> Iterator[Path]:
-    """A folder that every user may write to."""
-    folder = Path("/tmp") / f"weft-test-priority-{time.monotonic_ns()}"
-    folder.mkdir()
-    folder.chmod(0o777)
+    """Where users keep their scripts."""
+    folder = open_folder()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
