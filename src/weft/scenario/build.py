@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
@@ -101,7 +101,14 @@ def build_workload(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
         _check_jobs(workload, cluster, scenario.network)
+        _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
     return workload
+
+
+def _check_outages(outages: Sequence[tuple[str, float, float]], servers: Sequence[str]) -> None:
+    for name, _, _ in outages:
+        if name not in servers:
+            raise ScenarioError(f"run.outages: there is no server {name}; the first are {', '.join(servers[:5])}")
 
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
@@ -133,7 +140,8 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name
-    return network, RunSpec(**{**scenario.run.model_dump(), "seed": seed})
+    outages = tuple(scenario.run.outages)
+    return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
 
 
 def _tiers(section: NetworkSection) -> Mapping[str, Tier]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.pace.rates import Transport
 from weft.pace.tcp import loss_limit
@@ -22,7 +23,7 @@ from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
-__all__ = ["Others", "there_are_others"]
+__all__ = ["Others", "refuse_without_links", "there_are_others"]
 
 _LONG_S = 1000.0  # a flow without an end sends this much of line rate again and again
 _FOR_EVER = 1 << 40  # iterations
@@ -31,6 +32,18 @@ _FOR_EVER = 1 << 40  # iterations
 def there_are_others(network: NetworkSpec) -> bool:
     """Whether anybody else sends."""
     return bool(network.foreign) or network.cross_traffic is not None
+
+
+def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
+    """Refuse, in words, what a network without single flows does not know."""
+    known = network.sharing == "max-min" and network.cost == "links"
+    what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
+    if opened and not known:
+        raise StackError(f"pace {pace} needs single flows on links, which {what} does not know; drop one")
+    if there_are_others(network) and not known:
+        raise StackError(f"foreign traffic goes over links, which {what} does not know; drop one")
+    if network.packet_loss > 0.0 and network.cost != "links":
+        raise StackError(f"network.packet_loss is that of links, which {what} does not know; drop one")
 
 
 @dataclass(frozen=True, order=True)

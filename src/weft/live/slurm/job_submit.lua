@@ -68,6 +68,23 @@ local function chooses_nodes(job)
     return nil
 end
 
+-- A job that says "#SBATCH --signal=[B:]USR1@120" can save its state when it is warned. Slurm would warn it before its time
+-- limit; weft warns it before it is stopped, too, and gives it as long (120 s; 60 if it does not say; 600 at most).
+local signals = { ["1"] = "HUP", ["2"] = "INT", ["10"] = "USR1", ["12"] = "USR2", ["15"] = "TERM" }
+
+local function warning_in(script, environment)
+    local said = environment ~= nil and environment["SBATCH_SIGNAL"] or nil
+    for line in string.gmatch(script, "[^\r\n]+") do
+        if string.match(line, "^#SBATCH%s") then said = string.match(line, "%s%-%-signal[=%s]%s*([%w:@]+)") or said end
+    end
+    if said == nil then return nil end
+    local name = string.gsub(string.upper(string.match(string.gsub(said, "^%a:", ""), "^%w+") or ""), "^SIG", "")
+    name = signals[name] or name
+    if not contains({ "TERM", "INT", "HUP", "USR1", "USR2" }, name) then return nil end
+    local seconds = math.min(tonumber(string.match(said, "@(%d+)$") or "60") or 60, 600)
+    return string.format("signal=%s grace_s=%d", name, seconds)
+end
+
 function slurm_job_submit(job, part_list, submit_uid)
     if not ours(job.partition) then return slurm.SUCCESS end
     if wants_whole_nodes(job) then
@@ -92,6 +109,10 @@ function slurm_job_submit(job, part_list, submit_uid)
     local said = job.environment ~= nil and job.environment["WEFT_DESCRIPTION"] or nil
     if said ~= nil and said ~= "" then
         job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: " .. said
+    end
+    local warning = warning_in(job.script, job.environment)
+    if warning ~= nil and not string.find(job.comment or "", "grace_s=") and not string.find(job.comment or "", "signal=") then
+        job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: " .. warning
     end
     local told = job.comment ~= nil and string.match(job.comment, "weft:(.*)") or nil
     local wrong = told ~= nil and unknown_word(told) or nil
