@@ -24,7 +24,7 @@ from weft.physics.cost import DALLY_TABLE_I, THEMIS
 from weft.physics.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
-from weft.scenario.sections import DimensionRow, NetworkSection
+from weft.scenario.sections import DimensionRow, NetworkSection, OutageRow
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
 from weft.stacks import Stack, resolve
 from weft.workload import zoo
@@ -105,10 +105,12 @@ def build_workload(
     return workload
 
 
-def _check_outages(outages: Sequence[tuple[str, float, float]], servers: Sequence[str]) -> None:
-    for name, _, _ in outages:
-        if name not in servers:
-            raise ScenarioError(f"run.outages: there is no server {name}; the first are {', '.join(servers[:5])}")
+def _check_outages(outages: Sequence[OutageRow], servers: Sequence[str]) -> None:
+    for row in outages:
+        if row.server not in servers:
+            raise ScenarioError(
+                f"run.outages: there is no server {row.server}; there are {', '.join(servers[:5])}, ..."
+            )
 
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
@@ -140,7 +142,7 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name
-    outages = tuple(scenario.run.outages)
+    outages = tuple((row.server, row.at_s, row.for_s) for row in scenario.run.outages)
     return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
 
 

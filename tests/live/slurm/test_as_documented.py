@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
-from weft.live.server.explain import explain_live
+from weft.live.server.listing import explain_live
 from weft.live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
@@ -84,20 +84,20 @@ def test_dependencies_and_tasks_of_arrays(serving: Serving, box: Sandbox, tmp_pa
     and Slurm says so. A task of an array that is stopped and started again is the same task."""
     server = serving.start(PREEMPTIVE)
     fails = serving.sbatch(1, "sh -c 'sleep 0.5; exit 3'", says="iterations=1 iteration_s=1")
-    array = serving.sbatch(64, f"sh -c 'echo $SLURM_ARRAY_TASK_ID >> {tmp_path}/tasks; sleep 6'", "--array=3,5",
+    array = serving.sbatch(64, f"sh -c 'echo $SLURM_ARRAY_TASK_ID >> {tmp_path}/tasks; sleep 10'", "--array=3,5",
                            says="iterations=600 iteration_s=1")  # fmt: skip
-    once = serving.sbatch(1, "sleep 0.1", f"--dependency=afternotok:{fails}")
+    brief = "iterations=1 iteration_s=0.1"
+    once = serving.sbatch(1, "sleep 0.1", f"--dependency=afternotok:{fails}", says=brief)
     never = serving.sbatch(1, "sleep 0.1", f"--dependency=afterok:{fails}")
     names = [f"{array}_3", f"{array}_5"]
     serve_until(server, running(server, *names))
     assert not {once, never} & server.core.table.jobs.keys() or fails not in server.core.table.jobs
-    serve_until(server, ended(server, fails, once))
-    short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
     corr = serving.sbatch(1, "sleep 0.1", "--array=3,5", f"--dependency=aftercorr:{array}")
-    serve_until(server, ended(server, short))
-    serve_until(server, ended(server, *names, f"{corr}_3", f"{corr}_5"))
+    serve_until(server, ended(server, fails, once), within_s=90)
+    assert names[0] in server.core.table.jobs or names[1] in server.core.table.jobs, "it did not wait for the array"
+    serve_until(server, ended(server, *names, f"{corr}_3", f"{corr}_5"), within_s=90)
     found = serving.statuses()
-    assert found == {fails: "failed", once: "finished", short: "finished", **dict.fromkeys(names, "finished"),
+    assert found == {fails: "failed", once: "finished", **dict.fromkeys(names, "finished"),
                      f"{corr}_3": "finished", f"{corr}_5": "finished"}  # fmt: skip
     ran = (tmp_path / "tasks").read_text().split()
     assert sorted(set(ran)) == ["3", "5"]

@@ -78,8 +78,10 @@ def test_a_server_that_is_lost_while_a_job_is_starting_there() -> None:
 def test_a_scenario_says_which_servers_are_lost(tmp_path: Path) -> None:
     demo = Path(__file__).parents[3] / "examples" / "demo.toml"
     file = tmp_path / "lost.toml"
-    file.write_text(re.sub(r"(?m)^\[run\]$", '[run]\noutages = [["mars", 1.0, 2.0]]', demo.read_text()))
-    with pytest.raises(ScenarioError, match=r"run.outages: there is no server mars; the first are \w+"):
+    file.write_text(
+        re.sub(r"(?m)^\[run\]$", '[run]\noutages = [{ server = "mars", at_s = 1.0, for_s = 2.0 }]', demo.read_text())
+    )
+    with pytest.raises(ScenarioError, match=r"run.outages: there is no server mars; there are \w+"):
         build_workload(Scenario.load(file), toy_cluster(), 0)
 
 

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.capabilities import Capabilities
-from weft.live.attempt import Attempt, Ended
+from weft.live.attempt import Attempt, Ended, Ending, judge
 from weft.live.clock import Clock
 from weft.live.description import Description
-from weft.live.doubts import SLACK_S, Doubts
-from weft.live.endings import Ending, judge
-from weft.live.local.environment import environment, ranks
+from weft.live.measured import SLACK_S, Doubts
 from weft.live.unix import bound
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
@@ -289,3 +287,43 @@ class LocalWorld(LiveWorld[Task]):
         """Let go of sockets; jobs run on."""
         super().close()
         self._pokes.close()
+
+
+_FIRST_PORT = 29500  # of torch.distributed; a job's port is this plus its first GPU, which no other job has
+
+
+def environment(
+    cluster: Cluster, gpus: Placement, job: str, attempt: int, resume: int, iterations: int
+) -> dict[str, str]:
+    """The same for all processes of a job; the rest of its environment is that of `weft submit`."""
+    servers = [cluster.servers[int(cluster.server_of_gpu[gpu])].name for gpu in gpus]
+    return {
+        "WEFT_JOB": job,
+        "WEFT_ATTEMPT": str(attempt),
+        "WEFT_RESUME_STEP": str(resume),
+        "WEFT_ITERATIONS": str(iterations),
+        "WEFT_GPUS": ",".join(map(str, gpus)),
+        "WEFT_SERVERS": ",".join(servers),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_FIRST_PORT + min(gpus)),
+    }
+
+
+def ranks(cluster: Cluster, gpus: Placement, per_rank: bool) -> list[dict[str, str]]:
+    """What differs between the processes of a job: one that has all GPUs, or one per GPU."""
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    if not per_rank:
+        return [{**visible, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}]
+    made = []
+    for rank, gpu in enumerate(gpus):
+        beside = [g for g in gpus if cluster.server_of_gpu[g] == cluster.server_of_gpu[gpu]]
+        made.append(
+            {
+                "CUDA_VISIBLE_DEVICES": ",".join(map(str, beside)),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(gpus)),
+                "LOCAL_RANK": str(beside.index(gpu)),
+                "LOCAL_WORLD_SIZE": str(len(beside)),
+            }
+        )
+    return made

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Ended, Slurm, Unreachable
+from weft.live.slurm.notes import Mark, Why
 from weft.live.slurm.priority import Standing, read_standing
 from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft.live.slurm.telling import Mark, Why
 from weft.model.topologies.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
 
-_LONG_AGO = "2001-01-01"  # "now" would be this machine's, and the controller's clock may be behind it
 _CLOCK_S = 60.0  # between looks at the controller's clock
 _STANDING_S = 30.0  # between looks at QOS and fair shares, which Slurm computes anew every few minutes
 _SOON_S = 0.1  # before the next look while something is under way
@@ -38,6 +37,7 @@ class Order:
     pin: Pin | None = None  # of an update
     signal: str = ""  # of a warning
     go: bool = False  # of an update: release it at once if Slurm has taken the placement
+    begin: bool = True  # of an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
         """As scontrol reads it."""
@@ -49,7 +49,7 @@ class Order:
         return (
             f"update JobId={self.key} ReqNodeList={compress(sorted(pin.nodes))} NumNodes={n}-{n} "
             f"NumTasks={pin.tasks}{even} TresPerJob= TresPerTask= TresPerNode=gres:gpu:{pin.gpus_per_node} "
-            f"{cpus}StartTime={_LONG_AGO} AdminComment={pin.note}"
+            f"{cpus}{'StartTime=now ' if self.begin else ''}AdminComment={pin.note}"
         )
 
 

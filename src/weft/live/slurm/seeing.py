@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Protocol
 
 from weft.live.slurm.hands import Snapshot
+from weft.live.slurm.notes import Mark
 from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
-from weft.live.slurm.records import Node, Record
-from weft.live.slurm.telling import Mark
+from weft.live.slurm.records import Record
 from weft.model.events import Barred, Cleared, Event, Prioritised
 
-__all__ = ["Taker", "cleared", "prioritised", "recalled", "submission", "to_recall", "user_holds"]
+__all__ = ["Taker", "cleared", "prioritised", "recalled", "to_recall", "user_holds"]
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
@@ -22,13 +22,10 @@ _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(
-        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
-    ) -> None: ...
-    def wants(self, record: Record) -> bool: ...
+    def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None: ...
+    def refuse_another(self, snapshot: Snapshot) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
-    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
 
 
 def to_recall(task: Task) -> bool:
@@ -97,9 +94,3 @@ def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing 
                     events.append(Prioritised(now, job_id, priority, words))
                 task.priority = priority
     return events
-
-
-def submission(key: str) -> tuple[int, int]:
-    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
-    number, _, task = key.partition("_")
-    return int(number), int(task or 0)

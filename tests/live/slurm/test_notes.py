@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.live.slurm.notes import Telling, Why, plain
 from weft.live.slurm.records import Record
-from weft.live.slurm.telling import Telling, Why, plain
 
 HELD = Record("17", "17", "PENDING", False, True)
 WORDS = {"17": "waits: wants 8 GPUs"}

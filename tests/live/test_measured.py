@@ -16,8 +16,8 @@ from weft.core.table import Table
 from weft.core.view import View
 from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
-from weft.live.doubts import Doubts
 from weft.live.hearing import Keeper, slot
+from weft.live.measured import Doubts
 from weft.live.server.server import Server
 from weft.model.events import Learned, Started, Stopped, Submitted
 from weft.model.plan import Decision, SetGate

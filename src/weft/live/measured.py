@@ -1,4 +1,4 @@
-"""What a running job turns out to be, against what its submission said: longer than it claimed, or silent.
+"""What live jobs turn out to be: how fast those of each kind are, and how each compares with what was said about it.
 
 A claim is a user's word. A job that has outrun it is treated as one that said nothing: as long as its time limit
 allows, so that it goes behind those whose claims hold. A job that never reports cannot be gated. A gate that was made
@@ -9,15 +9,67 @@ holds the gate lets the job go (hearing.py).
 from __future__ import annotations
 
 import sys
+from collections import deque
 from dataclasses import dataclass
+from statistics import median
 
 from weft.live.attempt import Progress
 from weft.live.description import Description
 from weft.live.hearing import RECENT, SEEN
+from weft.model.cluster import Cluster
 from weft.model.events import Learned
 from weft.model.job import Job
+from weft.model.plan import Placement
+from weft.model.view import Estimate, Spread
+from weft.physics.estimates import Estimates
+from weft.physics.iteration import factor_for, play_on
 
-__all__ = ["SLACK_S", "Doubts"]
+__all__ = ["SLACK_S", "Doubts", "Speeds"]
+
+_RECENT = 15  # attempts of one kind that count
+
+_Kind = tuple[str, int, int, int]  # model (or job, if it names none), workers, servers, racks
+
+
+class Speeds:
+    """Iteration times by kind of job and spread."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._alone = Estimates(cluster)
+        self._measured: dict[_Kind, deque[float]] = {}
+
+    def measured(self, job: Job, workers: int, spread: Spread, iteration_s: float) -> None:
+        """An attempt had this median iteration time."""
+        if iteration_s > 0:
+            self._measured.setdefault(_kind(job, workers, spread), deque(maxlen=_RECENT)).append(iteration_s)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """The median of what was measured of such jobs; else one iteration alone on the network, as simulated."""
+        alone = self._alone.of(job.profiles[workers], job.model, spread)
+        seen = self._measured.get(_kind(job, workers, spread))
+        iteration_s = median(seen) if seen else max(alone.iteration_s, 1e-9)
+        return Estimate(iteration_s, min(alone.compute_s, iteration_s))
+
+    def alone_s(self, job: Job, gpus: Placement) -> float:
+        """Seconds of an iteration alone on these GPUs, as its profile has it."""
+        return play_on(self._cluster, job.profiles[len(gpus)], gpus).seconds
+
+    def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
+        """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
+        iteration takes as measured, 0 if it takes what the profile says.
+
+        A real job can be held only between iterations; for a task to meet its slot the iteration starts earlier by
+        that task's offset.
+        """
+        profile = job.profiles[len(gpus)]
+        factor = factor_for(self._cluster, profile, gpus, iteration_s) if iteration_s else 1.0
+        return play_on(self._cluster, profile, gpus, compute_factor=1.0 if factor is None else factor).start_s[task]
+
+
+def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
+    return (job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+
 
 SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint
 _BEYOND = 1.5  # times its claim
