@@ -10,7 +10,7 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | running (nobody decided that) | requeue and hold |
 | start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
-| start | pending, released | wait as long as Slurm's reason deserves (reasons.py); then hold, and the job is barred |
+| start | pending, released | wait as long as Slurm's reason deserves (below); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
