@@ -41,6 +41,12 @@ def test_the_hook_reads_the_warning_that_a_script_asks_for(
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n{line}\nsleep 1\n")
     assert comment(box, script) == expected
+    box.environment["SBATCH_SIGNAL"] = "B:INT@33"
+    try:
+        said = expected if expected != "(null)" and "SBATCH" in line else "weft: signal=INT grace_s=33"
+        assert comment(box, script) == said, "the environment counts where the script says nothing"
+    finally:
+        del box.environment["SBATCH_SIGNAL"]
     own = "weft: grace_s=3"
     assert comment(box, script, f"--comment={own}") == own, "what it tells weft itself comes first"
 

@@ -18,6 +18,7 @@ from tests.live.slurm.serving import Serving, actions, ended, running, serve_unt
 from weft.errors import InputError, StackError
 from weft.live.server.server import Server
 from weft.live.slurm import sandbox
+from weft.live.slurm.commands import Ended
 from weft.live.slurm.priority import Standing, read_standing
 from weft.live.slurm.records import Record
 from weft.stacks import resolve
@@ -161,6 +162,13 @@ def test_a_running_job_gives_way_to_an_urgent_one_and_to_no_shorter_one(
     box.run("scontrol", "update", f"JobId={jobs['root']}", "QOS=urgent")
     serve_until(server, ended(server, jobs["root"]))
     assert actions(server)[:3] == [(first, "start"), (first, "stop"), (jobs["root"], "start")]
+
+
+def test_the_accounting_remembers_what_the_controller_may_forget(box: Accounted) -> None:
+    """sacct of a real Slurm; of a job that it does not know it says nothing."""
+    done, failed = box.sbatch(wrap="true"), box.sbatch(wrap="exit 3")
+    expected = {done: Ended("COMPLETED", 0, 0), failed: Ended("FAILED", 3, 0)}
+    box.wait(lambda: box.slurm.accounting([done, failed, "99999"]) == expected)
 
 
 def test_nice_lowers_and_unknown_names_count_for_nothing() -> None:
