@@ -61,8 +61,8 @@ class Ahead(Sandbox):
 def test_the_controllers_clock_is_another(ahead_s: int, tmp_path: Path) -> None:
     """A job starts at once, is preempted and starts again; one that begins later, by the controller's clock, waits.
 
-    Slurm puts a job off that it has requeued, and all that scontrol can tell it then is the time of this machine: if that
-    is ahead of the controller's, the job starts so much later, and nothing is given up meanwhile."""
+    Slurm puts a job off that it has requeued, and all that scontrol can tell it then is the time of this machine: if
+    that is ahead of the controller's, the job starts so much later, and nothing is given up meanwhile."""
     if why := missing():
         missing_engine(f"Slurm ({why})")
     if shutil.which("gcc") is None:
