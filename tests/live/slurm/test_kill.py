@@ -9,7 +9,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import pytest
 
@@ -145,11 +144,14 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
 
 
 def wait_until_saved(box: Sandbox, job: str) -> None:
-    """Until the controller has written its state twice: what it writes next it may have collected before."""
+    """Until the controller has written its state twice: what it writes next it may have collected before. (Another nice
+    would release the job: Slurm gives it a priority then.)"""
     for n in range(2):
         began = time.time()
-        with suppress(RuntimeError):  # it may have ended
-            box.run("scontrol", "update", f"JobId={job}", f"Nice={n}")
+        try:
+            box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
+        except RuntimeError:  # it has ended, and those before it were saved before
+            return
         file = box.folder / "state" / "job_state"
         until = time.monotonic() + 15
         while time.monotonic() < until and not (file.exists() and file.stat().st_mtime > began):

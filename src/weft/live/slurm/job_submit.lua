@@ -135,6 +135,9 @@ function slurm_job_modify(job, record, part_list, modify_uid)
         return refuse("weft has planned with what this job asked for: cancel it, and submit it with the GPUs that you want")
     end
     if not asks_for_gpus(record) then return slurm.SUCCESS end
+    if job.nice ~= nil and job.nice ~= slurm.NO_VAL and record.priority == 0 then  -- Slurm would give it a priority
+        return refuse("weft holds this job until it starts it, and another nice would release it: submit it with --nice")
+    end
     local moved = not ours(record.partition)
     if moved or job.priority == 0 then  -- held by its user, or new here: it comes to weft when it is released
         if job.priority == 0 then job.comment = with_hold(job.comment or record.comment) end
