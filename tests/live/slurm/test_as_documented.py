@@ -43,8 +43,7 @@ def test_the_hook_reads_the_warning_that_a_script_asks_for(
     assert comment(box, script) == expected
     box.environment["SBATCH_SIGNAL"] = "B:INT@33"
     try:
-        said = expected if expected != "(null)" and "SBATCH" in line else "weft: signal=INT grace_s=33"
-        assert comment(box, script) == said, "the environment counts where the script says nothing"
+        assert comment(box, script) == "weft: signal=INT grace_s=33", "the environment comes first, as for sbatch"
     finally:
         del box.environment["SBATCH_SIGNAL"]
     own = "weft: grace_s=3"

@@ -25,8 +25,7 @@ def told(box: Sandbox, job: str) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five seconds of patience are one."""
-    for module in ("reasons", "reconcile"):
-        monkeypatch.setattr(f"weft.live.slurm.{module}.SCARCE_S", 1.0)
+    monkeypatch.setattr("weft.live.slurm.reconcile.SCARCE_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")

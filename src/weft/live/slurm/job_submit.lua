@@ -73,10 +73,11 @@ end
 local signals = { ["1"] = "HUP", ["2"] = "INT", ["10"] = "USR1", ["12"] = "USR2", ["15"] = "TERM" }
 
 local function warning_in(script, environment)
-    local said = environment ~= nil and environment["SBATCH_SIGNAL"] or nil
+    local said = nil
     for line in string.gmatch(script, "[^\r\n]+") do
         if string.match(line, "^#SBATCH%s") then said = string.match(line, "%s%-%-signal[=%s]%s*([%w:@]+)") or said end
     end
+    said = environment ~= nil and environment["SBATCH_SIGNAL"] or said  -- it comes before the script, as for sbatch
     if said == nil then return nil end
     local name = string.gsub(string.upper(string.match(string.gsub(said, "^%a:", ""), "^%w+") or ""), "^SIG", "")
     name = signals[name] or name
