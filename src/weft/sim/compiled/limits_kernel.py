@@ -125,8 +125,8 @@ def cap(E, rows, caps, changed):
 
 
 @njit(cache=True)
-def look_ahead(E, rows):
-    """A slot begins: find who of these would catch up with whom before it ends."""
+def look_again(E, rows):
+    """A slot begins: find who of those that would end or catch up after the last one does so before this one ends."""
     now = m.floats(E)[F_NOW]
     for i in range(len(rows)):
         if m.nodes(E)[rows[i]].event == LATER:

@@ -48,11 +48,14 @@ class EngineBody:
         self._kernel.full(self._engine.table, rows, out)
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
+    def look_to(self, horizon_s: float, due_s: float) -> None:
         """Who catches up with whom is of interest up to the horizon, who ends until the rule speaks again."""
         floats = self._engine.arrays.floats
         floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
-        self._kernel.look_ahead(self._engine.table, rows)
+
+    def look_again(self, rows: Ints) -> None:
+        """What of this happens to these."""
+        self._kernel.look_again(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:
         """Caps, and weights and levels where they are given."""
