@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from weft.errors import InputError
@@ -184,7 +185,7 @@ class Telling:
         """What the users of jobs that wait, or that stay held, are to be told by now; some of them at a time."""
         if now < self._next_s:
             return []
-        part = list(tasks.items())[self._told : self._told + _COMPARED]
+        part = list(islice(tasks.items(), self._told, self._told + _COMPARED))
         self._told = self._told + _COMPARED if len(part) == _COMPARED else 0
         wanted = {
             task.key: f"waits: {why(job_id)}"

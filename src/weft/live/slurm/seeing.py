@@ -13,7 +13,7 @@ from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
 from weft.live.slurm.records import Record
 from weft.model.events import Barred, Cleared, Event, Prioritised
 
-__all__ = ["Taker", "cleared", "prioritised", "recalled", "to_recall", "user_holds"]
+__all__ = ["Taker", "cleared", "prioritised", "recalled", "to_look_at", "to_recall", "user_holds"]
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
@@ -26,6 +26,20 @@ class Taker(Protocol):
     def refuse_another(self, snapshot: Snapshot) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
+
+
+def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
+    """Jobs that there is a reason to look at: of thousands that wait, hardly any."""
+    return {
+        job_id: task
+        for job_id, task in tasks.items()
+        if task.phase is not Phase.WAITING
+        or task.key in changed
+        or task.barred_s is not None
+        or task.missing
+        or task.cancelled
+        or task.to_mark
+    }
 
 
 def to_recall(task: Task) -> bool:

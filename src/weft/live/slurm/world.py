@@ -18,11 +18,11 @@ from weft.live.slurm.notes import Telling, make_folder, note, uid_of, write_gate
 from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Record
-from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, to_recall, user_holds
+from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
-from weft.model.events import Barred, Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Withdrawn
+from weft.model.events import Barred, Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
@@ -193,16 +193,23 @@ class SlurmWorld(LiveWorld[Task]):
         self._ahead_s, self._records = snapshot.ahead_s, snapshot.jobs
         if self.taker is not None and not self._take:
             self.taker.refuse_another(snapshot)
-        events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
-        held, marks = user_holds(self.tasks, snapshot, now)
+        due = to_look_at(self.tasks, snapshot.changed | self._again)
+        self._again = set()
+        events += [*self._nodes(due, snapshot, now), *self._cleared(due, snapshot, now)]
+        events += self._looked_at(due, snapshot, now)
+        due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
+        held, marks = user_holds(due, snapshot, now)
         self._hands.tell(marks)
         events += held
-        events += self._new(snapshot, now)
-        events += prioritised(self.tasks, snapshot, self._standing, now)
+        new = self._new(snapshot, now)
+        due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
+        events += new
+        all_anew = snapshot.standing is not self._standing
+        events += prioritised(self.tasks if all_anew else due, snapshot, self._standing, now)
         self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            running = [task for task in self.tasks.values() if task.phase is Phase.RUNNING]
+            running = [task for task in due.values() if task.phase is Phase.RUNNING]
             events += [event for task in running for event in self._doubts(task, now)]
         if self.why is not None and self.taker is not None:
             self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
@@ -233,18 +240,12 @@ class SlurmWorld(LiveWorld[Task]):
         self.taker.look(snapshot, {task.key for task in [*self.tasks.values(), *self._coming()]}, now)
         return self._arrived(now)
 
-    def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
+    def _looked_at(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        looked, self._again = snapshot.changed | self._again, set()
-        due = [
-            (job_id, task)
-            for job_id, task in self.tasks.items()
-            if task.phase is not Phase.WAITING or task.missing or task.cancelled or task.key in looked
-        ]
-        self._active = [task for _, task in due if task.phase is not Phase.WAITING]
+        self._active = [task for task in due.values() if task.phase is not Phase.WAITING]
         self._hands.recall(task.key for task in self._active if to_recall(task))
-        for job_id, task in due:
+        for job_id, task in due.items():
             if self._ordered.get(job_id, 0) > snapshot.after:
                 self._again.add(task.key)  # taken before the last order about it
                 continue
@@ -313,9 +314,9 @@ class SlurmWorld(LiveWorld[Task]):
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
-    def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
+    def _cleared(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
         something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
-        return cleared(self.tasks, something_ended, now)
+        return cleared(due, something_ended, now)
 
     def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
@@ -350,8 +351,8 @@ class SlurmWorld(LiveWorld[Task]):
 
     # Nodes
 
-    def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
-        ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
+    def _nodes(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+        ours = {task.key for task in due.values() if task.phase is not Phase.WAITING}
         bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
