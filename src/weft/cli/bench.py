@@ -12,7 +12,7 @@ __all__ = ["bench"]
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which to run; none: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks (default: all).")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
     large: Annotated[

@@ -50,7 +50,7 @@ def simulate(
     from weft import api
 
     if out is not None:
-        from weft.results.writing import refuse_unwritable_folder
+        from weft.results.files import refuse_unwritable_folder
 
         refuse_unwritable_folder(out)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}

@@ -17,8 +17,6 @@ from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["METRICS", "compare", "flat_metrics", "mean_and_interval"]
-
 # flat name -> path in a summary
 METRICS: dict[str, tuple[str, ...]] = {
     "jct_mean_s": ("jct_s", "mean"),
