@@ -17,7 +17,7 @@ import numpy as np
 from weft.agent.fill import fill
 from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.collectives.lowering import OpenFlow, open_collective
-from weft.live.runner import slot
+from weft.live.hearing import slot
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowRows, TransferView, flow_set
 from weft.pace.base import Admission, Pace

@@ -17,8 +17,7 @@ from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld
-from weft.live.local.dry import DryWorld
-from weft.live.local.engine import LocalEngine
+from weft.live.local.engine import DryWorld, LocalEngine
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Gate, SetGate, Start

@@ -71,6 +71,13 @@ PreemptionsOption = Annotated[
     int,
     typer.Option("--preemptions", min=0, metavar="N", help="Most preemptions an hour for one user's jobs; 0: any."),
 ]
+PriorityOption = Annotated[
+    str,
+    typer.Option(
+        "--priority", metavar="off|qos|slurm",
+        help="Slurm: whose jobs go first: as the stack says, by QOS, or by Slurm's weights (QOS, fair share, ...).",
+    ),
+]  # fmt: skip
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -96,6 +103,7 @@ def serve(
     profiles: ProfilesOption = None,
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
+    priority: PriorityOption = "off",
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -116,10 +124,12 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take,
+        "profiles": profiles or [], "take": take, "priority": priority,
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
+    if priority != "off":
+        policies.planner.refuse_priorities()
     engine.refuse(cluster, folder)
     if preemptions:
         policies.planner.cap_preemptions(preemptions, 3600.0)

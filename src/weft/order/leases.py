@@ -177,8 +177,9 @@ class OwnLeases(LeaseOrder):
             return not view.waiting
         if view.offer.n_free + len(job.gpus) < least:
             return True
-        first = self.key_of_waiting(next(iter(view.waiting_by(self.key_of_waiting))))
-        return self.key_of_running(view, job) <= first[0]
+        first = next(iter(view.waiting_by(self.key_of_waiting)))
+        mine = (-job.job.priority, self.key_of_running(view, job))
+        return mine <= (-first.job.priority, self.key_of_waiting(first)[0])
 
     def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
         """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
@@ -188,7 +189,7 @@ class OwnLeases(LeaseOrder):
             if job.job.gpus > room:
                 continue
             key = key_of(job)
-            if before and mine <= key[0]:
+            if before and (-over.job.priority, mine) <= (-job.job.priority, key[0]):
                 before = False
                 yield (mine, _NEVER), 0, over
             yield key, 1, job
@@ -248,5 +249,6 @@ def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:
     return found
 
 
-def _key(entry: Entry) -> tuple[Key, int]:
-    return entry[:2]
+def _key(entry: Entry) -> tuple[int, Key, int]:
+    key, waits, job = entry
+    return -job.job.priority, key, waits

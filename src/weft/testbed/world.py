@@ -13,10 +13,8 @@ from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld, Task
-from weft.live.local.dry import DryWorld
-from weft.live.local.engine import LocalEngine
+from weft.live.local.engine import DryWorld, LocalEngine
 from weft.model.cluster import Cluster
-from weft.model.plan import Gate
 from weft.pace.base import Pace
 from weft.testbed.keeper import Standing, standing
 
@@ -43,9 +41,9 @@ class TestbedWorld(PacedWorld):
         """An agent a host; rates are those of the scaled network."""
         return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale)
 
-    def _spec(self, task: Task, gate: Gate | None) -> dict[str, Any]:
+    def _spec(self, task: Task) -> dict[str, Any]:
         """Every rank enters the namespace of its server; a job of one process that of its first."""
-        spec = super()._spec(task, gate)
+        spec = super()._spec(task)
         names = [self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in task.gpus]
         ranks = [{**rank, "WEFT_NETNS": self.bed.hosts[names[i]]["netns"]} for i, rank in enumerate(spec["ranks"])]
         env = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.live.jobs import describe
 from weft.core.snapshot import Changes
 from weft.live.server.ledger import End, Ledger
-from weft.live.server.record import write_trace
+from weft.live.server.listing import write_trace
 
 
 def test_every_job_that_ran_is_in_the_trace(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.live.slurm.notes import Telling, Why, plain
 from weft.live.slurm.records import Record
-from weft.live.slurm.telling import Telling, Why, plain
 
 HELD = Record("17", "17", "PENDING", False, True)
 WORDS = {"17": "waits: wants 8 GPUs"}
@@ -18,8 +18,11 @@ SAID = "weft: waits: wants 8 GPUs"
 def test_words_are_sent_when_slurm_shows_others() -> None:
     telling = Telling()
     assert telling.due(WORDS, {"17": HELD}, 5.0) == [Why("17", SAID, unpin=False)]
-    assert not telling.ready(5.5)
-    assert telling.ready(6.0)
+    other = {"17": "no such model"}
+    assert telling.look({}, str, other, {"17": HELD}, 5.5) == [], "not so soon"
+    assert telling.look({}, str, other, {"17": HELD}, 6.0) == [
+        Why("17", "weft: stays held: no such model", unpin=False)
+    ]
     assert telling.due(WORDS, {"17": replace(HELD, admin_comment=f'"{SAID}"')}, 6.0) == []
     noted = replace(HELD, admin_comment="weft:job=17,attempt=1")
     assert telling.due({"17": "waits: a licence"}, {"17": noted}, 7.0) == [Why("17", "weft: waits: a licence", True)]
