@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.jobs import QueueBySize, SortedJobs
+from weft.core.jobs import Pass, QueueBySize, SortedJobs
 from weft.model.view import JobView
 from weft.testing import toy_job
 
@@ -52,8 +52,21 @@ def test_jobs_that_are_too_large_are_passed_but_for_the_first(
         room = min(room, served[i]) if i < len(served) and expected and expected[-1][0] == name else room
     found, left = [], [4]
     place = {name: i for i, (_, _, name, _) in enumerate(sorted(kept))}
-    for job in queue.in_order(lambda: left[0]):
+    for job in queue.in_order(lambda size, _: Pass.SIZE if size > left[0] else Pass.NONE):
         found.append((job.id, left[0]))
         if place[job.id] < len(served):
             left[0] = min(left[0], served[place[job.id]])
     assert found == expected
+
+
+def test_of_jobs_that_are_passed_over_only_the_first_is_shown() -> None:
+    """By size or one by one: j0 and j2 are passed alone, all of size 2 together."""
+    queue = QueueBySize(lambda job: job.job.iterations)
+    for number, size in enumerate((1, 1, 1, 2, 2, 1)):
+        queue.add(JobView(toy_job(f"j{number}", size, iterations=number + 1)), number, size)
+
+    def passes(size: int, job: JobView) -> Pass:
+        return Pass.SIZE if size == 2 else Pass.JOB if job.id in ("j0", "j2") else Pass.NONE
+
+    assert [job.id for job in queue.in_order(passes)] == ["j0", "j1", "j5"]
+    assert [job.id for job in queue.in_order(None)] == [f"j{i}" for i in range(6)]

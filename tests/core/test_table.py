@@ -37,7 +37,7 @@ def table_with(*jobs: object) -> Table:
 
 
 def in_order(table: Table, key: Callable[[JobView], float]) -> list[str]:
-    return [job.id for job in table.waiting_by(key).in_order(lambda: 1000)]
+    return [job.id for job in table.waiting_by(key).in_order(None)]
 
 
 def test_life_of_a_job() -> None:
@@ -88,7 +88,7 @@ def test_a_barred_job_is_shown_to_nobody_until_it_is_cleared() -> None:
     by_size = table.waiting_by(lambda job: job.job.gpus)
     table.take(Barred(5.0, "a", "no licence"))
     table.take(Barred(6.0, "a", "no licence yet"))
-    assert (list(table.waiting), [job.id for job in by_size.in_order(lambda: 1000)]) == (["b"], ["b"])
+    assert (list(table.waiting), [job.id for job in by_size.in_order(None)]) == (["b"], ["b"])
     assert table.demand == {(2, 1e9): 1}
     assert (table.jobs["a"].status, table.jobs["a"].barred) == (JobStatus.WAITING, "no licence yet")
     table.take(Cleared(7.0, "a"))

@@ -77,6 +77,30 @@ def test_of_leases_that_end_at_once_each_is_offered_alone() -> None:
         assert [t for t, what, job in moves(core) if job == "big" and what is Start] == [start]
 
 
+def test_a_timer_that_runs_out_between_ends_of_leases_is_met() -> None:
+    """Three servers of 6 GPUs with three jobs of 2 each, one of which is done at 5 s. `wide` (5 GPUs) comes at 6 s and
+    waits for one machine for 25 s: 2 GPUs are free on each, and a lease that ends gives up only 2. So it is told to ask
+    again at 31 s, when no lease ends (they do at 10, 20, 30, ...) and nobody leaves."""
+    jobs = [toy_job(f"j{i}", 2, 5 if i % 3 == 2 else 500) for i in range(9)]
+    for order in ("las:10", "nw-sens:10", "fifo:backfill"):
+        world = ToyWorld(toy_cluster(1, 3, 6), [*jobs, toy_job("wide", 5, 5, submit_s=6.0)])
+        core = Core(resolve("dally", order=order, place="delay:25/50"), world)
+        run(core, world)
+        assert [t for t, what, job in moves(core) if job == "wide" and what is Start] == [31.0], order
+
+
+def test_leases_that_end_before_one_that_is_awaited_are_not_overlooked() -> None:
+    """Three servers of 3 GPUs. Two jobs of 2 GPUs leave one free on each of two servers, where `apart` is; it asks for
+    a better place at 10, 20, 30 s, ... Nobody waits until `new` comes at 21 s. `whole` has the third server since 3 s:
+    its lease ends at 23 s, before 30 s, and new takes over."""
+    jobs = [toy_job("x", 2, 200), toy_job("y", 2, 200), toy_job("apart", 2, 200, 1.0, 1.0)]
+    jobs += [toy_job("whole", 3, 200, submit_s=3.0), toy_job("new", 3, 5, submit_s=21.0)]
+    world = ToyWorld(toy_cluster(1, 3, 3), jobs)
+    core = Core(resolve("dally-nowait", order="nw-sens:10"), world)
+    run(core, world)
+    assert [t for t, what, job in moves(core) if job == "new" and what is Start] == [23.0]
+
+
 @pytest.mark.parametrize("text", ["together", "together@10", "10"])
 def test_names(text: str) -> None:
     assert NetworkSensitive.from_text(text).name == f"nw-sens:{text}"

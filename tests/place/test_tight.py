@@ -84,21 +84,64 @@ def test_a_job_that_sends_nothing_does_not_wait() -> None:
     assert servers(answer, view) == [0, 1]
 
 
+def starts_of(jobs: list[Job], stack: str, place: str) -> tuple[dict[str, float], float]:
+    """When jobs first start on one rack of two servers of 2 GPUs, and when `big` is done."""
+    world = ToyWorld(toy_cluster(1, 2, 2), jobs)
+    core = Core(resolve(stack, place=place), world)
+    done: list[float] = []
+    core.table.on_end = lambda job: done.append(world.now()) if job.id == "big" else None
+    run(core, world)
+    starts: dict[str, float] = {}
+    for _, t, d in core.journal.entries:  # type: ignore[attr-defined]
+        if isinstance(d, Start):
+            starts.setdefault(d.job, t)
+    return starts, done[0]
+
+
 def test_machines_are_kept_for_whoever_is_overdue() -> None:
-    """One rack of two servers of 2 GPUs. `big` (4 GPUs, 30 s) comes at 1; small ones of one GPU and 40 s come every
-    10 s and would keep at least one GPU busy for ever. When big has waited for 30 s, at 31 or after, no small one is
-    put where big will be, so it starts when those that run are done, at 80 at the latest; without keeping it would
-    start after the last small one."""
-    jobs = [toy_job("big", 4, 30, submit_s=1.0), *(toy_job(f"s{i:02}", 1, 40, submit_s=10.0 * i) for i in range(40))]
-    world = ToyWorld(toy_cluster(1, 2, 2), jobs)
-    core = Core(resolve("fifo-backfill", place="tight"), world)
-    run(core, world)
-    starts = {d.job: t for _, t, d in core.journal.entries if isinstance(d, Start)}
-    assert starts["big"] <= 80.0
-    world = ToyWorld(toy_cluster(1, 2, 2), jobs)
-    core = Core(resolve("fifo-backfill", place="best-fit"), world)
-    run(core, world)
-    assert {d.job: t for _, t, d in core.journal.entries if isinstance(d, Start)}["big"] > 400.0
+    """`big` (4 GPUs, 30 s) comes at 1; small ones of one GPU and 40 s come every 10 s until 1,190 s and would keep at
+    least one GPU busy for ever. When big has waited for 10 times its 30 s, at 301 or after, no small one is put where
+    big will be, so it starts when those that run are done, at 350 at the latest."""
+    jobs = [toy_job("big", 4, 30, submit_s=1.0), *(toy_job(f"s{i:03}", 1, 40, submit_s=10.0 * i) for i in range(120))]
+    assert starts_of(jobs, "fifo-backfill", "tight")[0]["big"] <= 350.0
+    assert starts_of(jobs, "fifo-backfill", "best-fit")[0]["big"] > 1190.0
+
+
+def test_a_preemptive_order_does_not_starve_a_large_job() -> None:
+    """The same under shortest remaining service first, preemptive, with 38 s for small ones: each has less left to do
+    than big (120 GPU seconds), and goes before it. Big waits for 300 s, then for those that run (38 s), and once it
+    has started nobody takes its GPUs: it is done 30 s later, at 1 + 300 + 10 + 38 + 30 = 379 at the latest (a small one
+    that starts within 10 s of the moment at which big is seen to be overdue is waited for). Without, it is done after
+    the last small one has come."""
+    jobs = [toy_job("big", 4, 30, submit_s=1.0), *(toy_job(f"s{i:03}", 1, 38, submit_s=10.0 * i) for i in range(120))]
+    assert starts_of(jobs, "srsf-preemptive", "tight")[1] <= 379.0
+    assert starts_of(jobs, "srsf-preemptive", "best-fit")[1] > 1190.0
+
+
+def test_who_would_share_links_with_others_waits_for_longer() -> None:
+    """GPUs 0, 1, 4 and 5 are free, as above, and a job over servers 0 and 1 sends over their links for half of its
+    time: beside it, the job of 4 would take turns with it, and it with the job, so both count."""
+    alone, beside = (_gain(other) for other in (False, True))
+    assert beside > 1.5 * alone
+
+
+def _gain(other: bool) -> float:
+    cluster = toy_cluster(2, 3, 4)
+    table = Table(cluster)
+    for gpu in range(24):
+        if gpu not in ((0, 1, 2, 4, 5, 6) if other else (0, 1, 4, 5)):
+            table.gpus.enter(f"other{gpu}", (gpu,), 0.0)
+    if other:
+        table.take(Submitted(0.0, toy_job("sender", 2, 100, 1.0, 1.25e9)))
+        table.starting("sender", (2, 6), None)
+    job = toy_job("a", 4, 40, 1.0, 1.25e9)
+    table.take(Submitted(0.0, job))
+    view = View(table, ToyWorld(cluster, []), 0)
+    view.move_to(0.0, 1)
+    place = Tight()
+    answer = place.place(view, table.jobs["a"], 4, table.gpus.offer, place.initial_state())
+    assert answer.ask_again_s is not None
+    return answer.ask_again_s
 
 
 def test_everybody_is_told_why_it_waits_and_state_can_be_saved() -> None:

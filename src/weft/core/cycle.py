@@ -52,7 +52,7 @@ class Core:
 
         # 2. Bring the view to this moment.
         self.cycle += 1
-        view.move_to(now, self.cycle)
+        view.move_to(now, self.cycle, bool(events))
 
         if self._idle_without_jobs and not table.waiting:
             self.wake_s = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, ValuesView
+from enum import Enum
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import Any
@@ -77,6 +78,14 @@ class _Values(ValuesView[JobView]):
         return self._mapping.in_order()
 
 
+class Pass(Enum):
+    """What a queue need not produce: nothing, one job, or all of its size."""
+
+    NONE = 0
+    JOB = 1
+    SIZE = 2
+
+
 class QueueBySize:
     """Jobs by a key as in SortedJobs, but apart by size: those that are too large can be passed without a look at each.
 
@@ -102,21 +111,23 @@ class QueueBySize:
         if not self._of_size[size]:
             del self._of_size[size]
 
-    def in_order(self, room: Callable[[], float]) -> Iterator[JobView]:
-        """The jobs, first to last. Of those that are larger than there is `room` for when their turn comes, only one.
+    def in_order(self, passes: Callable[[int, JobView], Pass] | None) -> Iterator[JobView]:
+        """The jobs, first to last. When the turn of one comes, `passes` may say that it is passed over (not: the first
+        of all that are), alone or with all that follow it in its size.
 
-        The room may only shrink meanwhile, and the queue may not change.
+        What is passed over is so until the end, and the queue may not change meanwhile.
         """
         heads = [(next(entries), size, entries) for size, entries in self._all_entries()]
         heapify(heads)
-        passed = False
+        any_passed = False
         while heads:
             entry, size, entries = heads[0]
-            too_large = size > room()
-            if not (too_large and passed):
-                yield self._of_size[size][entry[3]]
-            passed = passed or too_large
-            following = None if too_large else next(entries, None)
+            job = self._of_size[size][entry[3]]
+            way = Pass.NONE if passes is None else passes(size, job)
+            if way is Pass.NONE or not any_passed:
+                yield job
+            any_passed = any_passed or way is not Pass.NONE
+            following = None if way is Pass.SIZE else next(entries, None)
             if following is None:
                 heappop(heads)
             else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from math import inf
 
 import numpy as np
 
+from weft.core.jobs import Pass
 from weft.core.table import Table
 from weft.core.world import KnowsTraffic, World
 from weft.errors import StackError
@@ -38,15 +38,21 @@ class View:
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
-        self._room: Callable[[], float] | None = None
+        self._news = True
+        self._passes: Callable[[int, JobView], Pass] | None = None
 
-    def move_to(self, now: float, decision: int) -> None:
+    def move_to(self, now: float, decision: int, news: bool = True) -> None:
         """The moment at which policies are asked next."""
-        self._now, self._decision = now, decision
+        self._now, self._decision, self._news = now, decision, news
 
     @property
     def now(self) -> float:
         return self._now
+
+    @property
+    def news(self) -> bool:
+        """Whether anything has been reported since the last cycle."""
+        return self._news
 
     @property
     def cluster(self) -> Cluster:
@@ -73,14 +79,19 @@ class View:
         return self._table.demand
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
-        return self._table.waiting_by(key).in_order(lambda: inf if self._room is None else self._room())
+        return self._table.waiting_by(key).in_order(self._passes)
 
-    def limit(self, room: Callable[[], float] | None) -> None:
-        """Let `waiting_by` skip jobs that need more GPUs than `room()`, except for the first; None: skip nothing.
+    def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
+        """From now on `waiting_by` passes over jobs as this says, given their size and themselves; None: over none.
 
-        The code that serves claims one by one knows how many GPUs are left, and would have to turn those jobs away.
+        Whoever serves claims one by one knows what is left, and would have to turn away those jobs.
         """
-        self._room = room
+        self._passes = passes
+
+    def untold(self) -> list[JobView]:
+        """Waiting jobs for which no reason has been written down yet."""
+        waiting, held = self._table.waiting, self._table.held
+        return [] if len(held) == len(waiting) else [job for job in waiting.values() if job.id not in held]
 
     def job(self, job_id: str) -> JobView:
         return self._table.jobs[job_id]

@@ -113,6 +113,16 @@ class Cluster:
         return np.array([s.rack for s in self.servers], dtype=np.int64)
 
     @cached_property
+    def largest_server(self) -> int:
+        """GPUs of the server that has most."""
+        return int(self.gpus_per_server.max())
+
+    @cached_property
+    def largest_rack(self) -> int:
+        """GPUs of the rack that has most."""
+        return int(self.gpus_per_rack.max())
+
+    @cached_property
     def n_racks(self) -> int:
         """Racks in all."""
         return int(self.rack_of_server.max()) + 1 if self.servers else 0

@@ -52,7 +52,8 @@ class Ranking:
     the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
     keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
     left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
-    move). Every waiting job that is not placed is told why, unless those that are not claimed have been `told` before.
+    move). Every waiting job that is not placed is told why, unless all have been `told` before: then only the GPUs of
+    released jobs are new, and when these keep them nobody else is asked.
     """
 
     claims: Iterable[Claim]

@@ -6,7 +6,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
-from typing import Self
+from operator import itemgetter
+from typing import Any, Self
 
 from weft.errors import StackError
 from weft.model.plan import State
@@ -86,8 +87,10 @@ class OwnLeases(LeaseOrder):
     as in `LeaseOrder`. Of leases that end at the same moment one is offered after another, each a moment later: an
     offer holds what is free and what one lease gave up. A lease that ends while nobody waits is renewed.
 
-    The memory: the moment after which ends of leases have not been looked at, the next end, jobs whose lease has ended
-    and is still to be offered, and when waiting jobs were last told why they wait.
+    The memory: `ends`, when the current lease of each running job ends, first to last, listed once for each lease's
+    length (whoever starts later has a later end than all of them); `next`, how many of these have passed; `from_s`, the
+    moment from which they were listed, or are to be if there is no list; `due`, jobs whose lease has ended and is still
+    to be offered.
     """
 
     default_s: float = 3600.0
@@ -111,16 +114,19 @@ class OwnLeases(LeaseOrder):
         return cls(positive(lease, f"{cls.base}:{arg}: the lease in seconds") if lease else None, bool(together))
 
     def initial_state(self) -> State:
-        """Nothing has been looked at."""
-        return (
-            super().initial_state() if self.together else {"looked_s": None, "next_s": 0.0, "due": [], "told_s": -1.0}
-        )
+        """Nothing has been listed."""
+        if self.together:
+            return super().initial_state()
+        return {"ends": None, "next": 0, "from_s": None, "due": []}
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs, with one whose lease is over among them."""
         if self.together:
             return super().rank(view, state)
-        due, next_s = self._due(view, state)
+        if not view.waiting and (state["from_s"] is None or view.now < state["from_s"]):
+            return self._quiet(view, None)
+        state, next_s = self._passed(view, state)
+        due = list(state["due"])
         ended = bool(due)
         over: JobView | None = None
         moves = False
@@ -129,57 +135,64 @@ class OwnLeases(LeaseOrder):
             moves = self.moves and bool(scattered(view, [over]))
             if not moves and self._stays(view, over):
                 over = None
-        told_s = state["told_s"]
         if not view.waiting:
-            return self._quiet(view, over if moves else None, told_s)
+            return self._quiet(view, over if moves else None)
         entries: Iterable[Entry] = ()
-        told = ended and self._told(view, told_s)
+        told = ended and not view.news  # what is free was offered to everybody before
         if not told:
-            entries, told_s = self._among(view, [] if over is None else [over]), view.now
-        elif over is not None:  # whoever wants more than there can be has been told before, and nothing else is new
+            entries = self._among(view, [] if over is None else [over])
+        elif over is not None:
             entries = self._taking(view, over)
-        wake = view.now + _OFFER * self.lease_s if due else min(next_s, view.now + self.lease_s)
         return Ranking(
             self._claims(entries, {over.id} if over and moves else set()),
-            {"looked_s": view.now, "next_s": next_s, "due": due, "told_s": told_s},
-            wake_s=wake, pooled=True, released=frozenset() if over is None else frozenset({over.id}), told=told,
+            {**state, "due": due},
+            wake_s=view.now + _OFFER * self.lease_s if due else next_s,
+            pooled=True, released=frozenset() if over is None else frozenset({over.id}), told=told,
         )  # fmt: skip
 
-    def _due(self, view: ClusterView, state: State) -> tuple[list[str], float]:
-        """Running jobs whose lease has ended and is still to be offered, and when the next lease ends.
-
-        Whoever starts later has a later end than all that run now, so they are looked at only when one has ended.
-        """
+    def _passed(self, view: ClusterView, state: State) -> tuple[State, float]:
+        """The memory with what has become due by now, and when the next lease ends or the next list is made."""
         due = [name for name in state["due"] if name in view.running]
-        looked_s, next_s = state["looked_s"], state["next_s"]
-        if looked_s is not None and view.now < next_s * (1 - 1e-12):
-            return due, next_s
-        next_s = view.now + self.lease_s
-        lease_s, now = self.lease_s, view.now
-        seen_s = now if looked_s is None else looked_s
-        for job in view.running.values():
-            started_s = job.started_s
-            if started_s is None:
-                continue
-            count = int((now - started_s) / lease_s + 1e-9)  # of its leases that have ended
-            if count and count > (seen_s - started_s) / lease_s + 1e-9 and job.id not in due:
-                due.append(job.id)
-            end_s = started_s + (count + 1) * lease_s
-            if end_s < next_s:
-                next_s = end_s
-        return due, next_s
+        ends, passed, from_s = state["ends"], state["next"], state["from_s"]
+        lease_s, now = self.lease_s, view.now * (1 + 1e-12)  # ends that were rounded are met
+        if ends is None:
+            awaited = from_s is not None and from_s <= now
+            from_s = from_s if awaited else now
+            ends, passed = self._ends(view, from_s), 0
+            from_s = from_s if awaited else view.now - 1e-6 * lease_s  # who starts now ends after this list
+        while True:
+            while passed < len(ends) and ends[passed][0] <= now:
+                end_s, name = ends[passed]
+                passed += 1
+                job = view.running.get(name)
+                lasted = job is not None and job.started_s is not None and end_s - job.started_s > lease_s * (1 - 1e-9)
+                if lasted and name not in due:  # else it has started again since
+                    due.append(name)
+            if from_s + lease_s > now:
+                break
+            from_s += lease_s * int((now - from_s) / lease_s)
+            ends, passed = self._ends(view, from_s), 0
+        next_s = ends[passed][0] if passed < len(ends) else from_s + lease_s
+        return {**state, "ends": ends, "next": passed, "from_s": from_s, "due": due}, next_s
+
+    def _ends(self, view: ClusterView, from_s: float) -> list[list[Any]]:
+        """When the lease of each running job ends for the first time after a moment, first to last."""
+        lease_s = self.lease_s
+        starts = [(job.started_s, job.job.id) for job in view.running.values() if job.started_s is not None]
+        ends = [[start_s + (int((from_s - start_s) / lease_s + 1e-9) + 1) * lease_s, name] for start_s, name in starts]
+        return sorted(ends, key=itemgetter(0))
 
     def _stays(self, view: ClusterView, job: JobView) -> bool:
         """Whether nobody could take a job's GPUs, so that no offer need be made: who waits wants more GPUs than there
-        would be, or comes after it; and free GPUs alone are too few for any of them."""
-        least = min((gpus for gpus, _ in view.demand), default=0)
-        if not view.waiting or view.offer.n_free >= least:
-            return not view.waiting
-        if view.offer.n_free + len(job.gpus) < least:
+        would be, or comes after it."""
+        room, key_of = view.offer.n_free + len(job.gpus), self.key_of_waiting
+        if all(gpus > room for gpus, _ in view.demand):
             return True
-        first = next(iter(view.waiting_by(self.key_of_waiting)))
+        first = next((other for other in view.waiting_by(key_of) if other.job.gpus <= room), None)
+        if first is None:
+            return True
         mine = (-job.job.priority, self.key_of_running(view, job))
-        return mine <= (-first.job.priority, self.key_of_waiting(first)[0])
+        return mine <= (-first.job.priority, key_of(first)[0])
 
     def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
         """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
@@ -196,24 +209,14 @@ class OwnLeases(LeaseOrder):
         if before:
             yield (mine, _NEVER), 0, over
 
-    def _told(self, view: ClusterView, told_s: float) -> bool:
-        """Whether every waiting job had come when waiting jobs were last told why they wait."""
-        return all(job.job.submit_s <= told_s for job in view.waiting.values())
-
-    def _quiet(self, view: ClusterView, over: JobView | None, told_s: float) -> Ranking:
+    def _quiet(self, view: ClusterView, over: JobView | None) -> Ranking:
         """Nobody waits: only jobs that might move look forward to the ends of their leases, all others renew theirs."""
-        restless = self.restless(view) if self.moves else []
-        starts = [job.started_s for job in restless if job.started_s is not None]
-        counts = [math.floor((view.now - started_s) / self.lease_s + 1e-9) for started_s in starts]
-        ends = [started_s + (count + 1) * self.lease_s for started_s, count in zip(starts, counts, strict=True)]
-        next_s = min(ends, default=None)
-        moment = 1e-6 * self.lease_s  # before it: ends up to then are renewed
-        state: State = {
-            "looked_s": None if next_s is None else next_s - moment,
-            "next_s": next_s or 0.0,
-            "due": [],
-            "told_s": told_s,
-        }
+        next_s: float | None = None
+        if self.moves and (restless := self.restless(view)):
+            near = {job.id for job in restless}
+            next_s = next((end_s for end_s, name in self._ends(view, view.now) if name in near), None)
+        from_s = None if next_s is None else next_s - 1e-6 * self.lease_s  # ends before that are renewed
+        state: State = {"ends": None, "next": 0, "from_s": from_s, "due": []}
         entries = self._among(view, [] if over is None else [over])
         claims = self._claims(entries, set() if over is None else {over.id})
         released = frozenset() if over is None else frozenset({over.id})
@@ -239,7 +242,7 @@ def positive(text: str, what: str) -> float:
 def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:
     """Those of running jobs that might be closer together: over more servers or racks than there must be."""
     cluster = view.cluster
-    on_server, in_rack = int(cluster.gpus_per_server.max()), int(cluster.gpus_per_rack.max())
+    on_server, in_rack = cluster.largest_server, cluster.largest_rack
     found = []
     for job in jobs:
         n = len(job.gpus)

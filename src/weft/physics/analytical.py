@@ -105,9 +105,16 @@ def _dimension(kind: str, gbps: float, latency_us: float, nic_latency_us: float 
 MODERN = Hierarchy(
     _dimension("switch", 3600, 1.0), _dimension("switch", 400, 2.0, 1.0), _dimension("switch", 800, 10.0, 1.0)
 )
-# The Dally authors' simulator: ASTRA-sim reads bandwidths in GB/s, so the numbers of the paper's text count as such;
-# 5 and 50 microseconds inside and between racks, none on a machine.
-DALLY = Hierarchy(_dimension("switch", 7200, 0.0), _dimension("switch", 3200, 5.0), _dimension("switch", 6400, 50.0))
+# The Dally authors' simulator: ASTRA-sim reads bandwidths in GB/s, so the numbers of the paper's text count as such; 5
+# and 50 microseconds inside and between racks, none on a machine; rings outside machines, as in their network files.
+DALLY = Hierarchy(
+    _dimension("fully-connected", 7200, 0.0), _dimension("ring", 3200, 5.0), _dimension("ring", 6400, 50.0)
+)
+# The machine of their NVSwitch file: two groups of four GPUs, 600 GB/s, half a microsecond between the groups. It has
+# nothing outside.
+DALLY_MACHINE = Hierarchy(
+    _dimension("fully-connected", 4800, 0.0), _dimension("ring", 4800, 0.5), _dimension("ring", 4800, 0.5)
+)
 # The older set: PCIe, InfiniBand of 50 Gbit/s with tens of microseconds; 10 Gbit/s Ethernet between racks is ours.
 OLDER = Hierarchy(_dimension("ring", 64, 5.0), _dimension("switch", 50, 20.0, 5.0), _dimension("switch", 10, 50.0, 5.0))
 

@@ -42,6 +42,11 @@ class Place(Policy):
         others would leave. The arrays of an offer are valid during the call only.
         """
 
+    def alike(self, job: JobView) -> str | None:
+        """When one has declined an offer, other jobs of its kind and size that wait would decline it and any part of
+        it, and need not be asked. None: each job decides for itself; "": all are of one kind."""
+        return None
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Called once per cycle after the plan is settled, with the jobs that start; returns the next state."""
         return state

@@ -46,6 +46,10 @@ class Skew(Place):
             raise StackError(f"skew:{arg}: the limit is a share of the model, from 0 to 1")
         return cls(limit)
 
+    def alike(self, job: JobView) -> str:
+        """Those that are consolidated, and the others."""
+        return "high" if skew_of(job.job.model) > self.limit else "low"
+
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Whole servers for skewed models, fragments for the others."""
         if offer.n_free < gpus:
@@ -57,7 +61,7 @@ class Skew(Place):
             order = np.lexsort((free, idle == 0))  # where nobody must leave, then the fullest
             shares = _fill(order[free[order] > 0], free, gpus)
             return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
-        size = int(view.cluster.gpus_per_server.max())
+        size = view.cluster.largest_server
         fewest = -(-gpus // size)
         last = gpus - (fewest - 1) * size
         words = f"high skew: waits for {gpus} GPUs on {'one server' if fewest == 1 else f'{fewest} servers'}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from itertools import chain
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +19,21 @@ from weft.place.pattern import HD, Dealing
 from weft.place.shares import Share, idle_first
 
 Ints = npt.NDArray[np.int64]
+PATIENCE = 10.0  # times what a job takes alone: large jobs wait longer under any order that prefers small ones
 
 
 class Tight(Place):
     """A job takes the fewest machines that could hold it, in the fewest racks, the tightest that fit; ranks are dealt
     out by who talks to whom (`tight:ring` etc. where profiles do not name their collective).
 
-    Where only places further apart are free it waits for as long as being closer is expected to save: iterations left
-    x (seconds of an iteration there - seconds on the closest place), both alone on the network. Whoever waits as long
-    as there is to gain loses at most as much again. Then it takes the place where its iterations are shortest.
+    Where only places further apart are free it waits for as long as being closer is expected to save, to itself (longer
+    iterations there, and turns with those who send over the links of these machines) and to those others, whose turns
+    it would take. Whoever waits as long as there is to gain loses at most as much again. Then it takes the place where
+    its iterations are shortest.
 
-    Nobody starves: when a job has waited for longer than it would run, the machines that are nearest to being free for
-    it are kept, and nobody else is put on them until it starts. One job at a time has machines kept, the one
+    Nobody starves: when a job has waited for `PATIENCE` times as long as it takes alone, in all, the machines that are
+    nearest to being free for it are kept, and nobody else is put on them; once it has started nobody is put on its GPUs
+    until it ends, not even where a preemptive order would have it give way. One job at a time is so protected, the one
     that is longest overdue.
     """
 
@@ -52,18 +56,18 @@ class Tight(Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The closest place, a looser one when waiting does not pay, or none yet."""
-        free = self._seen(job, offer, state)
-        if int(free.sum()) < gpus:
+        offer = _without_kept(view, job, offer, state["kept"])
+        if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
         closest = _closest(view.cluster, gpus)
-        shares, spread = self._best(view, job, gpus, free, closest)
+        shares, spread = self._best(view, job, gpus, offer.free_per_server, closest)
         waits = job.status is JobStatus.WAITING
         if not waits and len(job.gpus) == gpus and bool(offer.free[list(job.gpus)].all()):
             own = Spread.of(view.cluster, job.gpus)
             if (own.racks, own.servers) <= (spread.racks, spread.servers):
                 return Answer(job.gpus, f"keeps its GPUs {_words(own)}", state)
         if spread != closest and waits:
-            until_s = job.waiting_since_s + self._gain_s(view, job, gpus, spread, closest)
+            until_s = job.waiting_since_s + self._gain_s(view, job, gpus, offer, shares, spread, closest)
             if view.now < until_s * (1 - 1e-12):
                 words = f"declines {gpus} GPUs {_words(spread)}: waits for {gpus} {_words(closest)} while that may pay"
                 return Answer(None, words, state, until_s)
@@ -71,13 +75,13 @@ class Tight(Place):
         return Answer(self._gpus(view, job, gpus, offer, shares), f"{why}: {_words(spread)}", state)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Keep machines for the job that is longest overdue, until it starts or is gone.
+        """Keep machines for the job that is longest overdue, until it is gone.
 
         Whom they are kept for changes once at a moment, so that cycles of one moment come to an end where a preemptive
         order clears machines for one job after another.
         """
         kept = state["kept"]
-        if kept is not None and kept["job"] in view.waiting and kept["job"] not in started:
+        if kept is not None and (kept["job"] in view.waiting or kept["job"] in view.running):
             return state
         if view.now <= state["changed_s"]:
             return state if kept is None else {"kept": None, "changed_s": view.now}
@@ -89,31 +93,30 @@ class Tight(Place):
         return state if kept is None else {"kept": None, "changed_s": view.now}
 
     def _late_s(self, view: ClusterView, job: JobView) -> float:
-        """Seconds by which a job has waited for longer than it would run on the closest place."""
-        waited_s = view.now - job.waiting_since_s
-        if waited_s < view.iterations_left(job.id) * job.job.profile.compute_s:
+        """Seconds by which a job has waited for longer, in all, than it may."""
+        waited_s, iterations = view.now - job.job.submit_s - job.run_s, PATIENCE * job.job.iterations
+        if waited_s < iterations * job.job.profile.compute_s:
             return 0.0
         gpus = job.job.gpus
-        return waited_s - view.iterations_left(job.id) * self._iteration_s(
-            view, job, gpus, _closest(view.cluster, gpus)
-        )
+        return waited_s - iterations * view.estimate(job.job, gpus, _closest(view.cluster, gpus)).iteration_s
 
-    def _iteration_s(self, view: ClusterView, job: JobView, gpus: int, spread: Spread) -> float:
-        return view.estimate(job.job, gpus, spread).iteration_s
+    def _gain_s(
+        self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share], spread: Spread,
+        closest: Spread,
+    ) -> float:  # fmt: skip
+        """What the closest place saves over these machines: to the job, and to those who share their links with it.
 
-    def _gain_s(self, view: ClusterView, job: JobView, gpus: int, spread: Spread, closest: Spread) -> float:
-        """What the closest place saves over one of this spread."""
-        longer = self._iteration_s(view, job, gpus, spread) - self._iteration_s(view, job, gpus, closest)
-        return max(0.0, view.iterations_left(job.id) * longer)
-
-    def _seen(self, job: JobView, offer: Offer, state: State) -> Ints:
-        """Free GPUs by server, without the machines that are kept for another job."""
-        kept = state["kept"]
-        if kept is None or kept["job"] == job.id:
-            return offer.free_per_server
-        free = offer.free_per_server.copy()
-        free[kept["servers"]] = 0
-        return free
+        One that sends for a share of its time takes turns with the others for that share of theirs.
+        """
+        there, near = view.estimate(job.job, gpus, spread), view.estimate(job.job, gpus, closest)
+        left = view.iterations_left(job.id)
+        own_s, others_s = there.iteration_s - near.iteration_s, 0.0
+        for other in _senders(view, offer, shares) if spread.servers > 1 and there.comm_s > 0 else ():
+            beside = view.estimate(other.job, len(other.gpus), Spread.of(view.cluster, other.gpus))
+            own_s += there.comm_s * beside.comm_s / beside.iteration_s
+            together_s = min(left * there.iteration_s, view.iterations_left(other.id) * beside.iteration_s)
+            others_s += together_s / beside.iteration_s * beside.comm_s * there.comm_s / there.iteration_s
+        return max(0.0, left * own_s + others_s)
 
     def _best(
         self, view: ClusterView, job: JobView, gpus: int, free: Ints, closest: Spread
@@ -128,12 +131,40 @@ class Tight(Place):
         if inside is None:
             return anywhere, spread
         near = _spread(inside, racks)
-        first = self._iteration_s(view, job, gpus, near) <= self._iteration_s(view, job, gpus, spread)
-        return (inside, near) if near == closest or first else (anywhere, spread)
+        inside_s, anywhere_s = (view.estimate(job.job, gpus, at).iteration_s for at in (near, spread))
+        return (inside, near) if near == closest or inside_s <= anywhere_s else (anywhere, spread)
 
     def _gpus(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share]) -> Placement:
         chosen = idle_first(view, offer, shares)
         return self._dealing.order(view.cluster, job.job.profiles[gpus], chosen) if len(shares) > 1 else chosen
+
+
+def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str, Any] | None) -> Offer:
+    """The offer without what is kept for another job: its machines until it starts, then its GPUs."""
+    if kept is None or kept["job"] == job.id:
+        return offer
+    cluster = view.cluster
+    runs = view.running.get(kept["job"])
+    if runs is None and kept["job"] not in view.waiting:
+        return offer  # it is gone
+    names = runs.gpus if runs is not None else chain.from_iterable(cluster.servers[s].gpus for s in kept["servers"])
+    gpus = np.fromiter(names, dtype=np.int64)
+    taken = gpus[offer.usable[gpus] & (offer.residents[gpus] == 0)]
+    if not len(taken):
+        return offer
+    usable, per_server = offer.usable.copy(), offer.free_per_server.copy()
+    usable[gpus] = False
+    np.subtract.at(per_server, cluster.server_of_gpu[taken], 1)
+    return Offer(offer.residents, offer.memory, usable, per_server, offer.n_free - len(taken))
+
+
+def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
+    """Running jobs that send over the links of these machines and would stay there."""
+    servers = view.cluster.servers
+    names = dict.fromkeys(name for server, _ in shares for gpu in servers[server].gpus for name in view.residents(gpu))
+    jobs = (view.running[name] for name in names if name in view.running)
+    staying = (job for job in jobs if len(job.gpus) > 1 and offer.residents[job.gpus[0]] > 0)
+    return [job for job in staying if Spread.of(view.cluster, job.gpus).servers > 1]
 
 
 _KNOWN: dict[int, tuple[Cluster, dict[int, Spread]]] = {}  # by identity: there are few clusters, and many questions

@@ -189,7 +189,7 @@ def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:
 def closest(view: ClusterView, workers: int) -> Spread:
     """The spread of a number of workers that are as close together as this cluster allows."""
     cluster = view.cluster
-    per_server = int(cluster.gpus_per_server.max())
+    per_server = cluster.largest_server
     servers = -(-workers // per_server)
     per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
     return Spread(servers, -(-servers // per_rack))

@@ -75,7 +75,7 @@ def build_workload(
     as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
     alone = estimates(cluster, network or physics(scenario, seed)[0])
-    roomiest = int(cluster.gpus_per_server.max())
+    roomiest = cluster.largest_server
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
@@ -129,14 +129,14 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
     section = scenario.network
-    made = {"tiers", "hierarchy", "program", "foreign", "cross_traffic"}
+    made = {"tiers", "by_shape", "hierarchy", "program", "foreign", "cross_traffic"}
     plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - made)
     with located(f"{scenario.where}: network"):
         hierarchy = build_hierarchy(section, scenario.folder)
     program = "" if section.program is None else str(scenario.folder / section.program)
     network = NetworkSpec(
-        **plain, tiers=_tiers(section), hierarchy=hierarchy, program=program, foreign=_foreign(section),
-        cross_traffic=_cross_traffic(section),
+        **plain, tiers=_tiers(section), by_shape=section.table == "dally-by-shape", hierarchy=hierarchy,
+        program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
     )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name
@@ -146,7 +146,7 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
 
 def _tiers(section: NetworkSection) -> Mapping[str, Tier]:
     if section.table is not None:
-        return {"dally": DALLY_TABLE_I, "themis": THEMIS}[section.table]
+        return THEMIS if section.table == "themis" else DALLY_TABLE_I
     return {name: Tier(**row.model_dump()) for name, row in section.tiers.items()}
 
 

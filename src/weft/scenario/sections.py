@@ -241,10 +241,11 @@ class NetworkSection(Sharing):
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: by model (or default): machine, rack, network."
     )
-    table: Literal["dally", "themis"] | None = Field(
+    table: Literal["dally", "dally-by-shape", "themis"] | None = Field(
         None,
-        description="tiers: a published table instead. dally: Table I of that paper; themis: its simulator's static "
-        "penalties, the same for every model.",
+        description="tiers: a published table instead. dally: Table I of that paper; dally-by-shape: collectives over "
+        "the paper's hierarchy by the shape of a placement, calibrated to the table's machine column; themis: its "
+        "simulator's static penalties, the same for every model.",
     )
     hierarchy: HierarchyTable | Literal["modern", "older"] | None = Field(
         None,

@@ -12,6 +12,7 @@ from weft.model.cluster import Cluster
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.physics.analytical import MODERN, Analytical, Hierarchy
 from weft.physics.astra import AstraSim
+from weft.physics.by_shape import ByShape
 from weft.physics.cost import Cached, CostModel, Tier, TierTable, shape_of
 from weft.physics.estimates import Estimates
 from weft.physics.iteration import Sharing
@@ -51,6 +52,7 @@ class NetworkSpec:
     b_s_per_byte: float = K_WAY_B_S_PER_BYTE
     eta_s_per_byte: float = K_WAY_ETA_S_PER_BYTE
     tiers: Mapping[str, Tier] = field(default_factory=dict)
+    by_shape: bool = False  # of cost tiers: by the shapes that are calibrated to Dally's Table I
     hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
     scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds
     program: str = ""  # of cost astra-sim
@@ -62,7 +64,7 @@ class NetworkSpec:
     def cost_model(self) -> CostModel | None:
         """What stands in for links, asked once for each shape by all that share this spec; None if nothing does."""
         if self.cost == "tiers":
-            return Cached(TierTable(self.tiers))
+            return Cached(ByShape() if self.by_shape else TierTable(self.tiers))
         if self.cost == "analytical":
             return Cached(Analytical(self.hierarchy, self.scale))
         if self.cost == "astra-sim":

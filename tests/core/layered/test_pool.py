@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.model import Hold, Placement, Start, State, Submitted
-from weft.model.view import ClusterView
+from weft.model.view import ClusterView, JobView, Offer
 from weft.order.base import Claim, Order, Ranking
+from weft.place.base import Answer
 from weft.place.best_fit import BestFit
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
@@ -109,3 +112,41 @@ def test_holds_are_written_once() -> None:
     core = core_of(Pooled(claim("new")), **FULL)
     assert [kind for kind, _, _ in decided(core, new=4)] == [Hold.__name__]
     assert core.step(2.0, []) == []
+
+
+def test_whoever_is_not_asked_keeps_the_reason_it_has() -> None:
+    """x is told that GPUs are too few, once; when y comes, only y is told."""
+    core = core_of(Pooled(claim("x", 8), claim("y", 8)), **FULL)
+    assert [job for _, job, _ in decided(core, x=8)] == ["x"]
+    assert [(type(d).__name__, d.job) for d in core.step(2.0, [Submitted(2.0, toy_job("y", 8))])] == [("Hold", "y")]  # type: ignore[union-attr]
+    assert set(core.table.held) == {"x", "y"}
+
+
+class Picky(BestFit):
+    """Wants a whole server, or nothing; counts who is asked."""
+
+    def __init__(self, kinds: str | None) -> None:
+        self.kinds = kinds
+        self.asked: list[str] = []
+
+    def alike(self, job: JobView) -> str | None:
+        return None if self.kinds is None else self.kinds and job.id[0]
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        self.asked.append(job.id)
+        if offer.free_per_server.max() < 4:
+            return Answer(None, "wants a whole server", state)
+        return super().place(view, job, gpus, offer, state)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "asked"), [(None, ["x1", "x2", "y1", "x3"]), ("by name", ["x1", "y1", "x3"]), ("", ["x1", "x3"])]
+)
+def test_who_is_like_one_that_declined_is_not_asked(kinds: str | None, asked: list[str]) -> None:
+    """Each server has 2 free GPUs. x1, x2 and y1 want 2, x3 wants 3; all are told why they wait."""
+    order, place = Pooled(*(claim(name, 2 + (name == "x3")) for name in ("x1", "x2", "y1", "x3"))), Picky(kinds)
+    core = core_of(order, a=(0, 1), b=(4, 5), c=(8, 9), d=(12, 13))
+    core.stack = Stack("x", Layered(order, place))
+    held = decided(core, x1=2, x2=2, y1=2, x3=3)
+    assert place.asked == asked
+    assert held == [("Hold", name, "wants a whole server") for name in ("x1", "x2", "y1", "x3")]

@@ -38,4 +38,4 @@ def test_the_outcome_is_the_same(busy: set[int], waiting: list[tuple[int, int]],
     order, place = ShortestRemainingServiceFirst(preemptive), BestFit()
     outcomes = [serve(view, order.rank(view, {}), place, {}, once=once) for once in (False, True)]
     assert outcomes[0] == outcomes[1]
-    assert view._room is None
+    assert view._passes is None

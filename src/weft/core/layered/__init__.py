@@ -16,6 +16,8 @@ from weft.order.base import Cap, Claim, Order, Ranking
 from weft.place.base import Place
 from weft.planners.base import Planner
 
+_NEXT_S = 1e-3
+
 
 class Layered(Planner):
     """Order ranks the jobs; place answers offers for one job after another. Both memories are committed, or neither.
@@ -53,7 +55,8 @@ class Layered(Planner):
         outcomes = [outcome]
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
-        return [self._candidate(view, ranking, outcome, caused) for outcome in outcomes]
+        ask_s = state.get("ask_s") if ranking.told else None
+        return [self._candidate(view, ranking, outcome, caused, ask_s) for outcome in outcomes]
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
         """See Planner. Counted are jobs that give way, not those whose lease is over."""
@@ -75,16 +78,23 @@ class Layered(Planner):
         return self.order.turn(job)
 
     def _candidate(
-        self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]]
+        self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]], ask_s: float | None
     ) -> Candidate:
+        """`ask_s`: when a job that is not asked in this cycle wanted to be asked again; if that is now, it is next."""
         started = tuple(job for job in outcome.placed if job in view.waiting)
-        state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
+        state: State = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
         if self._cap is not None:
             new = {user: [*caused.get(user, ()), *[view.now] * n] for user, n in outcome.caused.items()}
             state["caused"] = {**caused, **new}
+        ask_s = None if ask_s is None else max(ask_s, view.now + _NEXT_S)
+        asks = (ask_s, *(answer.ask_again_s for answer in outcome.declined)) if ranking.pooled else ()
+        ask_s = min((ask_s for ask_s in asks if ask_s is not None and ask_s > view.now), default=None)
+        if ask_s is not None:
+            state["ask_s"] = ask_s
+        wake_s = min((t for t in (ask_s, ranking.wake_s) if t is not None), default=None)
         changed = bool(outcome.placed or outcome.leaving)
         plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving) if changed else view.placements)
-        return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)
+        return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), wake_s)
 
 
 class _Tape(Iterable[Claim]):

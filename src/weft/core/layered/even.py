@@ -101,6 +101,10 @@ class Shaped(Place):
             return Answer(None, words, state)
         return answer
 
+    def alike(self, job: JobView) -> str | None:
+        """That of the place inside, unless the job has a shape."""
+        return None if job.job.per_server else self.inner.alike(job)
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         return self.inner.observe(view, started, state)
 
@@ -155,6 +159,10 @@ class Dealt(Place):
         if answer.gpus is None or len(answer.gpus) < 3:
             return answer
         return replace(answer, gpus=self._dealing.order(view.cluster, job.job.profiles[gpus], answer.gpus))
+
+    def alike(self, job: JobView) -> str | None:
+        """As the place inside says."""
+        return self.inner.alike(job)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         return self.inner.observe(view, started, state)

@@ -9,40 +9,60 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from weft.core.jobs import Pass
 from weft.core.layered.outcome import Ask, Outcome
 from weft.core.occupancy import Draft
 from weft.core.table import memory_of
+from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
+from weft.place.base import Place
 
 Floats = npt.NDArray[np.float64]
 
 
-def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, state: State) -> Outcome:
-    """Serve claims, best first, from the free GPUs and those of the released jobs (see `order.base.Ranking`)."""
-    pool = _Pool(view, ranking.released, shared, ask, Outcome(state))
-    for claim in ranking.claims:
-        job = view.running.get(claim.job)
-        if job is not None:
-            pool.again(job, claim)
-        elif not pool.admit(claim) and ranking.strict:
-            break
-        if pool.hopeless and not ranking.strict:
-            if not ranking.told:
-                pool.turn_away()
-            break
+def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, state: State, once: bool) -> Outcome:
+    """Serve claims, best first, from the free GPUs and those of the released jobs (see `order.base.Ranking`).
+
+    If the claims are read `once` only, the view need not even produce those that could not be served.
+    """
+    pool = _Pool(view, ranking.released, place, ask, Outcome(state))
+    if once and not (ranking.strict or place.shares_gpus) and isinstance(view, View):
+        view.limit(pool.passes)
+        try:
+            _serve_each(pool, ranking)
+        finally:
+            view.limit(None)
+    else:
+        _serve_each(pool, ranking)
+    if not (ranking.told or ranking.strict):
+        pool.turn_away()
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
     return pool.outcome
 
 
+def _serve_each(pool: _Pool, ranking: Ranking) -> None:
+    for claim in ranking.claims:
+        job = pool.view.running.get(claim.job)
+        if job is not None:
+            pool.again(job, claim)
+        elif not pool.admit(claim) and ranking.strict:
+            break
+        if ranking.told and not (pool.out or pool.taker):
+            break  # nothing is on offer that has not been declined before
+        if pool.hopeless and not ranking.strict:
+            break
+
+
 class _Pool:
     """The GPUs as they would be, the jobs whose lease is over and that were not served yet, and the outcome so far."""
 
-    def __init__(self, view: ClusterView, released: frozenset[str], shared: bool, ask: Ask, outcome: Outcome) -> None:
+    def __init__(self, view: ClusterView, released: frozenset[str], place: Place, ask: Ask, outcome: Outcome) -> None:
         self.view = view
-        self.shared = shared
+        self.shared = place.shares_gpus
+        self.alike = place.alike
         self.ask = ask
         self.outcome = outcome
         self.out = {name for name in released if view.running[name].status is JobStatus.RUNNING}
@@ -50,10 +70,13 @@ class _Pool:
         self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
+        self._refused: dict[
+            tuple[int, str | None], str
+        ] = {}  # who takes nothing of what is left, by size and kind; why
         self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
         # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
-        self._counts = not shared and bool(view.offer.usable.all())
+        self._counts = not self.shared and bool(view.offer.usable.all())
 
     @property
     def draft(self) -> Draft:
@@ -73,14 +96,26 @@ class _Pool:
         n_free = 0 if self.shared else self._n_free()
         return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
+    def passes(self, gpus: int, job: JobView) -> Pass:
+        """Who would be turned away without being asked; what is left only shrinks."""
+        if gpus > self._n_free():
+            return Pass.SIZE
+        return Pass.JOB if self._refused and (job.job.gpus, self.alike(job)) in self._refused else Pass.NONE
+
     def turn_away(self) -> None:
-        """Decline every waiting job that has not been answered."""
+        """Decline every waiting job that has not been answered and has not been told why it waits: those that wanted
+        more than there was, and those like others that have declined. Whoever is not asked keeps the reason it has."""
         declined = self.outcome.declined
         answered = {*self.outcome.placed, *(answer.job for answer in declined)}
         limit = self.view.cluster.gpu_memory_bytes
-        for job in self.view.waiting.values():
-            if job.job.id not in answered:
-                declined.append(_no_room(job.job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
+        for job in self.view.untold() if isinstance(self.view, View) else self.view.waiting.values():
+            if job.id in answered:
+                continue
+            words = self._refused.get((job.job.gpus, self.alike(job))) if self._refused else None
+            if words is None:
+                declined.append(_no_room(job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
+            else:
+                declined.append(Declined(job.id, words))
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False, with the reason written down, if there is no place for it."""
@@ -90,10 +125,16 @@ class _Pool:
             limit = self.view.cluster.gpu_memory_bytes
             self.outcome.declined.append(_no_room(claim.job, claim.gpus, memory, limit))
             return False
+        kind = (claim.gpus, self.alike(job))
+        if kind in self._refused:
+            self.outcome.declined.append(Declined(claim.job, self._refused[kind]))
+            return False
         answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
         self.outcome.state = answer.state
         if answer.gpus is None:
             self.outcome.declined.append(Declined(claim.job, answer.reason, answer.ask_again_s))
+            if kind[1] is not None:
+                self._refused[kind] = answer.reason
             return False
         self._accept(claim, answer.gpus, answer.reason, memory)
         return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
+from weft.core.jobs import Pass
 from weft.core.layered.outcome import Ask, Outcome
 from weft.core.layered.pool import serve_pool
 from weft.core.occupancy import Draft
@@ -33,7 +34,7 @@ def serve(
     words, the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
     """
     if ranking.pooled:
-        return serve_pool(view, ranking, place.shares_gpus, ask or _plainly(view, place), state)
+        return serve_pool(view, ranking, place, ask or _plainly(view, place), state, once)
     if not ranking.preemptive and not view.waiting:
         return Outcome(state)  # nobody to serve
     service = _Service(view, place.shares_gpus, ask or _plainly(view, place), Outcome(state), ranking.cap)
@@ -41,7 +42,7 @@ def serve(
     if ranking.preemptive:
         claims = service.rank_running(claims)
     if once and isinstance(view, View) and not (ranking.strict or place.shares_gpus):
-        view.limit(lambda: service.n_free + service.spare_gpus)
+        view.limit(service.passes)
         try:
             return _serve_each(service, ranking, claims)
         finally:
@@ -126,6 +127,10 @@ class _Service:
         self.below.extend(unseen.values())  # those that claim nothing come last
         self.spare_gpus = sum(len(job.gpus) for job in chain(self.stopping, self.below))
         return chain(read, claims)
+
+    def passes(self, gpus: int, job: JobView) -> Pass:
+        """All jobs that need more GPUs than are free or could be freed would be turned away."""
+        return Pass.SIZE if gpus > self.n_free + self.spare_gpus else Pass.NONE
 
     def could_fit(self, claim: Claim) -> bool:
         """False if fewer GPUs than that are free or could be freed; their number shrinks as claims are served."""

@@ -34,6 +34,7 @@ class DelayScheduling(Place):
 
     def __init__(self, rule: Timers | None = None) -> None:
         self.rule = rule or AutoTuned()
+        self._seen: tuple[Offer | None, Offer | None, dict[int, tuple[int, int]]] = (None, None, {})
         self.name = "delay" if self.rule.text == "auto" else f"delay:{self.rule.text}"
         if isinstance(self.rule, Benefit):
             self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE, Fact.MODEL})
@@ -64,7 +65,7 @@ class DelayScheduling(Place):
         waits = job.status is JobStatus.WAITING
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
-        tier, rack = _best(view, gpus, offer)
+        tier, rack = self._best(view, gpus, offer)
         if not waits and gpus == len(job.gpus) and tier >= tier_of(view, job) and offer.free[list(job.gpus)].all():
             return Answer(job.gpus, f"keeps its GPUs {_WHERE[tier_of(view, job)]}", state)
         waited_s = view.now - job.waiting_since_s if waits else 0.0
@@ -77,6 +78,19 @@ class DelayScheduling(Place):
         words = f"takes {_WHERE[tier]} after {_time(waited_s)}" if waits else f"moves to GPUs {_WHERE[tier]}"
         return Answer(_gpus(view, gpus, offer, tier, rack), words, state)
 
+    def _best(self, view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
+        """As `_best` says, once for each number of GPUs while the offer is the same."""
+        if self._seen[0] is not offer or self._seen[1] is not view.offer:
+            self._seen = (offer, view.offer, {})
+        known = self._seen[2]
+        if gpus not in known:
+            known[gpus] = _best(view, gpus, offer)
+        return known[gpus]
+
+    def alike(self, job: JobView) -> str | None:
+        """Without timers that run out, all are of one kind."""
+        return "" if self.rule.for_ever else None
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Let the rule look."""
         return self.rule.observe(view, state)
@@ -84,10 +98,10 @@ class DelayScheduling(Place):
     def _timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
         """The rule's, 0 for tiers that the job is too big for; the second never ends before the first."""
         cluster = view.cluster
-        if gpus > cluster.gpus_per_rack.max():
+        if gpus > cluster.largest_rack:
             return 0.0, 0.0
         machine_s, rack_s = self.rule.timers(view, job, gpus, state)
-        return (0.0, rack_s) if gpus > cluster.gpus_per_server.max() else (machine_s, max(machine_s, rack_s))
+        return (0.0, rack_s) if gpus > cluster.largest_server else (machine_s, max(machine_s, rack_s))
 
     def _decline(
         self, view: ClusterView, job: JobView, waits: bool, better: int, timer_s: float, gpus: int, tier: int,

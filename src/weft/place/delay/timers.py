@@ -27,6 +27,7 @@ class Timers(ABC):
     """A rule for the two timers."""
 
     text: str  # as in delay:TEXT
+    for_ever = False  # whether nobody ever takes less than the best
 
     def initial_state(self) -> State:
         """Memory before anything was accepted."""
@@ -59,6 +60,8 @@ class Fixed(Timers):
 
 class Consolidated(Fixed):
     """Until there is the closest place that can be (`delay:consolidated`)."""
+
+    for_ever = True
 
     def __init__(self) -> None:
         super().__init__(math.inf, math.inf, "consolidated")

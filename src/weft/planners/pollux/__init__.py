@@ -173,7 +173,7 @@ class Pollux(Planner):
     def speedups(self, view: ClusterView, job: JobView, jobs: int) -> dict[tuple[int, bool], float]:
         """Goodput at each size, on one node or several, over that on a fair share of the cluster."""
         model = self.model(view, job)
-        roomiest = int(view.cluster.gpus_per_server.max())
+        roomiest = view.cluster.largest_server
         sizes = sizes_that_fit(view, job.job)
         batch = {size: _samples(job.job, size) for size in sizes}
         share = max(1, view.cluster.n_gpus // max(1, jobs))

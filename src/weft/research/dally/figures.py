@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.physics.by_shape import calibrated_profile
 from weft.physics.cost import DALLY_TABLE_I
 from weft.research.claims import Picture, Runs
-from weft.research.dally.latency import TIERS, calibrated_profile, latencies, share
+from weft.research.dally.latency import TIERS, latencies, share
 from weft.research.dally.runs import RACKS, timers_over_time
 from weft.results.metrics import finished_jobs, summary
 from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes

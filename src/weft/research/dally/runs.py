@@ -1,9 +1,10 @@
 """The cluster runs of the Dally paper: 500 jobs at once or 411 over a week, on 2 to 16 racks.
 
 A run is named `stack@experiment`: `dally@batch-8` is Dally on the batch with 8 racks, `dally@poisson-4` on Poisson
-arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`: of 25 instead of 400 Gbit/s). Seed 0 is
-the authors' own file where WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the
-three files (Poisson). Without it, jobs are drawn from its published figures.
+arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`: of 25 instead of 400 Gbit/s) and
+`...-shapes` with costs by the shape of a placement instead of Table I. Seed 0 is the authors' own file where
+WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the three files (Poisson). Without
+it, jobs are drawn from its published figures.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def scenario(experiment: str, seed: int, files: bool | None = None, quick: bool 
     if quick and arrival == "batch":
         made["cluster"]["racks"] = max(1, int(racks) // QUARTER)
         made["workload"]["jobs"] = 500 // QUARTER
-    if rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
+    if rest == ["shapes"]:
+        made["network"]["table"] = "dally-by-shape"
+    elif rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
         made["cluster"] |= {"oversubscription": 4, "nic_gbps": 25 if "slow" in rest else 400}
         made["network"] = {"cost": "links", "sharing": "max-min"}
         made["workload"]["overlap"] = True

@@ -1,0 +1,41 @@
+"""ByShape: calibrated to one machine, dearer the further apart, and used by a scenario that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft.physics.by_shape import ByShape, calibrated_profile, share_of
+from weft.physics.cost import DALLY_TABLE_I, Shape
+from weft.research.dally.runs import scenario
+
+MODELS = sorted(DALLY_TABLE_I)
+# 8 GPUs, closest first: one machine, two, four and eight machines of a rack; two racks, eight racks
+FURTHER: tuple[Shape, ...] = (((8,),), ((4, 4),), ((2,) * 4,), ((1,) * 8,), ((4,), (4,)), ((1,),) * 8)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_further_apart_is_dearer_and_one_machine_is_the_table(model: str) -> None:
+    shares = [share_of(model, shape) for shape in FURTHER]
+    assert shares[0] == DALLY_TABLE_I[model].machine
+    assert shares[:4] == sorted(shares[:4])
+    assert shares[1] < shares[4] < shares[5]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_share_is_of_the_jobs_own_compute_time(model: str) -> None:
+    profile = calibrated_profile(model, 8)
+    cost = ByShape()
+    assert cost.exposed_s(profile, model, ((4, 4),)) == pytest.approx(profile.compute_s * share_of(model, ((4, 4),)))
+    assert cost.exposed_s(calibrated_profile(model, 1), model, ((1,),)) == 0.0
+
+
+def test_a_scenario_takes_costs_by_shape() -> None:
+    """Jobs of 16 GPUs need two machines of a rack: there the shares by shape are not those of Table I."""
+    given = scenario("batch-2-shapes", 0, files=False)
+    assert given["network"]["table"] == "dally-by-shape"
+    given["workload"] |= {"jobs": 4, "gpus": {16: 1.0}}
+    by_shape = weft.simulate(given, stack="dally-nowait", seed=0)
+    given["network"]["table"] = "dally"
+    by_tier = weft.simulate(given, stack="dally-nowait", seed=0)
+    assert by_shape.jobs["finish_s"].to_list() != by_tier.jobs["finish_s"].to_list()
