@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import EngineError, WeftError
+from weft.errors import EngineError, InputError, WeftError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
-    "MOST_SEED", "MOST_SEEDS", "FreshOption",
-    "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
-    "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
+    "MOST_SEED", "MOST_SEEDS", "ExecutorOption", "FreshOption", "InterleaveOption", "JsonOption", "OrderOption",
+    "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption", "SetOption", "StackOption", "WorkersOption",
+    "ask_about_time", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
     "stdout",
 ]  # fmt: skip
 
@@ -32,10 +32,17 @@ ScenarioArgument = Annotated[
     Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file (weft init writes one).")
 ]
 StackOption = Annotated[
-    str | None, typer.Option("--stack", help="Stack to run instead of the scenario's (weft stacks lists them).")
+    str | None,
+    typer.Option(
+        "--stack",
+        help="Stack to run instead of the scenario's: a name (weft stacks lists them), srsf/delay/none/fair, "
+        "or srsf[place=delay].",
+    ),
 ]
 OrderOption = Annotated[str | None, typer.Option("--order", help="Replace the stack's order: who goes next.")]
-PlaceOption = Annotated[str | None, typer.Option("--place", help="Replace the stack's place: on which GPUs.")]
+PlaceOption = Annotated[
+    str | None, typer.Option("--place", help="Replace the stack's place: on which GPUs (a name, or FILE.py:CLASS).")
+]
 InterleaveOption = Annotated[
     str | None, typer.Option("--interleave", help="Replace the stack's interleave: when communication starts.")
 ]
@@ -51,8 +58,22 @@ FreshOption = Annotated[
         "(at most 2000 MB; weft cache says more and clears it).",
     ),
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario: cluster.oversubscription=4."),
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Who does the runs: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
+LONG_S = 3600.0  # runs that take longer are asked about
 BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
 
 
@@ -95,6 +116,21 @@ def print_notes(runs: Iterable[RunResult]) -> None:
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout; numbers that are not defined become null."""
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def ask_about_time(seconds: float) -> None:
+    """Say how long something will take; if that is hours, ask, or refuse where nobody can be asked."""
+    from weft.results.display import duration
+
+    if seconds < LONG_S:
+        notice(f"this will take about {duration(seconds)}")
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(
+            f"this would take about {duration(seconds)}; add --yes to run it, or choose fewer combinations"
+        )
+    if not typer.confirm(f"This will take about {duration(seconds)}. Go on?", err=True):
+        raise InputError("nothing more was run; what has finished is kept")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from weft.model.view import Spread
 from weft.network.astra_files import read_network, read_system
 from weft.network.cost import DALLY_TABLE_I, THEMIS
 from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
+from weft.registry import files_from
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection
@@ -55,7 +56,15 @@ def located(where: str) -> Iterator[None]:
 
 
 def build_stack(scenario: Scenario, layers: Layers) -> Stack:
-    """The stack: the one named in `layers`, or the scenario's, with single layers replaced."""
+    """The stack: the one named in `layers`, or the scenario's, with single layers replaced.
+
+    A file with a policy is looked for in the working folder, or else beside the scenario.
+    """
+    with files_from(scenario.folder):
+        return _stack(scenario, layers)
+
+
+def _stack(scenario: Scenario, layers: Layers) -> Stack:
     asked = (layers.order, layers.place, layers.interleave, layers.pace)
     if layers.stack is not None:
         return resolve(layers.stack, *asked)
