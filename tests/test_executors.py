@@ -64,9 +64,7 @@ def test_a_class_that_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Mine, "__module__", "__main__")
     register("place", "mine", Mine)
-    with pytest.raises(
-        InputError, match=r"place mine: worker processes cannot find a class of a notebook.*FILE.py:Mine"
-    ):
+    with pytest.raises(InputError, match=r"place mine: worker processes cannot find a class .*FILE.py:Mine"):
         compared(2, place="mine")
     assert compared(1, place="mine")["seeds"] == [1, 2]
 

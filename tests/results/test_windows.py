@@ -1,4 +1,4 @@
-"""Windows of a trace: how it is cut, the weights of replicates, and intervals against cases that can be told by hand."""
+"""Windows of a trace: how it is cut, the weights of replicates, and intervals against cases told by hand."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ def test_the_scenario_is_changed_and_checked_like_a_file() -> None:
     assert again.cluster.oversubscription == given.cluster.oversubscription
     assert (again.name, again.folder) == (given.name, given.folder)
     assert again.text.endswith("# changed by --set cluster.racks=8 workload.gpus={'2': 1.0}\n")
-    with pytest.raises(
-        ScenarioError, match=r"demo.toml with --set cluster.racks=x: cluster.racks is \"x\"; give a whole"
-    ):
+    with pytest.raises(ScenarioError, match=r"with --set cluster.racks=x: cluster.racks is \"x\"; give a whole"):
         changed(given, {"cluster.racks": "x"})
     with pytest.raises(InputError, match=r"--set workload.jobs.x: jobs is not a table"):
         changed(given, {"workload.jobs.x": 1})
