@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.engines import missing_engine
-from weft.bench._simgrid import find as find_simgrid
+from weft.research.bench._simgrid import find as find_simgrid
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)

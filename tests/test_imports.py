@@ -32,7 +32,7 @@ def test_numba_is_imported_only_in_kernels() -> None:
 
 def test_kernel_modules_are_named_so_for_a_reason() -> None:
     kernels = list(SOURCE.rglob("*_kernel.py"))
-    compiled = ("import numba", "from numba", "weft.network.memory_kernel import")
+    compiled = ("import numba", "from numba", "weft.sim.compiled.memory_kernel import")
     assert not [p.name for p in kernels if not any(words in p.read_text(encoding="utf-8") for words in compiled)]
 
 

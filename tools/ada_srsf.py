@@ -20,7 +20,7 @@ SEEDS = 10
 
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
-    from weft.papers.ada_srsf_sweeps import SWEEPS, run_sweep
+    from weft.research.ada_srsf.sweeps import SWEEPS, run_sweep
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
@@ -59,8 +59,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _draw(name: str, rows: list[dict[str, Any]]) -> None:
-    from weft.papers.ada_srsf_sweeps import SWEEPS
-    from weft.results.style import DASHES, MUTED, PALETTE, house_style, new_figure, tidy_axes
+    from weft.research.ada_srsf.sweeps import SWEEPS
+    from weft.results.pictures.style import DASHES, MUTED, PALETTE, house_style, new_figure, tidy_axes
 
     with house_style():
         figure, (axes,) = new_figure(6.4, 3.4)
@@ -82,8 +82,8 @@ def _draw(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _figures() -> None:
-    from weft.papers.ada_srsf import MEMORY, reproduce
-    from weft.papers.claims import Request
+    from weft.research.ada_srsf import MEMORY, reproduce
+    from weft.research.claims import Request
 
     result = reproduce(Request())
     kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds")

@@ -17,7 +17,7 @@ NUMBERS = FOLDER / "studies.json"
 
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
-    from weft.papers.cassini_beyond import STUDIES
+    from weft.research.cassini.beyond import STUDIES
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _many_jobs(rows: list[dict[str, Any]]) -> None:
-    from weft.results.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
+    from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
 
     with house_style():
         figure, (left, right) = new_figure(8.4, 3.4, columns=2)
@@ -50,7 +50,7 @@ def _many_jobs(rows: list[dict[str, Any]]) -> None:
 
 
 def _padding(rows: list[dict[str, Any]]) -> None:
-    from weft.results.style import DASHES, MUTED, PALETTE, house_style, new_figure, tidy_axes
+    from weft.results.pictures.style import DASHES, MUTED, PALETTE, house_style, new_figure, tidy_axes
 
     with house_style():
         figure, (axes,) = new_figure(5.4, 3.4)

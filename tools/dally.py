@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from weft.papers.claims import Runs
-from weft.papers.dally_beyond import METRICS, contention, orders, rows, timer_rules
+from weft.research.claims import Runs
+from weft.research.dally.beyond import METRICS, contention, orders, rows, timer_rules
 
 SEEDS = (0, 1, 2)
 

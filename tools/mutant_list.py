@@ -23,7 +23,7 @@ def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:
 
 MUTANTS: list[Mutant] = [
     *_of(
-        "network/maxmin_kernel.py",
+        "sim/compiled/maxmin_kernel.py",
         ("links that fill up are not let in", "        if not _find_tight(E):\n            break", "        break"),
         (
             "full links are forgotten",
@@ -47,7 +47,7 @@ MUTANTS: list[Mutant] = [
         ("weights are solved as if equal", "UNLIMITED if m.ints(E)[I_RANKED] == 0 else 0", "UNLIMITED"),
     ),
     *_of(
-        "network/fill_kernel.py",
+        "sim/compiled/fill_kernel.py",
         ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
         ("flows are not counted off", "        link.weight_left -= flow.n * node.claim\n", ""),
         ("a share that has grown is not looked at again", "if share > keys[at]:", "if share > 2 * keys[at]:"),
@@ -63,7 +63,7 @@ MUTANTS: list[Mutant] = [
         ("a queue's second child is never looked at", "if child + 1 < n and _before(", "if child + 1 < 0 and _before("),
     ),
     *_of(
-        "network/kway_kernel.py",
+        "sim/compiled/kway_kernel.py",
         ("k-way: eta counts once too often", "(k * b + (k - 1) * eta)", "(k * b + k * eta)"),
         (
             "k-way: the idlest server counts",
@@ -72,7 +72,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/tasks_kernel.py",
+        "sim/compiled/tasks_kernel.py",
         ("waiting for the network is booked backwards", "job.comm_s += now - job.mark", "job.comm_s -= now - job.mark"),
         ("the fastest worker sets the pace", "factor = max(\n", "factor = min(\n"),
         ("a new transfer has no weight", "link.weight += flow.n", "link.weight += 0"),
@@ -86,7 +86,7 @@ MUTANTS: list[Mutant] = [
         ("iteration times that differ are merged", "SAME = 1e-12", "SAME = 1e-2"),
     ),
     *_of(
-        "sim/events_kernel.py",
+        "sim/compiled/events_kernel.py",
         ("one iteration too many", "if job.done >= job.total:", "if job.done > job.total:"),
         (
             "a gate opens a slot early",
@@ -102,7 +102,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/rates_kernel.py",
+        "sim/compiled/rates_kernel.py",
         (
             "the first chunk counts against a follower",
             "- node.rate * node.mark - node.chunk",
@@ -115,7 +115,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/limits_kernel.py",
+        "sim/compiled/limits_kernel.py",
         ("a cap that is raised is not noticed", "if units != node.demand_units:", "if units < node.demand_units:"),
         (
             "transfers move where there is no room",
@@ -129,7 +129,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/engine_kernel.py",
+        "sim/compiled/engine_kernel.py",
         (
             "an aborted transfer books what it has not sent",
             "sent = node.amount - remaining_bytes(E, x, now)",
@@ -146,7 +146,7 @@ MUTANTS: list[Mutant] = [
         ("ties are handled in the order of the queue", "        if n > 1:\n            order_batch(E, n)\n", ""),
     ),
     *_of(
-        "sim/heap_kernel.py",
+        "sim/compiled/heap_kernel.py",
         ("events never move forward", "if keys[parent] <= key:", "if keys[parent] >= key:"),
         (
             "the later child moves up",
@@ -165,14 +165,14 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/random_kernel.py",
+        "sim/compiled/random_kernel.py",
         ("another hash", "np.uint64(30)", "np.uint64(31)"),
         ("half the spread", "1.7320508075688772", "0.8660254037844386"),
         ("everybody else straggles", "< straggle_p:", "> straggle_p:"),
         ("all workers are alike", "np.uint64(worker) * _A", "np.uint64(0) * _A"),
     ),
     *_of(
-        "sim/components_kernel.py",
+        "sim/compiled/components_kernel.py",
         (
             "a link must be twice overbooked to matter",
             "total > link.capacity * (1.0 - MARGIN)",
@@ -186,7 +186,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/skip_kernel.py",
+        "sim/compiled/skip_kernel.py",
         ("the age of an iteration is not compared", " or abs(now - job.iter_start - job.snap_age) > tolerance", ""),
         (
             "what tasks are doing is not compared",
@@ -210,7 +210,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/park_kernel.py",
+        "sim/compiled/park_kernel.py",
         (
             "bytes of skipped iterations are lost",
             "links[flows[f].link].bytes += each * flows[f].n",
@@ -235,7 +235,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *_of(
-        "sim/estimate_kernel.py",
+        "sim/compiled/estimate_kernel.py",
         ("a window's pace is counted double", "job.per = seen / span", "job.per = 2.0 * seen / span"),
     ),
 ]

@@ -31,16 +31,16 @@ PACKAGE = ROOT / "src" / "weft"
 JUDGES = [
     "tests/sim/test_analytic.py",
     "tests/sim/test_replay.py",
-    "tests/sim/test_kernel_vs_reference.py::test_seeded_cases",
-    "tests/sim/test_skip.py::test_skipped_periods_leave_no_trace",
-    "tests/network/test_maxmin.py",
-    "tests/sim/test_engine.py",
-    "tests/sim/test_skip.py",
-    "tests/sim/test_estimate.py::test_a_measured_pace_leads_to_the_end_of_the_plain_run",
-    "tests/sim/test_estimate.py::test_iterations_at_a_measured_pace_carry_their_bytes",
+    "tests/sim/readable/test_twins.py::test_seeded_cases",
+    "tests/sim/compiled/test_skip.py::test_skipped_periods_leave_no_trace",
+    "tests/sim/compiled/test_maxmin.py",
+    "tests/sim/engine/test_engine.py",
+    "tests/sim/compiled/test_skip.py",
+    "tests/sim/compiled/test_estimate.py::test_a_measured_pace_leads_to_the_end_of_the_plain_run",
+    "tests/sim/compiled/test_estimate.py::test_iterations_at_a_measured_pace_carry_their_bytes",
     "tests/sim/test_conservation.py::test_seeded_runs_with_stops",
-    "tests/sim/test_kernel_vs_reference.py::test_kernel_equals_twin",
-    "tests/sim/test_kernel_vs_reference.py::test_skipping_equals_plain",
+    "tests/sim/readable/test_twins.py::test_kernel_equals_twin",
+    "tests/sim/readable/test_twins.py::test_skipping_equals_plain",
 ]
 # Tests that try nothing new with many iterations, which plain Python takes its time for.
 LEFT_OUT = " and ".join(

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     """Write docs/images from the demo comparison, the same pictures that its report has."""
     import weft
-    from weft.results import gantt, plots
-    from weft.results.style import house_style
+    from weft.results.pictures import gantt, plots
+    from weft.results.pictures.style import house_style
 
     folder = ROOT / "docs" / "images"
     folder.mkdir(exist_ok=True)
@@ -41,9 +41,9 @@ def main() -> None:
 
 def _titan() -> dict[str, Figure]:
     """All placers: used machines against bytes across machines, as in the report of `weft reproduce titan`."""
-    from weft.papers.claims import Request
-    from weft.papers.titan_figures import pareto
-    from weft.papers.titan_runs import FEW_JOBS, SHOWN_JOBS, all_placers, is_synthetic
+    from weft.research.claims import Request
+    from weft.research.titan.figures import pareto
+    from weft.research.titan.runs import FEW_JOBS, SHOWN_JOBS, all_placers, is_synthetic
 
     if is_synthetic("trace-1"):
         print(

@@ -172,7 +172,7 @@ def compile_kernels(say: Say | None = None) -> None:
 
     Done before a run, so that the run's wall time is its own.
     """
-    from weft.sim.kernels import compile_all, is_cached
+    from weft.sim.compiled.load import compile_all, is_cached
 
     if say is not None and not is_cached():
         say("compiling kernels, once for this version (about 20 s) ...")

@@ -16,7 +16,7 @@ from types import ModuleType
 
 __all__ = ["ENGINE", "cache_dir", "cache_root", "load"]
 
-ENGINE = ("network", "sim")  # rooms whose kernels call each other
+ENGINE = ("sim/compiled",)  # rooms whose kernels call each other
 
 
 @cache

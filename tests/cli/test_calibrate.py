@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.network.analytical import Analytical
-from weft.network.hierarchy import MODERN
-from weft.workload.layer_files import read_layers
-from weft.workload.profiles_io import load_file
+from weft.physics.analytical import Analytical
+from weft.physics.hierarchy import MODERN
+from weft.workload.profiles.files import load_file
+from weft.workload.profiles.layers import read_layers
 
 
 @pytest.mark.parametrize(("suffix", "machines"), [("json", 1), ("txt", 1), ("json", 4)])

@@ -11,7 +11,7 @@ import pytest
 from tests.engines import load_torch
 from weft.cli.main import run
 from weft.workload import zoo
-from weft.workload.profiles_io import save_profile
+from weft.workload.profiles.files import save_profile
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.papers.claims import Reproduction
+from weft.research.claims import Reproduction
 
 CLAIM = "table-v.srsf-1.jct-mean"
 ONE = ["--seeds", "1", "--workers", "1"]
@@ -43,7 +43,7 @@ def test_table_and_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_notes_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack's name may have brackets."""
     found = Reproduction("ada-srsf", (), ("flows, fifo[pace=flow]: 85 s.",), ())
-    monkeypatch.setattr("weft.papers.reproduce", lambda *_: found)
+    monkeypatch.setattr("weft.research.reproduce", lambda *_: found)
     assert run(["reproduce", "ada-srsf"]) == 0
     assert "fifo[pace=flow]: 85 s." in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.workload.trace import read
+from weft.workload.traces.reading import read
 
 Capture = pytest.CaptureFixture[str]
 Launch = Callable[..., subprocess.Popen[str]]

@@ -10,7 +10,7 @@ import pytest
 from weft.cli.common import exit_code
 from weft.cli.trace import app
 from weft.errors import WeftError
-from weft.workload.trace import read
+from weft.workload.traces.reading import read
 
 RAW = "job_id,submission_time,duration,num_gpu\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.jobs import ENVIRONMENT, witness
-from weft.live.ledger import Ledger
-from weft.live.server import Server
+from weft.live.server.ledger import Ledger
+from weft.live.server.server import Server
 from weft.stacks import resolve
 from weft.testing import toy_cluster
 

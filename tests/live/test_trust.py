@@ -14,11 +14,11 @@ import pytest
 from tests.live.serving import all_ended, said, serve_until, server, statuses
 from weft.core.snapshot import Changes
 from weft.errors import InputError
-from weft.live.control import call
 from weft.live.engine import find, names
-from weft.live.folders import refuse_foreign, refuse_network
-from weft.live.ledger import Ledger
-from weft.live.systemd import notify
+from weft.live.server.control import call
+from weft.live.server.folders import refuse_foreign, refuse_network
+from weft.live.server.ledger import Ledger
+from weft.live.server.systemd import notify
 from weft.stacks import resolve
 
 
@@ -150,7 +150,7 @@ def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path, monkeypatch:
     stack = resolve("fifo+cassini")
     prepared: list[str] = []
     monkeypatch.setattr(stack.interleave, "prepare", lambda: prepared.append("before"), raising=False)
-    from weft.live.server import Server
+    from weft.live.server.server import Server
     from weft.testing import toy_cluster
 
     with Server(tmp_path / "run", toy_cluster(1, 1, 2), stack) as serving:

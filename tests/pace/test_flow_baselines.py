@@ -10,7 +10,6 @@ import pytest
 from tests.sim.paced import ends, program, ring, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
 from weft.model.flow_set import FlowRows, flow_set
-from weft.network.reference import Sharer, max_min
 from weft.pace.base import Pace
 from weft.pace.ccml import Ccml, CcmlRule
 from weft.pace.equal import Equal
@@ -20,6 +19,7 @@ from weft.pace.pcc import Pcc, PccRule, utility
 from weft.pace.rates import Carried, Demand, Moment
 from weft.pace.tcp import VARIANTS, Tcp, loss_limit
 from weft.sim.engine import Engine
+from weft.sim.readable.sharing import Sharer, max_min
 from weft.testing import check_pace
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.sim.paced import CAPACITY, JOBS, Job
 from weft.model.flow_set import flow_set
 from weft.pace.mcs import Mcs, McsRule
-from weft.pace.mcs_plan import bottleneck_s, coflow_rates
+from weft.pace.mcs.plan import bottleneck_s, coflow_rates
 from weft.pace.rates import Demand, Moment
-from weft.sim.program import make_program
-from weft.sim.ruled import flow_rows
+from weft.sim.engine.program import make_program
+from weft.sim.engine.ruled import flow_rows
 
 
 def test_by_hand() -> None:

@@ -12,7 +12,7 @@ from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Job, Start, Stop
 from weft.model.profile import Compute, Profile
-from weft.network.cost import Tier
+from weft.physics.cost import Tier
 from weft.place import packing
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.planners.test_themis import sequence
 from weft.errors import StackError
-from weft.planners.genetic import Problem, evolve
-from weft.planners.goodput import Goodput, efficiency, fit_throughput
 from weft.planners.pollux import Pollux
+from weft.planners.pollux.genetic import Problem, evolve
+from weft.planners.pollux.goodput import Goodput, efficiency, fit_throughput
 from weft.testing import check_planner, toy_job
-
-from .test_themis import sequence
 
 
 class Quick(Pollux):

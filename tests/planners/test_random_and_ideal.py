@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 import weft
+from tests.planners.test_themis import sequence
 from weft.model.topologies.clos import cassini
 from weft.planners.ideal import Ideal
 from weft.planners.random import RandomPlanner
 from weft.results.metrics import summary
 from weft.testing import check_planner, toy_job
-
-from .test_themis import sequence
 
 
 @pytest.mark.parametrize("planner", [RandomPlanner, Ideal])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engines import load_torch
-from weft.workload.measured import bucket_groups
+from weft.workload.profiles.measured import bucket_groups
 
 torch = load_torch()
 distributed = pytest.importorskip("torch.distributed", reason="this PyTorch has no distributed package")

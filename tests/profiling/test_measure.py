@@ -10,7 +10,7 @@ import pytest
 from tests.engines import load_torch
 from weft.errors import InputError
 from weft.workload import zoo
-from weft.workload.profiles_io import MeasuredModel, load_file
+from weft.workload.profiles.files import MeasuredModel, load_file
 
 torch = load_torch()
 nn = torch.nn

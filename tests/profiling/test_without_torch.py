@@ -11,7 +11,7 @@ from weft.errors import InputError
 from weft.profiling import torch_bridge
 from weft.profiling.architectures import least_sample_bytes
 from weft.workload import zoo
-from weft.workload.measured import MODES, PRECISIONS, Measured
+from weft.workload.profiles.measured import MODES, PRECISIONS, Measured
 
 
 def test_missing_torch_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from weft.errors import InputError
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster, build_workload, check
 from weft.workload import zoo
-from weft.workload.measured import Measured
-from weft.workload.profiles_io import save_measured
+from weft.workload.profiles.files import save_measured
+from weft.workload.profiles.measured import Measured
 
 TEXT = """
 [cluster]

@@ -16,11 +16,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from weft.network.state import TRANSFER
-from weft.sim.program import NodeSpec
-
-from .cases import Case
-from .driver import Outcome
+from tests.sim.cases import Case
+from tests.sim.driver import Outcome
+from weft.sim.compiled.state import TRANSFER
+from weft.sim.engine.program import NodeSpec
 
 REL = 1e-9  # clocks are rounded
 Spell = tuple[float, float, float]  # start, end, how much

@@ -15,13 +15,12 @@ from itertools import combinations, product
 
 import numpy as np
 
+from tests.sim.rules import Drawn, Nothing
 from weft.model.plan import Gate
-from weft.network.state import TRANSFER
 from weft.pace.rates import RateRule
+from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import EngineSpec
-from weft.sim.program import NodeSpec, compute_node, transfer_node
-
-from .rules import Drawn, Nothing
+from weft.sim.engine.program import NodeSpec, compute_node, transfer_node
 
 FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value is the absence of the feature
     "skip": ("off", "exact", "estimate"),

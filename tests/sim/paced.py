@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from weft.network.state import ACTIVE, DONE
 from weft.pace.base import Pace
 from weft.pace.ccml import Ccml
 from weft.pace.equal import Equal
@@ -24,9 +23,10 @@ from weft.pace.mcs import Mcs
 from weft.pace.pcc import Pcc
 from weft.pace.rates import RateRule
 from weft.pace.tcp import Tcp
+from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.engine import Engine, EngineSpec
-from weft.sim.limits import EngineBody
-from weft.sim.program import NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.sim.engine.limits import EngineBody
+from weft.sim.engine.program import NodeSpec, Program, compute_node, make_program, transfer_node
 
 CAPACITY = np.array([10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 6.0, 6.0])
 SLOT_S = 0.06  # of flow and mcs

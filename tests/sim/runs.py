@@ -23,7 +23,7 @@ from weft.planners.base import Planner
 from weft.results.run import RunResult
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.engine import Engine, EngineSpec, Usage
-from weft.sim.program import Program
+from weft.sim.engine.program import Program
 from weft.stacks import resolve
 from weft.testing import toy_job
 

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sim.audit import assert_one_at_a_time, check_conservation, check_totals
+from tests.sim.cases import draw_case, draw_features, plain, thorough
+from tests.sim.driver import run_case
+from tests.sim.readable.test_twins import FEW
+from tests.sim.runs import Books, Run, draw_run, watch
 from weft.model.job import Job
 from weft.model.profile import Compute
 from weft.results.run import RunResult
-
-from .audit import assert_one_at_a_time, check_conservation, check_totals
-from .cases import draw_case, draw_features, plain, thorough
-from .driver import run_case
-from .runs import Books, Run, draw_run, watch
-from .test_kernel_vs_reference import FEW
 
 
 @given(st.randoms(use_true_random=False))

@@ -12,23 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.errors import ScenarioError, StackError
-from weft.model.topologies import build_cluster
-from weft.network.state import FOREIGN
-from weft.pace.adadual import AdaDual
-from weft.pace.base import Pace
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
-from weft.pace.flow import Flow, FlowRule
-from weft.pace.mcs import Mcs
-from weft.pace.rates import Transport
-from weft.pace.tcp import Tcp, loss_limit
-from weft.sim.engine import Engine, EngineSpec
-from weft.sim.foreign import Others
-from weft.sim.program import Program, make_program, transfer_node
-from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec
-
-from .paced import (
+from tests.sim.paced import (
     PACES,
     Flows,
     Job,
@@ -41,7 +25,22 @@ from .paced import (
     servers,
     spec_of,
 )
-from .rules import Told
+from tests.sim.rules import Told
+from weft.errors import ScenarioError, StackError
+from weft.model.topologies import build_cluster
+from weft.pace.adadual import AdaDual
+from weft.pace.base import Pace
+from weft.pace.equal import Equal
+from weft.pace.fair import Fair
+from weft.pace.flow import Flow, FlowRule
+from weft.pace.mcs import Mcs
+from weft.pace.rates import Transport
+from weft.pace.tcp import Tcp, loss_limit
+from weft.sim.compiled.state import FOREIGN
+from weft.sim.engine import Engine, EngineSpec
+from weft.sim.engine.program import Program, make_program, transfer_node
+from weft.sim.foreign import Others
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec
 
 CLUSTER = build_cluster("single-switch", servers=4, nic_gbps=8e-8)  # 10 bytes/s
 S0, S1 = (server.name for server in CLUSTER.servers[:2])

@@ -11,6 +11,10 @@ import numpy.typing as npt
 import pytest
 
 import weft
+from tests.sim.cases import thorough
+from tests.sim.paced import PACES
+from tests.sim.runs import Together, draw_run, watch
+from tests.sim.test_conservation import check_run, check_work
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model.job import Job
@@ -27,11 +31,6 @@ from weft.sim.world import SimWorld
 from weft.stacks import resolve
 from weft.testing import check_world, toy_cluster, toy_job
 from weft.testing.probes import Fixed
-
-from .cases import thorough
-from .paced import PACES
-from .runs import Together, draw_run, watch
-from .test_conservation import check_run, check_work
 
 
 def test_two_jobs_on_a_gpu_take_turns() -> None:

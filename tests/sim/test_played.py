@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 from weft.model.traffic import Traffic
 from weft.pace.base import Pace
 from weft.pace.equal import Equal
@@ -13,8 +14,6 @@ from weft.pace.flow import Flow, FlowSpec
 from weft.pace.tcp import Tcp
 from weft.sim.engine import Engine
 from weft.sim.played import PlayedTraffic
-
-from .paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 
 PROFILED = Traffic(0.25, 3, 0.1)
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.bench import _simgrid
+from weft.research.bench import _simgrid
 from weft.sim.engine import Engine, EngineSpec
-from weft.sim.program import compute_node, make_program, transfer_node
+from weft.sim.engine.program import compute_node, make_program, transfer_node
 
 pytestmark = pytest.mark.engine
 

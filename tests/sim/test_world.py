@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from tests.sim.runs import draw_run
 from weft.core.stack import Stack
 from weft.errors import EngineError
 from weft.model.job import Job
@@ -23,8 +24,6 @@ from weft.sim.world import SimWorld
 from weft.stacks import resolve
 from weft.testing import check_world, toy_cluster, toy_job
 from weft.testing.probes import Fixed, StopOnce
-
-from .runs import draw_run
 
 FRAMES = ("jobs", "iterations", "links", "decisions", "spans", "segments", "link_series")
 

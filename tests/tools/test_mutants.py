@@ -16,5 +16,5 @@ def test_there_are_enough_and_each_breaks_something() -> None:
 
 
 def test_a_place_that_is_gone_is_noticed() -> None:
-    lost = Mutant("network/maxmin_kernel.py", "nothing", "no such line", "")
+    lost = Mutant("sim/compiled/maxmin_kernel.py", "nothing", "no such line", "")
     assert misplaced([lost]) == [lost]

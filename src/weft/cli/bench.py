@@ -29,7 +29,7 @@ def bench(
 
     Example: weft bench engine --json
     """
-    from weft.bench import available, load
+    from weft.research.bench import available, load
 
     if show:
         if json:
@@ -54,7 +54,7 @@ def bench(
 
 
 def _with_queue(queued: int, quick: bool) -> dict[str, Any]:
-    from weft.bench.slurm_queue import run
+    from weft.research.bench.slurm_queue import run
 
     return run(queued, quick, notice)
 

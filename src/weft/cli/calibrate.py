@@ -11,7 +11,7 @@ from weft.cli.common import JsonOption, notice, print_json
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile
-    from weft.network.hierarchy import Hierarchy
+    from weft.physics.hierarchy import Hierarchy
 
 __all__ = ["calibrate"]
 
@@ -39,8 +39,8 @@ def calibrate(
 
     Example: weft calibrate resnet50 --measured-ms 12 --gpus 8 --out resnet50.json
     """
-    from weft.network.analytical import calibrated, iteration_s, scaled
-    from weft.network.shape import units
+    from weft.physics.analytical import calibrated, iteration_s, scaled
+    from weft.physics.shape import units
 
     if gpus % machines:
         raise typer.BadParameter(f"{gpus} GPUs do not divide evenly over {machines} machines")
@@ -68,15 +68,15 @@ def _profile(model: str, gpus: int, gpu: str) -> Profile:
     from weft.workload import zoo
 
     if model.endswith((".txt", ".csv", ".gz")):
-        from weft.workload.layer_files import read_layers
+        from weft.workload.profiles.layers import read_layers
 
         return read_layers(model).profile(gpus)
     return zoo.profile(model, gpus, gpu=gpu, overlap=True)
 
 
 def _hierarchy(network: str, system: Path | None) -> Hierarchy:
-    from weft.network.astra_files import read_network, read_system
-    from weft.network.hierarchy import MODERN, OLDER
+    from weft.physics.astra_files import read_network, read_system
+    from weft.physics.hierarchy import MODERN, OLDER
 
     named = {"modern": MODERN, "older": OLDER}
     found = named[network] if network in named else read_network(network).hierarchy()
@@ -85,12 +85,12 @@ def _hierarchy(network: str, system: Path | None) -> Hierarchy:
 
 def _write(profile: Profile, out: Path) -> None:
     if out.suffix not in (".txt", ".csv"):
-        from weft.workload.profiles_io import save_profile
+        from weft.workload.profiles.files import save_profile
 
         save_profile(profile, out)
         return
     from weft.errors import InputError
-    from weft.network.astra_files import layer_text
+    from weft.physics.astra_files import layer_text
 
     try:
         out.write_text(layer_text(profile), encoding="utf-8")

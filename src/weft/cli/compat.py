@@ -37,8 +37,8 @@ def compat(
 
     Example: weft compat examples/compat.json --plot circles.svg
     """
-    from weft.interleave.circle import Circle
-    from weft.interleave.compat import compat as solve
+    from weft.interleave.cassini.circle import Circle
+    from weft.interleave.cassini.compat import compat as solve
     from weft.scenario.compatfile import load_compat_file
 
     given = load_compat_file(jobs)
@@ -48,7 +48,7 @@ def compat(
     solve(circles, given.capacity_gbps)  # so that wall_s is without compilation
     found = solve(circles, given.capacity_gbps, quantum_ms / 1e3, padding, grid)
     if plot is not None:
-        from weft.results.circle_drawing import Ring, circles_figure, save_circles
+        from weft.results.pictures.circle import Ring, circles_figure, save_circles
 
         rings = [
             Ring(name, period, circle.pieces, shift)

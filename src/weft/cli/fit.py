@@ -10,7 +10,7 @@ import typer
 from weft.cli.common import JsonOption, notice, print_json, stdout
 
 if TYPE_CHECKING:
-    from weft.workload.allreduce_fit import AllReduceFit
+    from weft.physics.allreduce_fit import AllReduceFit
 
 __all__ = ["app"]
 
@@ -43,7 +43,7 @@ def allreduce(
     Example: weft fit allreduce results.csv --max-k 4 --plot fit.svg
     """
     from weft.errors import InputError
-    from weft.workload.allreduce_fit import fit_allreduce, read_allreduce
+    from weft.physics.allreduce_fit import fit_allreduce, read_allreduce
 
     samples = read_allreduce(file)
     try:
@@ -51,7 +51,7 @@ def allreduce(
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     if plot is not None:
-        from weft.results.fit_plot import save_fit_plot
+        from weft.results.pictures.fit import save_fit_plot
 
         sizes = sorted({(s.k, s.bytes) for s in fit.samples})
         save_fit_plot(

@@ -11,8 +11,8 @@ from weft.cli.common import JsonOption, notice, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile, Task
-    from weft.results.iteration_drawing import IterationPicture
-    from weft.workload.alone import Alone
+    from weft.physics.alone import Alone
+    from weft.results.pictures.iteration import IterationPicture
     from weft.workload.zoo import Model, Timing
 
 __all__ = ["app"]
@@ -74,8 +74,8 @@ def show(
     """
     from weft.errors import InputError
     from weft.model.units import gbps_to_bytes_per_s
+    from weft.physics.alone import run_alone
     from weft.workload import zoo
-    from weft.workload.alone import run_alone
 
     model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))
     profile = zoo.profile(
@@ -111,14 +111,14 @@ def _speed(gbps: float) -> float:
 
 
 def _save(picture: IterationPicture, file: Path) -> None:
-    from weft.results.iteration_drawing import save_iteration
+    from weft.results.pictures.iteration import save_iteration
 
     save_iteration(picture, file)
     notice(f"wrote {file}")
 
 
 def _draw(picture: IterationPicture, facts: Any, remarks: list[str], layers: Any) -> None:
-    from weft.results.iteration_drawing import draw_iteration
+    from weft.results.pictures.iteration import draw_iteration
 
     console = stdout()
     console.print(draw_iteration(picture))
@@ -164,7 +164,7 @@ def _list(json: bool) -> None:
 def _picture(alone: Alone, worker: int, gbps: float) -> IterationPicture:
     from weft.model.profile import Compute
     from weft.model.units import bytes_per_s_to_gbps
-    from weft.results.iteration_drawing import Block, IterationPicture, Rate
+    from weft.results.pictures.iteration import Block, IterationPicture, Rate
 
     profile = alone.profile
     blocks = tuple(

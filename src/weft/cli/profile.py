@@ -12,7 +12,7 @@ import typer
 from weft.cli.common import JsonOption, notice, print_json, stdout
 
 if TYPE_CHECKING:
-    from weft.workload.measured import Measured
+    from weft.workload.profiles.measured import Measured
 
 __all__ = ["profile"]
 
@@ -43,7 +43,7 @@ def profile(
     from weft.errors import InputError
     from weft.profiling.torch_bridge import load_torch
     from weft.workload import zoo
-    from weft.workload.profiles_io import save_measured
+    from weft.workload.profiles.files import save_measured
 
     _check(model, device, dtype, library, out)
     entry = zoo.find(model)[0]
@@ -68,7 +68,7 @@ def _check(model: str, device: str, dtype: str, library: str, out: Path | None) 
     from weft.errors import InputError
     from weft.profiling.architectures import LIBRARIES
     from weft.workload import zoo
-    from weft.workload.measured import MODES
+    from weft.workload.profiles.measured import MODES
 
     if zoo.is_path(model):
         raise InputError(

@@ -21,8 +21,8 @@ def queue(
 
     Example: weft queue --all
     """
-    from weft.live.ledger import Ledger
-    from weft.live.listing import queue as read
+    from weft.live.server.ledger import Ledger
+    from weft.live.server.listing import queue as read
 
     folder = run_folder(dir)
     ledger = Ledger(folder, read_only=True)

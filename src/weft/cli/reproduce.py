@@ -47,10 +47,10 @@ def reproduce(
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
     from weft.kept import kept
-    from weft.papers import claims_of
-    from weft.papers import reproduce as run
-    from weft.papers.claims import Request
-    from weft.papers.report import claims_table, write
+    from weft.research import claims_of
+    from weft.research import reproduce as run
+    from weft.research.claims import Request
+    from weft.research.report import claims_table, write
     from weft.results.writing import refuse_unwritable
 
     if show:

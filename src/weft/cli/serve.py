@@ -22,7 +22,7 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.live.engine import Engine
-    from weft.live.server import Server
+    from weft.live.server.server import Server
     from weft.model.cluster import Cluster
 
 __all__ = ["serve"]
@@ -110,7 +110,7 @@ def serve(
         _setup(out, partitions, python)
         return
     from weft.live.engine import find
-    from weft.live.server import Server
+    from weft.live.server.server import Server
 
     folder = run_folder(dir)
     chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
@@ -155,7 +155,7 @@ def _chosen(
     folder: Path, world: str | None, scenario: Path | None, shared: Path | None, layers: list[str | None]
 ) -> dict[str, Any]:
     """World, scenario, shared folder and layers: as given, else as this folder was last served with."""
-    from weft.live.ledger import FILE, Ledger
+    from weft.live.server.ledger import FILE, Ledger
 
     chosen: dict[str, Any] = {
         "world": world, "scenario": str(scenario.resolve()) if scenario else None, "layers": layers,

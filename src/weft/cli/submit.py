@@ -39,7 +39,7 @@ def submit(
 
     Example: weft submit --gpus 2 --iterations 1000 --model resnet50 -- python train.py
     """
-    from weft.live.control import call
+    from weft.live.server.control import call
 
     job = {
         "name": name, "argv": list(command), "gpus": gpus, "iterations": iterations, "model": _model(model),
@@ -61,7 +61,7 @@ def cancel(
 
     Example: weft cancel job-3
     """
-    from weft.live.control import call
+    from weft.live.server.control import call
 
     call(run_folder(dir), {"do": "cancel", "job": job})
 

@@ -29,14 +29,14 @@ def topology(
 
     cluster = build_cluster(Scenario.load(scenario))
     if svg is not None:
-        from weft.results.topology_drawing import topology_svg
+        from weft.results.pictures.topology import topology_svg
 
         svg.write_text(topology_svg(cluster), encoding="utf-8")
         notice(f"wrote {svg}")
     if json:
         print_json(_as_dict(cluster))
         return
-    from weft.results.topology_drawing import draw_topology
+    from weft.results.pictures.topology import draw_topology
 
     stdout().print(draw_topology(cluster))
 

@@ -45,7 +45,7 @@ def inspect(
 
     Example: weft trace inspect cluster04.csv.gz --plot cluster04.svg
     """
-    from weft.workload.summary import summary
+    from weft.workload.traces.summary import summary
 
     trace = _read(file, format, strict, attempts)
     facts = summary(trace)
@@ -73,7 +73,7 @@ def convert(
 
     Example: weft trace convert cluster_job_log jobs.csv --format philly
     """
-    from weft.workload.trace import write
+    from weft.workload.traces.reading import write
 
     trace = _read(file, format, strict, attempts)
     write(trace, out)
@@ -95,8 +95,8 @@ def sample(
 
     Example: weft trace sample cluster04.csv.gz --jobs 500 --seed 7 -o small.csv
     """
-    from weft.workload.trace import sample as draw
-    from weft.workload.trace import write
+    from weft.workload.traces.reading import sample as draw
+    from weft.workload.traces.reading import write
 
     trace = _read(file, format, strict, attempts)
     chosen = draw(trace, jobs, seed)
@@ -121,7 +121,7 @@ def formats(json: JsonOption = False) -> None:
 
 
 def _read(file: Path, format: str | None, strict: bool, attempts: Literal["all", "last"]) -> Trace:
-    from weft.workload.trace import read
+    from weft.workload.traces.reading import read
 
     return read(file, format, on_error="fail" if strict else "skip", attempts=attempts)
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from weft.errors import InputError
-from weft.results.style import ACCENT, PALETTE, house_style, new_figure, say, tidy_axes
+from weft.results.pictures.style import ACCENT, PALETTE, house_style, new_figure, say, tidy_axes
 from weft.workload.traces.schema import Trace
 
 __all__ = ["plot_trace", "save_trace_plot"]

@@ -17,7 +17,7 @@ from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
-from weft.workload.traffic import link_traffic
+from weft.physics.traffic import link_traffic
 
 __all__ = ["View", "stream"]
 

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 
 from weft.errors import InputError
 from weft.live.clock import Clock
-from weft.live.ledger import Ledger
-from weft.live.profiles import Profiles
+from weft.live.server.ledger import Ledger
+from weft.live.server.profiles import Profiles
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.view import Fact
 
 __all__ = ["Engine", "Site", "find", "names"]
 
-BUILT_IN = {"local": "weft.live.local_engine:LocalEngine", "slurm": "weft.live.slurm.engine:SlurmEngine"}
+BUILT_IN = {"local": "weft.live.local.engine:LocalEngine", "slurm": "weft.live.slurm.engine:SlurmEngine"}
 Say = Callable[[str], None]
 
 

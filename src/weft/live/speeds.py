@@ -9,8 +9,8 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Spread
-from weft.workload.estimates import Estimates
-from weft.workload.iteration import play_on
+from weft.physics.estimates import Estimates
+from weft.physics.iteration import play_on
 
 __all__ = ["Speeds"]
 

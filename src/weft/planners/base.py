@@ -1,4 +1,4 @@
-"""Planner: order and place at once. `order + place` is one planner (core/layered.py); Themis and Pollux are others."""
+"""Planner: order and place at once. `order + place` is one planner (core/layered/); Themis and Pollux are others."""
 
 from __future__ import annotations
 

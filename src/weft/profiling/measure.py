@@ -13,7 +13,14 @@ from typing import Any
 
 from weft.errors import InputError
 from weft.profiling.torch_bridge import load_torch
-from weft.workload.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, MODES, QUARTILES_NEED, Measured, bucket
+from weft.workload.profiles.measured import (
+    DDP_BUCKET_BYTES,
+    DDP_FIRST_BUCKET_BYTES,
+    MODES,
+    QUARTILES_NEED,
+    Measured,
+    bucket,
+)
 
 __all__ = ["profile"]
 
@@ -64,7 +71,7 @@ def profile(
         sample=sample,
     )
     if out is not None:
-        from weft.workload.profiles_io import save_measured
+        from weft.workload.profiles.files import save_measured
 
         save_measured(name or type(model).__name__, [result], out)
     return result

@@ -3,7 +3,7 @@
     python -m weft.profiling.sweep --out measured.jsonl [--device cuda] [--only resnet50]
 
 One JSON object per line and measurement (model and numbers); a model that does not fit is reported and left out.
-`weft.workload.profiles_io.save_measured` turns them into profile files.
+`weft.workload.profiles.files.save_measured` turns them into profile files.
 """
 
 from __future__ import annotations

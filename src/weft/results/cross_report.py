@@ -16,7 +16,7 @@ from rich.text import Text
 from weft.results.cross import MORE_IS_BETTER
 from weft.results.display import MISSING, count, number, time_unit
 from weft.results.html import definition_list, grid_table, page, plain_table
-from weft.results.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
 from weft.results.writing import write_text
 

@@ -11,14 +11,14 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from weft.errors import InputError
-from weft.results import gantt, plots
 from weft.results.compare import compare
 from weft.results.display import amount, count, duration, percent, time_unit
 from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.metrics import finished_jobs, summary
+from weft.results.pictures import gantt, plots
+from weft.results.pictures.style import inline_svg
 from weft.results.run import RunResult
 from weft.results.series import extent_s
-from weft.results.style import inline_svg
 from weft.results.tables import comparison_grid, run_grid
 from weft.results.writing import write_text
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from weft.results.display import time_unit
 from weft.results.html import grid_table, page
-from weft.results.style import DASHES, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.pictures.style import DASHES, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, comparison_grid, grid_text, interval_words, ratio_cell
 from weft.results.writing import write_text
 

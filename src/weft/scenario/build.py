@@ -16,12 +16,12 @@ from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.model.topologies import Cable, Machine, Via
 from weft.model.topologies import build_cluster as build_topology
-from weft.model.topology_files import read_topology
+from weft.model.topologies.files import read_topology
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
-from weft.network.astra_files import read_network, read_system
-from weft.network.cost import DALLY_TABLE_I, THEMIS
-from weft.network.hierarchy import MODERN, OLDER, Dimension, Hierarchy
+from weft.physics.astra_files import read_network, read_system
+from weft.physics.cost import DALLY_TABLE_I, THEMIS
+from weft.physics.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.registry import files_from
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.cluster import Cluster
-from weft.network.state import FOREIGN
 from weft.pace.rates import Transport
 from weft.pace.tcp import loss_limit
+from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
-from weft.sim.program import make_program, transfer_node
+from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
 __all__ = ["Others", "there_are_others"]

@@ -17,10 +17,10 @@ from weft.collectives import open_collective, route_collective
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.cost import CostModel
-from weft.network.shape import Shape, shape_of
 from weft.pace.rates import Transport
-from weft.sim.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.physics.cost import CostModel
+from weft.physics.shape import Shape, shape_of
+from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec, cost_model
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import polars as pl
 
 from weft.core.journal import MemoryJournal, rows
 from weft.model.units import bytes_per_s_to_gbps
-from weft.network.state import FOREIGN
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
+from weft.sim.compiled.state import FOREIGN
 from weft.sim.records import JobRecord
 from weft.sim.world import SimWorld
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.traffic import Arcs, Traffic
-from weft.network.state import TRANSFER
 from weft.pace.base import Pace
+from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec
-from weft.sim.program import NodeSpec, Program, make_program
+from weft.sim.engine.program import NodeSpec, Program, make_program
 
 __all__ = ["PlayedTraffic"]
 

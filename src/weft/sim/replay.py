@@ -13,7 +13,7 @@ from weft.model.plan import Gate
 from weft.model.units import gbps_to_bytes_per_s
 from weft.results.metrics import run_length_quantiles
 from weft.sim.engine import Engine, EngineSpec
-from weft.sim.program import NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.sim.engine.program import NodeSpec, Program, compute_node, make_program, transfer_node
 
 __all__ = ["run_replay"]
 

@@ -8,13 +8,13 @@ from functools import cached_property
 
 from weft.model.cluster import Cluster
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
-from weft.network.analytical import Analytical
-from weft.network.astra_sim import AstraSim
-from weft.network.cost import Cached, CostModel, Tier, TierTable
-from weft.network.hierarchy import MODERN, Hierarchy
-from weft.network.shape import shape_of
-from weft.workload.estimates import Estimates
-from weft.workload.iteration import Sharing
+from weft.physics.analytical import Analytical
+from weft.physics.astra_sim import AstraSim
+from weft.physics.cost import Cached, CostModel, Tier, TierTable
+from weft.physics.estimates import Estimates
+from weft.physics.hierarchy import MODERN, Hierarchy
+from weft.physics.iteration import Sharing
+from weft.physics.shape import shape_of
 
 __all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model", "estimates"]
 

@@ -24,6 +24,7 @@ from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.pace.rates import Transport
+from weft.physics.traffic import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
@@ -31,7 +32,6 @@ from weft.sim.noise import slowest_worker
 from weft.sim.played import PlayedTraffic
 from weft.sim.records import Clockwork, JobRecord, Span
 from weft.sim.spec import NetworkSpec, RunSpec, estimates
-from weft.workload.traffic import link_traffic
 
 __all__ = ["SimWorld"]
 

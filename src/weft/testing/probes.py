@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from weft.core.even import Even
 from weft.core.layered import Layered
+from weft.core.layered.even import Even
 from weft.core.world import World
 from weft.interleave.base import Interleave, Pick
 from weft.model.plan import Candidate, Gate, Placement, Plan, State

@@ -12,8 +12,8 @@ from typing import Any
 import weft
 from tests.live.jobs import witness
 from weft.core.stack import Stack
-from weft.live.ledger import Ledger
-from weft.live.server import Server
+from weft.live.server.ledger import Ledger
+from weft.live.server.server import Server
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.topology import read_cluster

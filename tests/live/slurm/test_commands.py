@@ -16,7 +16,7 @@ import pytest
 from tests.live.slurm.serving import Serving
 from weft.cli.main import run
 from weft.live.slurm.sandbox import Sandbox
-from weft.workload.trace import read
+from weft.workload.traces.reading import read
 
 pytestmark = pytest.mark.engine
 Capture = pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ from weft.live.description import Description
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
-from weft.model.topology_files import parse_slurm_topology
+from weft.model.topologies.files import parse_slurm_topology
 from weft.testing import check_world
 
 pytestmark = pytest.mark.engine

@@ -20,9 +20,9 @@ import pytest
 from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
-from weft.live.ledger import Ledger
-from weft.live.profiles import Profiles, Reading
 from weft.live.runner import RECORD, Record, Runner
+from weft.live.server.ledger import Ledger
+from weft.live.server.profiles import Profiles, Reading
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.hands import Snapshot
 from weft.live.slurm.intake import Intake

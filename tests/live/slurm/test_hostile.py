@@ -13,7 +13,7 @@ import pytest
 from tests.live.slurm.conftest import OtherUser
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
 from weft.errors import InputError
-from weft.live.listing import queue
+from weft.live.server.listing import queue
 from weft.live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine

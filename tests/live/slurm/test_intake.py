@@ -9,8 +9,8 @@ import pytest
 
 from weft.errors import InputError
 from weft.live.clock import Clock
-from weft.live.ledger import Ledger
-from weft.live.profiles import Profiles
+from weft.live.server.ledger import Ledger
+from weft.live.server.profiles import Profiles
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.intake import Intake, refuse_uneven, refuse_wishes
 from weft.live.slurm.records import Node, Record

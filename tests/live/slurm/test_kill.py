@@ -16,8 +16,8 @@ import pytest
 from tests.live.serving import ended_for_good
 from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
 from weft.core.snapshot import Changes
-from weft.live.ledger import End, EventRow
-from weft.live.server import Server
+from weft.live.server.ledger import End, EventRow
+from weft.live.server.server import Server
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
-from weft.live.explain import explain_live
-from weft.live.listing import queue
+from weft.live.server.explain import explain_live
+from weft.live.server.listing import queue
 from weft.live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine

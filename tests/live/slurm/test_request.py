@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InputError
-from weft.live.profiles import Profiles
+from weft.live.server.profiles import Profiles
 from weft.live.slurm.records import Record
 from weft.live.slurm.request import describe, said_in
 from weft.testing import toy_cluster

@@ -23,8 +23,8 @@ import weft
 from tests.live.slurm.serving import Serving, python, serve_until
 from weft.live.slurm.sandbox import GPUS_PER_NODE, Sandbox
 from weft.results.run import RunResult
-from weft.workload.measured import Measured
-from weft.workload.profiles_io import save_measured
+from weft.workload.profiles.files import save_measured
+from weft.workload.profiles.measured import Measured
 
 STACK = "srsf[place=even:best-fit]"
 LATENCY = 1.0  # units from a decision to the start, in the simulator too

@@ -13,7 +13,7 @@ from weft.live.slurm.records import Node, Record
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf, unusable
 from weft.model.topologies import Machine, leaf_spine
-from weft.model.topology_files import parse_slurm_topology, read_topology
+from weft.model.topologies.files import parse_slurm_topology, read_topology
 
 SHOWN = """\
 SwitchName=leaf1 Level=0 LinkSpeed=400 Nodes=n[1-4]

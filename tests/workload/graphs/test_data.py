@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model import Compute, Transfer
-from weft.workload.alone import run_alone
+from weft.physics.alone import run_alone
 from weft.workload.graphs import LayerWork, Work, data_parallel, gradient_buckets, parameter_server
-from weft.workload.measured import bucket_groups
+from weft.workload.profiles.measured import bucket_groups
 
 MIB = 2.0**20
 

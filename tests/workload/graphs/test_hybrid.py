@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model import Compute
-from weft.workload.alone import run_alone
+from weft.physics.alone import run_alone
 from weft.workload.graphs import LayerWork, Work, hybrid
 from weft.workload.graphs.stages import cut, order
 

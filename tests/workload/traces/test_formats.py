@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.workload.traces.examples import EXAMPLES, PHILLY, Example
 from weft.errors import TraceError
-from weft.workload.trace import FORMATS, TRACE, detect, read
-
-from .examples import EXAMPLES, PHILLY, Example
+from weft.workload.traces.reading import FORMATS, TRACE, detect, read
 
 IDS = [f"{e.format}-{e.name}" for e in EXAMPLES]
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.workload.traces.examples import EXAMPLES, Example
 from weft.errors import InputError
-from weft.workload.trace import FORMATS, detect, read
-
-from .examples import EXAMPLES, Example
+from weft.workload.traces.reading import FORMATS, detect, read
 
 NASTY = st.sampled_from(
     ["", "nan", "inf", "-inf", "1e309", "-1", "9" * 400, "0x1f", "١٢", "\0", "\ufeff", "'", '"', '""', ",", "\t", "|",
@@ -147,7 +146,7 @@ def test_detection_names_a_format_or_refuses(content: bytes) -> None:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_parquet(data: st.DataObject) -> None:
-    from weft.workload.trace import write
+    from weft.workload.traces.reading import write
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.csv"

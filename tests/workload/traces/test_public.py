@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.workload.summary import summary
-from weft.workload.trace import read
+from weft.workload.traces.reading import read
+from weft.workload.traces.summary import summary
 
 pytestmark = pytest.mark.traces
 
@@ -118,7 +118,7 @@ def test_shockwave(store: Path) -> None:
 def test_no_file_of_jobs_is_missing_from_the_table(store: Path) -> None:
     """Every file that the readers recognise is in the table above, alone or in its folder."""
     from weft.errors import TraceError
-    from weft.workload.trace import detect
+    from weft.workload.traces.reading import detect
 
     for path in sorted(p for p in store.rglob("*") if p.is_file()):
         try:

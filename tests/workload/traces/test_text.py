@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from weft.errors import TraceError
-from weft.workload.trace import detect, read
 from weft.workload.traces import text as text_module
+from weft.workload.traces.reading import detect, read
 from weft.workload.traces.text import line_batches
 
 HEADER = b"submit_s,gpus,duration_s,user\n"

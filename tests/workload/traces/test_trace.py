@@ -8,11 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.workload.traces.examples import EXAMPLES
 from weft.errors import EngineError, TraceError
-from weft.workload.summary import summary
-from weft.workload.trace import TRACE, Trace, detect, read, sample, write
-
-from .examples import EXAMPLES
+from weft.workload.traces.reading import TRACE, Trace, detect, read, sample, write
+from weft.workload.traces.summary import summary
 
 RAW = "job_id,submission_time,duration,num_gpu\n"
 

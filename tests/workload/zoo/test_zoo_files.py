@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from weft.errors import InputError
 from weft.model import Transfer
 from weft.workload import zoo
-from weft.workload.measured import Bucket, Measured
-from weft.workload.profiles_io import save_measured, save_profile
+from weft.workload.profiles.files import save_measured, save_profile
+from weft.workload.profiles.measured import Bucket, Measured
 
 LAYERS = """DATA
 3

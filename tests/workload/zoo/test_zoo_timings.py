@@ -9,7 +9,7 @@ import pytest
 import weft.workload.zoo as package
 from weft.errors import InputError
 from weft.workload import zoo
-from weft.workload.profiles_io import MeasuredModel, load_file
+from weft.workload.profiles.files import MeasuredModel, load_file
 from weft.workload.zoo.gpus import GPUS, find_gpu
 from weft.workload.zoo.timings import UTILISATION, memory
 

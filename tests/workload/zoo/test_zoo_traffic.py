@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from weft.collectives.registry import stages
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
+from weft.physics.alone import run_alone
 from weft.workload import zoo
-from weft.workload.alone import run_alone
 
 SMALL = [name for name in zoo.names() if name != "gpt3"]
 models = st.sampled_from(SMALL)

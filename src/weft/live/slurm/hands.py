@@ -14,7 +14,7 @@ from weft.live.slurm.commands import Ended, Slurm, Unreachable
 from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft.live.slurm.telling import Mark, Why
-from weft.model.hostlist import compress
+from weft.model.topologies.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from weft.errors import InputError
 from weft.live.description import Description, ProfileOf
-from weft.live.ledger import Ledger
-from weft.live.profiles import Reading
+from weft.live.server.ledger import Ledger
+from weft.live.server.profiles import Reading
 from weft.live.slurm.reconcile import Task
 from weft.live.slurm.records import Node, Record
 from weft.live.slurm.request import describe

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
-from weft.model.hostlist import expand
+from weft.model.topologies.hostlist import expand
 
 __all__ = ["HOLD_WORD", "Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
 

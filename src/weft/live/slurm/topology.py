@@ -9,11 +9,11 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.records import Node, Record, read_nodes
 from weft.model.cluster import Cluster
-from weft.model.hostlist import compress, expand
 from weft.model.topologies import Machine
 from weft.model.topologies.clos import Node as Row
 from weft.model.topologies.clos import racks_of_nodes
-from weft.model.topology_files import parse_slurm_topology
+from weft.model.topologies.files import parse_slurm_topology
+from weft.model.topologies.hostlist import compress, expand
 from weft.workload.zoo.gpus import find_gpu
 
 __all__ = ["gpu_nodes", "read_cluster", "refuse_cluster", "topology_conf", "unusable"]

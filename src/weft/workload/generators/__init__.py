@@ -10,8 +10,7 @@ from pathlib import Path
 
 from weft.errors import InputError
 from weft.model.job import Job
-from weft.workload import arrivals
-from weft.workload.generators import drawn
+from weft.workload.generators import arrivals, drawn
 from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Rescaled, Times, finish
 from weft.workload.generators.marginals import MARGINALS
 from weft.workload.generators.spec import JobSpec, WorkloadSpec

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from weft.errors import InputError
-from weft.workload import arrivals
+from weft.workload.generators import arrivals
 from weft.workload.generators.draft import Draft, Times
 from weft.workload.streams import Stream
 

@@ -15,7 +15,7 @@ from weft.workload.generators.drawn import draw_models, draw_sizes, iterations_b
 from weft.workload.generators.names import zoo_name
 from weft.workload.generators.spec import WorkloadSpec
 from weft.workload.streams import Stream
-from weft.workload.trace import read
+from weft.workload.traces.reading import read
 from weft.workload.traces.schema import TraceJob
 from weft.workload.zoo.lookup import same_model
 from weft.workload.zoo.options import without

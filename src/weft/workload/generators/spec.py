@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from weft.workload.arrivals import Bursts
+from weft.workload.generators.arrivals import Bursts
 
 __all__ = ["JobSpec", "WorkloadSpec"]
 

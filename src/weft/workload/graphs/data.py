@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import Work
-from weft.workload.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, bucket_groups
+from weft.workload.profiles.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, bucket_groups
 
 __all__ = ["data_parallel", "gradient_buckets", "parameter_server"]
 

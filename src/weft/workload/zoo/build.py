@@ -10,9 +10,9 @@ from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.units import gbps_to_bytes_per_s
 from weft.workload import graphs
 from weft.workload.graphs import Work
-from weft.workload.layer_files import LayerFile
-from weft.workload.measured import PRECISIONS
-from weft.workload.profiles_io import MeasuredModel
+from weft.workload.profiles.files import MeasuredModel
+from weft.workload.profiles.layers import LayerFile
+from weft.workload.profiles.measured import PRECISIONS
 from weft.workload.zoo.entry import Published, Timing
 from weft.workload.zoo.files import is_path, measured_work, read_model
 from weft.workload.zoo.lookup import find

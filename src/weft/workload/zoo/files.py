@@ -10,10 +10,10 @@ from weft.errors import InputError
 from weft.model.profile import Profile
 from weft.workload import graphs
 from weft.workload.graphs import Work
-from weft.workload.layer_files import LayerFile, parse_layers, read_text
-from weft.workload.measured import Measured
-from weft.workload.pipedream_files import parse_pipedream
-from weft.workload.profiles_io import MeasuredModel, parse_file
+from weft.workload.profiles.files import MeasuredModel, parse_file
+from weft.workload.profiles.layers import LayerFile, parse_layers, read_text
+from weft.workload.profiles.measured import Measured
+from weft.workload.profiles.pipedream import parse_pipedream
 from weft.workload.zoo.entry import Layer, Timing
 from weft.workload.zoo.gpus import same_gpu
 from weft.workload.zoo.options import without

@@ -1,0 +1,103 @@
+"""Layered: order + place as one planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count
+
+from weft.core.amended import Amended
+from weft.core.layered.alternatives import alternatives
+from weft.core.layered.even import Shaped
+from weft.core.layered.serve import Outcome, serve
+from weft.model.plan import Candidate, Plan, State
+from weft.model.view import ClusterView, JobView
+from weft.order.base import Cap, Claim, Order, Ranking
+from weft.place.base import Place
+from weft.planners.base import Planner
+
+__all__ = ["Layered"]
+
+
+class Layered(Planner):
+    """Order ranks the jobs; place answers offers for one job after another. Both memories are committed, or neither.
+
+    Asked for several candidates it returns alternatives of equal merit: the same jobs start and give way, each over as
+    many servers and racks, on other servers (core/layered/alternatives.py). Fewer are returned when fewer are found.
+    """
+
+    def __init__(self, order: Order, place: Place) -> None:
+        self.order = order
+        self.place = place
+        self._shaped = Shaped(place)
+        self._cap: tuple[int, float] | None = None
+        self.name = f"{order.name}/{place.name}"
+        self.needs = order.needs | place.needs
+        self.shares_gpus = place.shares_gpus
+        self.names_gpus = place.names_gpus
+        self.uneven = place.uneven
+        self.resizes = order.resizes
+        self.idle_without_jobs = order.idle_without_jobs and type(place).observe is Place.observe
+
+    def initial_state(self) -> State:
+        """Both memories, side by side."""
+        return {"order": self.order.initial_state(), "place": self.place.initial_state()}
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
+        ranking = self.order.rank(view, state["order"])
+        caused = self._caused(view, state)
+        if self._cap is not None and ranking.preemptive:
+            ranking = replace(ranking, cap=Cap(self._cap[0], {user: len(times) for user, times in caused.items()}))
+        if n > 1:
+            ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
+        outcome = serve(view, ranking, self._shaped, state["place"], once=n == 1)
+        outcomes = [outcome]
+        if n > 1 and outcome.placed:
+            outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
+        return [self._candidate(view, ranking, outcome, caused) for outcome in outcomes]
+
+    def cap_preemptions(self, most: int, window_s: float) -> None:
+        """See Planner. Counted are jobs that give way, not those whose lease is over."""
+        self._cap = (most, window_s)
+
+    def _caused(self, view: ClusterView, state: State) -> dict[str, list[float]]:
+        """When jobs gave way to those of each user, within the window."""
+        if self._cap is None:
+            return {}
+        since_s = view.now - self._cap[1]
+        recent = {user: [t for t in times if t > since_s] for user, times in state.get("caused", {}).items()}
+        return {user: times for user, times in recent.items() if times}
+
+    def turn(self, job: JobView) -> tuple[float, float]:
+        """As the order says."""
+        return self.order.turn(job)
+
+    def _candidate(
+        self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]]
+    ) -> Candidate:
+        started = tuple(job for job in outcome.placed if job in view.waiting)
+        state = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
+        if self._cap is not None:
+            new = {user: [*caused.get(user, ()), *[view.now] * n] for user, n in outcome.caused.items()}
+            state["caused"] = {**caused, **new}
+        changed = bool(outcome.placed or outcome.leaving)
+        plan = Plan(Amended(view.placements, outcome.placed, outcome.leaving) if changed else view.placements)
+        return Candidate(plan, state, outcome.reasons, tuple(outcome.declined), ranking.wake_s)
+
+
+class _Tape(Iterable[Claim]):
+    """Claims that can be read several times, taken from the order only as far as someone reads."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self._rest = iter(claims)
+        self._read: list[Claim] = []
+
+    def __iter__(self) -> Iterator[Claim]:
+        for i in count():
+            if i == len(self._read):
+                claim = next(self._rest, None)
+                if claim is None:
+                    return
+                self._read.append(claim)
+            yield self._read[i]

@@ -1,0 +1,173 @@
+"""Serving claims from one pool: jobs whose lease is over give their GPUs back and are offered again with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.core.layered.outcome import Ask, Outcome
+from weft.core.occupancy import Draft
+from weft.core.table import memory_of
+from weft.model.plan import Declined, Placement, State
+from weft.model.view import ClusterView, JobStatus, JobView
+from weft.order.base import Claim, Ranking
+
+__all__ = ["serve_pool"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def serve_pool(view: ClusterView, ranking: Ranking, shared: bool, ask: Ask, state: State) -> Outcome:
+    """Serve claims, best first, from the free GPUs and those of the released jobs (see `order.base.Ranking`)."""
+    pool = _Pool(view, ranking.released, shared, ask, Outcome(state))
+    for claim in ranking.claims:
+        job = view.running.get(claim.job)
+        if job is not None:
+            pool.again(job, claim)
+        elif not pool.admit(claim) and ranking.strict:
+            break
+        if pool.hopeless and not ranking.strict:
+            if not ranking.told:
+                pool.turn_away()
+            break
+    for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
+        pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
+    return pool.outcome
+
+
+class _Pool:
+    """The GPUs as they would be, the jobs whose lease is over and that were not served yet, and the outcome so far."""
+
+    def __init__(self, view: ClusterView, released: frozenset[str], shared: bool, ask: Ask, outcome: Outcome) -> None:
+        self.view = view
+        self.shared = shared
+        self.ask = ask
+        self.outcome = outcome
+        self.out = {name for name in released if view.running[name].status is JobStatus.RUNNING}
+        self.taker: dict[int, str] = {}  # who was given a GPU in this cycle
+        self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
+        self._n_kept = 0  # their GPUs
+        self._draft: Draft | None = None
+        self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
+        self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
+        # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
+        self._counts = not shared and bool(view.offer.usable.all())
+
+    @property
+    def draft(self) -> Draft:
+        """The GPUs as they would be, made when place is first asked: in most cycles it is not."""
+        if self._draft is None:
+            self._draft = Draft(self.view.cluster, self.view.offer)
+            self._all(self._draft.leave, [self.view.running[name] for name in self.out])
+        else:
+            self._all(self._draft.take, self._kept)
+        self._kept, self._n_kept = [], 0
+        return self._draft
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether less is left than any waiting job needs, and every lease that is over has been served: whoever has
+        not been served yet finds no place, and need not ask."""
+        n_free = 0 if self.shared else self._n_free()
+        return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
+
+    def turn_away(self) -> None:
+        """Decline every waiting job that has not been answered."""
+        declined = self.outcome.declined
+        answered = {*self.outcome.placed, *(answer.job for answer in declined)}
+        limit = self.view.cluster.gpu_memory_bytes
+        for job in self.view.waiting.values():
+            if job.job.id not in answered:
+                declined.append(_no_room(job.job.id, job.job.gpus, memory_of(job.job, job.job.gpus), limit))
+
+    def admit(self, claim: Claim) -> bool:
+        """Serve a waiting job; False, with the reason written down, if there is no place for it."""
+        job = self.outcome.waiting(self.view, claim)
+        memory = memory_of(job.job, claim.gpus)
+        if self._room(memory) < claim.gpus:
+            limit = self.view.cluster.gpu_memory_bytes
+            self.outcome.declined.append(_no_room(claim.job, claim.gpus, memory, limit))
+            return False
+        answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
+        self.outcome.state = answer.state
+        if answer.gpus is None:
+            self.outcome.declined.append(Declined(claim.job, answer.reason, answer.ask_again_s))
+            return False
+        self._accept(claim, answer.gpus, answer.reason, memory)
+        return True
+
+    def again(self, job: JobView, claim: Claim, may_move: bool = True) -> None:
+        """Serve a running job: it keeps its GPUs, moves, or has lost them and finds none."""
+        if claim.job in self.out:
+            draft = self.draft if claim.anew or not self._counts else None  # to be made before the job leaves `out`
+            self.out.discard(claim.job)
+            intact = self.taker.keys().isdisjoint(job.gpus)
+        elif claim.anew and job.status is JobStatus.RUNNING and claim.job not in self.outcome.placed:
+            intact = True
+            draft = self.draft
+            draft.leave(job.gpus, memory_of(job.job, len(job.gpus)))
+        else:
+            return
+        memory = memory_of(job.job, claim.gpus)
+        if may_move and (claim.anew or not intact) and self._room(memory) >= claim.gpus:
+            answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
+            self.outcome.state = answer.state
+            same = answer.gpus is not None and sorted(answer.gpus) == sorted(job.gpus)
+            if answer.gpus is not None and not same:
+                self._accept(claim, answer.gpus, answer.reason, memory)
+                return
+            if answer.leaves:
+                self.outcome.leaving.add(claim.job)
+                self.outcome.reasons[claim.job] = answer.reason
+                return
+        if intact:
+            self._keep(job, draft)
+            return
+        self.outcome.leaving.add(claim.job)
+        takers = dict.fromkeys(self.taker[gpu] for gpu in job.gpus if gpu in self.taker)
+        self.outcome.reasons[claim.job] = f"lease over: gives way to {', '.join(takers)}"
+
+    def _keep(self, job: JobView, draft: Draft | None) -> None:
+        if draft is not None:
+            draft.take(job.gpus, memory_of(job.job, len(job.gpus)))
+        else:
+            self._kept.append(job)
+            self._n_kept += len(job.gpus)
+
+    def _all(self, move: Callable[[Sequence[int], float | Floats], None], jobs: Sequence[JobView]) -> None:
+        """Take or leave the GPUs of many jobs: in one go, unless GPUs are shared."""
+        if self.shared:
+            for job in jobs:
+                move(job.gpus, memory_of(job.job, len(job.gpus)))
+        elif jobs:
+            sizes = [len(job.gpus) for job in jobs]
+            memory = np.repeat([memory_of(job.job, n) for job, n in zip(jobs, sizes, strict=True)], sizes)
+            move(list(chain.from_iterable(job.gpus for job in jobs)), memory)
+
+    def _n_free(self) -> int:
+        if self._counts:
+            return (self._n_pooled if self._draft is None else self._draft.n_free) - self._n_kept
+        return self.draft.n_free
+
+    def _room(self, memory: float) -> int:
+        if self.shared:
+            return self.draft.room(memory, True)
+        return self._n_free() if memory <= self.view.cluster.gpu_memory_bytes else 0
+
+    def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float) -> None:
+        if gpus and min(gpus) >= 0 and max(gpus) < self.view.cluster.n_gpus:  # else the checker will say so
+            self.draft.take(gpus, memory)
+        self.taker.update(dict.fromkeys(gpus, claim.job))
+        self.outcome.placed[claim.job] = gpus
+        self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
+
+
+@lru_cache(maxsize=65_536)  # the same words for the same job, cycle after cycle
+def _no_room(job: str, gpus: int, memory: float, limit: float) -> Declined:
+    if memory > limit:
+        return Declined(job, f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has")
+    return Declined(job, f"wants {gpus} GPUs; fewer are on offer")

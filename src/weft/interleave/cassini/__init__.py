@@ -1,0 +1,226 @@
+"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Self
+
+from weft.errors import StackError
+from weft.interleave.base import Interleave, Pick
+from weft.interleave.cassini.align import Alignment, align
+from weft.interleave.cassini.circle import Circle
+from weft.interleave.cassini.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
+from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all
+from weft.interleave.cassini.search import improved
+from weft.model.plan import Candidate, Gate, Placement, Plan, State
+from weft.model.traffic import Traffic
+from weft.model.view import ClusterView, Fact
+
+__all__ = ["Cassini", "Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
+
+    candidates: plans asked for; padding: idle time that an iteration may be given, relative, to fit others' periods (0:
+    none, not even for partly compatible jobs to be held to slots); metric: links count by
+    their mean or by the worst (tail); consensus: looping groups get shifts too; search: so many placements beside the
+    planner's are tried (interleave/cassini/search.py); threads: for scoring.
+    """
+
+    candidates: int = 10
+    padding: float = 0.05
+    metric: str = "mean"
+    consensus: bool = False
+    search: int = 0
+    threads: int = 0  # 0: one per core
+
+
+class Cassini(Interleave):
+    """Algorithm 2 with exact rotations, and gates that hold compatible jobs to their slots.
+
+    Candidates whose affinity graph has loops are passed over while there are others; if all have loops, the best is
+    taken and its looping groups are left unshifted. Jobs keep their slots (a periodic gate, re-aligned when more than
+    5 % off) if they are fully compatible, or partly and with periods that leave room for what does not fit; the others
+    are shifted once. All that as long as it is expected to gain more than it costs.
+    """
+
+    name = "cassini"
+    needs = frozenset({Fact.PROFILE})
+    shifts = True
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.candidates = self.settings.candidates
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,consensus`."""
+        return cls(_settings(arg) if arg is not None else None)
+
+    def prepare(self) -> None:
+        """Load the rotation kernel."""
+        rotate([Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, 1.0)
+
+    def initial_state(self) -> State:
+        """No gates yet."""
+        return {"version": 1, "gates": {}}
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        """Score all, take the best, shift its jobs."""
+        layouts = self.layouts(view, [candidate.plan.placements for candidate in candidates])
+        tail = self.settings.metric == "tail"
+        loop_free = [i for i, layout in enumerate(layouts) if layout.loops == 0]
+        pool = loop_free or range(len(layouts))
+        chosen = max(pool, key=lambda i: (round(layouts[i].score(tail), 9), -i))
+        layout, candidate = layouts[chosen], candidates[chosen]
+        gates, kept, reasons, left = self._gates(view, layout, candidate, state)
+        words = dict(candidate.reasons)
+        for job in left:
+            if job in view.waiting and job in words:
+                words[job] += "; not shifted: the links of its group make a loop"
+        plan = Plan(candidate.plan.placements, gates)
+        return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
+
+    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
+        """The best placement found beside the planner's, if it is better than all of theirs."""
+        if not self.settings.search:
+            return ()
+
+        def value(plans: Sequence[Any]) -> list[tuple[bool, float]]:
+            tail = self.settings.metric == "tail"
+            return [(layout.loops == 0, layout.score(tail)) for layout in self.layouts(view, plans)]
+
+        found = improved(view, candidates, value, self.settings.search)
+        return () if found is None else (found,)
+
+    def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
+        """Who meets whom under each plan, every link scored; links that are alike are solved once, in parallel."""
+        known: dict[tuple[str, Placement], Traffic] = {}
+        found = []
+        for placements in plans:
+            traffic = {}
+            for job_id, gpus in placements.items():
+                if len(gpus) > 1:
+                    if (job_id, gpus) not in known:
+                        known[job_id, gpus] = view.traffic(view.job(job_id).job, gpus)
+                    if known[job_id, gpus].task is not None:
+                        traffic[job_id] = known[job_id, gpus]
+            found.append(lay_out(traffic, view.cluster.topology.capacity, self.settings.padding))
+        self._score(found)
+        return found
+
+    def _score(self, layouts: Sequence[Layout]) -> None:
+        number: dict[Any, int] = {}
+        problems: list[Problem] = []
+        asked: list[tuple[Layout, Group, Meeting, list[int | None]]] = []
+        for layout in layouts:
+            for group in layout.groups:
+                for meeting in group.meetings:
+                    mine: list[int | None] = []
+                    for i in range(len(meeting.problems)):
+                        problem = problem_of(meeting, i, layout, group.periods_s)
+                        if problem is None:
+                            mine.append(None)
+                            continue
+                        key = (tuple(problem[0]), problem[1])
+                        if key not in number:
+                            number[key] = len(problems)
+                            problems.append(problem)
+                        mine.append(number[key])
+                    asked.append((layout, group, meeting, mine))
+        # to rank candidates a few descents per link will do; the chosen one's links are solved again in earnest
+        solved = rotate_all(problems, self.settings.threads or os.cpu_count() or 1, restarts=3, work=0)
+        for layout, group, meeting, mine in asked:
+            answers: dict[int, Rotation | None] = {i: None if k is None else solved[k] for i, k in enumerate(mine)}
+            take_scores(meeting, layout, group, answers)
+
+    def _gates(
+        self, view: ClusterView, layout: Layout, candidate: Candidate, state: State
+    ) -> tuple[dict[str, Gate], dict[str, Any], dict[str, str], set[str]]:
+        """Gates, what is remembered of them, why each, and jobs that a loop leaves unshifted."""
+        gates: dict[str, Gate] = {}
+        kept: dict[str, Any] = {}
+        reasons: dict[str, str] = {}
+        left: set[str] = set()
+        for group in layout.groups:
+            aligned = align(layout, group, self.settings.padding, self.settings.consensus)
+            left |= set(group.periods_s) - {job for a in aligned for job in a.jobs}
+            for alignment in aligned:
+                if not alignment.pays:
+                    continue
+                key = _key(alignment, candidate)
+                old = {job: state["gates"].get(job) for job in alignment.jobs}
+                if all(entry is not None and entry[3] == key for entry in old.values()):
+                    mine = {job: Gate(e[0], e[1], e[2], TOLERANCE) for job, e in old.items()}
+                else:
+                    mine = _new_gates(view, layout, alignment, old)
+                for job, gate in mine.items():
+                    gates[job] = gate
+                    kept[job] = [gate.epoch_s, gate.period_s, gate.task, key]
+                    reasons[job] = _words(alignment, job)
+        return gates, kept, reasons, left
+
+
+def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dict[str, Any]) -> dict[str, Gate]:
+    """Slots on a common clock: that of a job which has its slots already, or one that begins now."""
+    periodic = alignment.held
+    traffic, shifts = layout.traffic, alignment.shifts_s
+    anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
+    if anchor is not None:
+        base = old[anchor][0] - shifts[anchor]
+    elif periodic:  # nobody who starts now is late for the first slot
+        base = view.now + max(traffic[j].offset_s - shifts[j] for j in alignment.jobs)
+    else:  # once: late enough that nobody has passed the task before its time
+        base = view.now + max(traffic[j].iteration_s for j in alignment.jobs)
+    gates = {}
+    for job in alignment.jobs:
+        task = traffic[job].task or 0
+        period = alignment.periods_s[job] if periodic else 0.0
+        gates[job] = Gate(base + shifts[job], period, task, TOLERANCE)
+    return gates
+
+
+def _words(alignment: Alignment, job: str) -> str:
+    shift, period = alignment.shifts_s[job], alignment.periods_s[job]
+    how = "kept to slots" if alignment.held else "shifted once"
+    loop = f", loops cost {alignment.forgone:.3f}" if alignment.looped else ""
+    return f"{how}: {1e3 * shift:.1f} ms into {1e3 * period:.1f} ms, score {alignment.score:.3f}{loop}"
+
+
+def _key(alignment: Alignment, candidate: Candidate) -> str:
+    parts = [
+        f"{job}:{candidate.plan.placements[job]}:{alignment.periods_s[job]:.9f}:{alignment.shifts_s[job]:.9f}"
+        for job in sorted(alignment.jobs)
+    ]
+    return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def _settings(text: str) -> Settings:
+    known: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        try:
+            if name in ("candidates", "search", "threads") and equals:
+                known[name] = int(value)
+            elif name == "padding" and equals:
+                known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
+            elif name == "metric" and value in ("mean", "tail"):
+                known[name] = value
+            elif name == "consensus" and not equals:
+                known[name] = True
+            else:
+                raise ValueError
+        except ValueError:
+            raise StackError(
+                f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail, consensus, "
+                "search=N, threads=N, separated by commas"
+            ) from None
+    settings = Settings(**known)
+    if settings.candidates < 1 or not 0 <= settings.padding <= 1 or settings.threads < 0:
+        raise StackError(f"cassini:{text}: candidates is at least 1, padding between 0 and 1")
+    return settings

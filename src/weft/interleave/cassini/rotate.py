@@ -1,0 +1,118 @@
+"""Rotation: how well circles fit on a link, and the shifts with which they fit best (CASSINI Table 1, exactly)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from weft.compiled import load
+from weft.interleave.cassini.circle import Circle, Periods, common_periods
+
+__all__ = ["Rotation", "rotate", "rotate_all", "score_at", "uniform_score"]
+
+RESTARTS = 12
+WORK = 80_000  # edges that the exact search for three jobs and more looks at before it gives up: about 10 ms
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The best rotations found on one link.
+
+    `score` is 1 - mean excess / capacity at `shifts_s` (below 0 where jobs overload the link grossly); no shifts reach
+    more than `bound`, and `exact` says that they are the same. `slack_s`: any one job may be so much early or late
+    without loss.
+    """
+
+    score: float
+    shifts_s: tuple[float, ...]
+    perimeter_s: float
+    slack_s: float
+    exact: bool
+    bound: float
+
+
+def rotate(
+    circles: Sequence[Circle],
+    capacity: float,
+    periods: Periods | None = None,
+    restarts: int = RESTARTS,
+    work: int = WORK,
+) -> Rotation:
+    """Rotations of circles on a link; `periods` are those that the jobs keep (default: their own, as they are)."""
+    periods = periods or common_periods([c.period_s for c in circles])
+    if not periods.fit:
+        score = uniform_score(circles, capacity)
+        return Rotation(score, (0.0,) * len(circles), periods.perimeter_s, 0.0, True, score)
+    sends = [j for j, circle in enumerate(circles) if circle.pieces]
+    if 2 < len(circles) > len(sends) > 0:  # who sends nothing has no edge that others could be placed at
+        kept = replace(periods, periods_s=tuple(periods.periods_s[j] for j in sends),
+                       turns=tuple(periods.turns[j] for j in sends))  # fmt: skip
+        some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
+        placed = dict(zip(sends, some.shifts_s, strict=True))
+        return replace(some, shifts_s=tuple(placed.get(j, 0.0) for j in range(len(circles))))
+    shifts, cost, slack, exact, bound = _kernel().solve(*_packed(circles, capacity, periods), restarts, work)
+    whole = capacity * periods.perimeter_s
+    slack = min(slack, *(0.5 * p for p in periods.periods_s))
+    found = tuple(float(s) for s in shifts)
+    return Rotation(1.0 - cost / whole, found, periods.perimeter_s, float(slack), bool(exact), 1.0 - bound / whole)
+
+
+Problem = tuple[Sequence[Circle], float, Periods]
+
+
+def rotate_all(
+    problems: Sequence[Problem], threads: int = 1, restarts: int = RESTARTS, work: int = WORK
+) -> list[Rotation]:
+    """Many links at once, in parallel (Algorithm 2, line 2); the result does not depend on the number of threads."""
+
+    def some(part: Sequence[Problem]) -> list[Rotation]:
+        return [rotate(*problem, restarts, work) for problem in part]
+
+    if threads <= 1 or len(problems) < 32:
+        return some(problems)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(some, (problems[i : i + 16] for i in range(0, len(problems), 16)))
+        return [rotation for part in parts for rotation in part]
+
+
+def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[float], periods: Periods) -> float:
+    """The score at given shifts, by exact integral."""
+    packed = _packed(circles, capacity, periods)
+    cost = _kernel().excess(*packed, np.array(shifts_s, np.float64), np.ones(len(circles), np.bool_))
+    return float(1.0 - cost / (capacity * periods.perimeter_s))
+
+
+def uniform_score(circles: Sequence[Circle], capacity: float) -> float:
+    """The score on average over all relative positions: what jobs have that nobody shifts, or that drift."""
+    levels: dict[float, float] = {0.0: 1.0}  # demand: probability
+    for circle in circles:
+        own = [(demand, (end - start) / circle.period_s) for start, end, demand in circle.pieces]
+        own.append((0.0, 1.0 - math.fsum(p for _, p in own)))
+        joint: dict[float, float] = {}
+        for level, p in levels.items():
+            for demand, q in own:
+                if q > 0.0:
+                    key = min(level + demand, 1e6 * capacity)
+                    joint[key] = joint.get(key, 0.0) + p * q
+        levels = joint
+    return 1.0 - math.fsum(max(level - capacity, 0.0) * p for level, p in levels.items()) / capacity
+
+
+def _kernel() -> Any:
+    return load("weft.interleave.cassini.rotate_kernel", ("interleave/cassini",))
+
+
+def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> tuple[Any, ...]:
+    pieces = [piece for circle in circles for piece in circle.pieces]
+    table = np.array(pieces, np.float64).reshape(len(pieces), 3).T.copy()
+    first = np.zeros(len(circles) + 1, np.int64)
+    np.cumsum([len(circle.pieces) for circle in circles], out=first[1:])
+    return (
+        table[0], table[1], table[2], first, np.array(periods.periods_s), np.array(periods.turns, np.int64),
+        float(periods.perimeter_s), float(capacity),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The server of a live run: `weft serve`, what it remembers, and what it tells."""

@@ -1,0 +1,1 @@
+"""How long communication takes: one iteration alone on given GPUs, and cost models that stand in for links."""

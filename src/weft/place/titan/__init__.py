@@ -1,0 +1,298 @@
+"""titan: fragments first, then as few machines as possible, workers that talk most side by side (Titan, 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.collectives.registry import COLLECTIVES
+from weft.errors import StackError
+from weft.model.cluster import Cluster
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, Fact, JobView, Offer
+from weft.place.base import Answer, Place
+from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
+from weft.place.titan.machines import Rooms, Share
+from weft.place.titan.search import search
+
+__all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
+
+Ints = npt.NDArray[np.int64]
+Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """P(s, s') as bytes: what one machine may send another in one stage; `least` holds for every pair."""
+
+    least: float
+    between: Callable[[int, int], float]
+
+    def per_byte(self, message: float) -> Limits:
+        """The same for a message of one byte."""
+        return Limits(self.least / message, lambda a, b: self.between(a, b) / message)
+
+
+class Titan(Place):
+    """`titan`, `titan:printed`, `titan:plus`; also the collective and the stage time, as in `titan:plus/ring/0.1`.
+
+    Objectives in order: the fewest idle machines, the fewest machines, the fewest bytes across machines. In no stage
+    may one machine send another more than the slowest link between them carries in the stage time (1 s unless said
+    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits, unless nobody else is on
+    the cluster: then it is placed without.
+
+    `printed` is the paper's Algorithm 3 to the letter: over the used machines and as many idle ones as would do alone,
+    workers at random. `plus` looks at more ways to share workers out before it takes another machine, and lets workers
+    change places.
+    """
+
+    needs = frozenset({Fact.PROFILE})
+
+    def __init__(self, variant: str = "", collective: str = HD, stage_s: float = 1.0) -> None:
+        self.variant, self.collective, self.stage_s = variant, collective, stage_s
+        parts = [variant] if variant else []
+        parts += [collective] if collective != HD else []
+        parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
+        self.name = "titan" + (":" + "/".join(parts) if parts else "")
+        self._dealing = Dealing(collective)
+        self._of: tuple[Cluster, Limits] | None = None
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`titan`, or after a colon any of printed or plus, a collective and seconds per stage, divided by slashes."""
+        given: dict[str, str | float] = {}
+        for part in arg.split("/") if arg is not None else []:
+            if part in ("printed", "plus"):
+                key: str = "variant"
+            elif part in COLLECTIVES:
+                key = "collective"
+            else:
+                key = "stage_s"
+            if key in given or (key == "stage_s" and not _is_time(part)):
+                raise StackError(
+                    f"titan:{arg}: write titan:printed or titan:plus, perhaps with a collective and the seconds of a "
+                    "stage behind it, as in titan:plus/ring/0.1"
+                )
+            given[key] = float(part) if key == "stage_s" else part
+        return cls(**given)  # type: ignore[arg-type]
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Algorithm 3: the used machines alone; if that will not do, with one idle machine after another."""
+        if offer.n_free < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
+        free = offer.free_per_server
+        idle = free == view.cluster.gpus_per_server
+        rooms = Rooms(free, idle)
+        if self.variant != "printed" and (alone := rooms.one(gpus)) is not None:
+            return self._answer(view, offer, ((alone, tuple(range(gpus))),), idle, state)
+        profile = job.job.profiles[gpus]
+        kind = self._dealing.kind(profile)
+        limits = self._limits(view.cluster).per_byte(max(profile.message_bytes, 1.0))
+        found = self._solve(view, kind, free, idle, limits, rooms)
+        if found is None:
+            if view.running or offer.n_free < int(offer.usable.sum()):
+                return Answer(None, "no machines with free GPUs keep its traffic within the bandwidth", state)
+            anything = Limits(np.inf, lambda a, b: np.inf)
+            found = self._solve(view, kind, free, idle, anything, rooms)
+            if found is None:
+                return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
+        return self._answer(view, offer, found, idle, state)
+
+    def _solve(
+        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rooms: Rooms
+    ) -> Placed | None:
+        if self.variant == "printed":
+            return printed(kind, free, idle, limits, view.rng(self.name))
+        return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
+
+    def _limits(self, cluster: Cluster) -> Limits:
+        if self._of is None or self._of[0] is not cluster:
+            self._of = (cluster, _limits(cluster, self.stage_s))
+        return self._of[1]
+
+    def _answer(
+        self, view: ClusterView, offer: Offer, found: Placed, idle: npt.NDArray[np.bool_], state: State
+    ) -> Answer:
+        new = sum(bool(idle[machine]) for machine, _ in found)
+        words = f"{len(found)} machine{'s' * (len(found) > 1)}, {new} of them idle before"
+        return Answer(_gpus(view, offer, found), words, state)
+
+
+def solve(
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, plus: bool = False,
+    rooms: Rooms | None = None,
+) -> Placed | None:  # fmt: skip
+    """Machines and ranks by the order of the objectives; None if no place within the limits is found.
+
+    `limits` are per byte of the job's message. If the room decides, both objectives are the best there are; if the
+    limits do, the greedy of Algorithm 2 goes on with one idle machine more at a time.
+    """
+    workers = kind[0]
+    rooms = rooms or Rooms(free, idle)
+    best = rooms.fewest(workers)
+    if best is None:
+        return None
+    found = _cheapest(kind, rooms.sharings(workers, *best), limits, plus)
+    if found is not None:
+        return found
+    greedy = _by_greedy(kind, free, idle, limits, best[0])
+    if plus:
+        greedy = _better(kind, rooms, idle, limits, best, greedy) or greedy
+    return greedy or search(kind, free, idle, _between(limits), best)
+
+
+def printed(
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rng: np.random.Generator
+) -> Placed | None:
+    """Algorithms 1 to 3 as printed: over the used machines and those idle ones that would do alone, roomiest first.
+
+    So an idle machine is taken where used ones would do. Workers are distributed at random, and one is let in where
+    any of its pairs fits.
+    """
+    pattern = pattern_of(kind)
+    whole = np.flatnonzero(idle)
+    whole = whole[np.argsort(-free[whole], kind="stable")]
+    chosen = whole[: int(np.searchsorted(np.cumsum(free[whole]), pattern.n)) + 1]
+    allowed = np.concatenate([chosen, np.flatnonzero(~idle & (free > 0))])
+    allowed = allowed[np.argsort(-free[allowed], kind="stable")]
+    load = Load(pattern)
+    waiting = rng.permutation(pattern.n).tolist()
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for machine in allowed.tolist():
+        fits = _fits([*(m for m, _ in found), machine], limits)
+        taken: list[int] = []
+        for worker in waiting:
+            if len(taken) == free[machine]:
+                break
+            if load.admit(worker, len(found), fits, every=False):
+                taken.append(worker)
+        waiting = [w for w in waiting if w not in set(taken)]
+        found += [(machine, tuple(sorted(taken)))] if taken else []
+        if not waiting:
+            return tuple(found)
+    return None
+
+
+def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
+    """The sharing with the fewest bytes across machines of those within the limits; the first of equal ones."""
+    best: Placed | None = None
+    least = np.inf
+    for shares in options:
+        division = divide(kind, tuple(count for _, count in shares), plus)
+        if division.across >= least:
+            continue
+        machines = [machine for machine, _ in shares]
+        if division.peak > limits.least and not within(pattern_of(kind), division.ranks, _fits(machines, limits)):
+            continue
+        best, least = tuple(zip(machines, division.ranks, strict=True)), division.across
+    return best
+
+
+def _by_greedy(
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, least_new: int
+) -> Placed | None:  # fmt: skip
+    """Algorithm 3 in lexicographic order: Algorithm 2 on the used machines, then with idle ones, one more at a time."""
+    whole = np.flatnonzero(idle)
+    whole = whole[np.argsort(-free[whole], kind="stable")]
+    used = np.flatnonzero(~idle & (free > 0))
+    used = used[np.argsort(-free[used], kind="stable")]
+    for new in range(least_new, min(len(whole), kind[0]) + 1):
+        allowed = np.concatenate([whole[:new], used])
+        allowed = allowed[np.argsort(-free[allowed], kind="stable")].tolist()
+        found = _merge(kind, allowed, free, limits)
+        if found is not None:
+            return found
+    return None
+
+
+def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed | None:
+    """Algorithm 2: every worker alone to begin with; the machine whose feasible set saves most machines comes next.
+
+    Merging m workers onto one machine saves m - 1, so that is the machine with the largest feasible set. Machines with
+    as much room and the same limits to those chosen so far are alike: one of each kind is looked at.
+    """
+    pattern = pattern_of(kind)
+    left, load = np.ones(pattern.n, dtype=np.bool_), Load(pattern)
+    found: list[tuple[int, tuple[int, ...]]] = []
+    machines = list(allowed)
+    while left.any():
+        best: tuple[tuple[int, ...], int, npt.NDArray[np.bool_], Load] | None = None
+        seen: set[tuple[float, ...]] = set()
+        for machine in machines:
+            room = int(free[machine])
+            if best and room <= len(best[0]):
+                continue
+            alike = (room, *(limits.between(*pair) for m, _ in found for pair in ((m, machine), (machine, m))))
+            if alike in seen:
+                continue
+            seen.add(alike)
+            trial, tried = left.copy(), load.copy()
+            fits = _fits([*(m for m, _ in found), machine], limits)
+            ranks = grow_one(pattern, trial, room, len(found), tried, fits)
+            if ranks and (best is None or len(ranks) > len(best[0])):
+                best = (ranks, machine, trial, tried)
+        if best is None:
+            return None
+        ranks, machine, left, load = best
+        found.append((machine, ranks))
+        machines.remove(machine)
+    return tuple(found)
+
+
+def _better(
+    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: Limits, best: tuple[int, int], greedy: Placed | None
+) -> Placed | None:  # fmt: skip
+    """Sharings with fewer machines than the greedy came to, in the order of the objectives."""
+    workers = kind[0]
+    most_new = min(int(idle.sum()), workers)
+    found = (sum(bool(idle[m]) for m, _ in greedy), len(greedy)) if greedy else (most_new, workers + 1)
+    for new in range(best[0], found[0] + 1):
+        top = found[1] - 1 if new == found[0] else min(workers, new + int((~idle).sum()))
+        for machines in range(max(new, 1), top + 1):
+            option = _cheapest(kind, rooms.sharings(workers, new, machines), limits, True)
+            if option is not None:
+                return option
+    return None
+
+
+def _between(limits: Limits) -> Callable[[int, int], float]:
+    return lambda a, b: max(limits.least, limits.between(a, b))
+
+
+def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:
+    return lambda a, b, size: size <= limits.least or size <= limits.between(machines[a], machines[b])
+
+
+def _limits(cluster: Cluster, stage_s: float) -> Limits:
+    capacity, route = cluster.topology.capacity, cluster.topology.route
+    least = float(capacity.min()) if len(capacity) else np.inf
+
+    @cache
+    def between(a: int, b: int) -> float:
+        return stage_s * min((float(capacity[k]) for k in route(a, b)), default=np.inf)
+
+    return Limits(least * stage_s, between)
+
+
+def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
+    """Rank by rank the free GPUs of the machines, those that nobody has to leave first."""
+    usable, residents, now_there = offer.usable, offer.residents, view.offer.residents
+    chosen = [0] * sum([len(ranks) for _, ranks in found])
+    for machine, ranks in found:
+        free = [gpu for gpu in view.cluster.servers[machine].gpus if usable[gpu] and not residents[gpu]]
+        free.sort(key=lambda gpu: bool(now_there[gpu] > 0))
+        for rank, gpu in zip(ranks, free, strict=False):
+            chosen[rank] = gpu
+    return tuple(chosen)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return 0.0 < float(text) < float("inf")
+    except ValueError:
+        return False

@@ -1,0 +1,158 @@
+"""pollux: GPUs by goodput (Qiao et al., OSDI 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.job import Job
+from weft.model.plan import Candidate, Declined, Placement, Plan, State
+from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
+from weft.planners.base import Planner
+from weft.planners.packing import different_ways
+from weft.planners.pollux.genetic import Problem, evolve
+from weft.planners.pollux.goodput import Goodput, fit_throughput
+from weft.planners.target import all_jobs, as_decided, held, moved, remember, sizes_that_fit, target_of
+
+__all__ = ["Pollux"]
+
+RESTART_S = 30.0  # what a re-allocation is taken to cost (delta of section 4.2)
+
+
+class Pollux(Planner):
+    """`pollux`, `pollux:NOISE`, `pollux:NOISE,INTERVAL`: all GPUs are shared out anew every INTERVAL seconds (60).
+
+    A genetic search maximises the power mean (p = -1) of the jobs' speed-ups, a speed-up being goodput over goodput on
+    a fair share; re-allocated jobs count less, by what a restart costs; two distributed jobs never share a node. Also
+    when jobs come and go. NOISE is the gradient noise scale in batches (phi / m0, by default 10), which no world
+    reports. Candidates differ in placement only: every job has as many GPUs, over as many servers and racks.
+    """
+
+    name = "pollux"
+    needs = frozenset({Fact.PROFILE})
+    resizes = True
+    search = (12, 12)  # population and generations of the genetic search
+
+    def __init__(self, noise: float = 10.0, interval_s: float = 60.0) -> None:
+        self.noise = noise
+        self.interval_s = interval_s
+        if (noise, interval_s) != (10.0, 60.0):
+            self.name = f"pollux:{noise:g},{interval_s:g}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`pollux`, `pollux:10` or `pollux:10,60`."""
+        if arg is None:
+            return cls()
+        try:
+            noise, interval_s = (*map(float, arg.split(",")), 60.0)[:2]
+        except ValueError:
+            noise, interval_s = math.nan, math.nan
+        if not (0 < noise < math.inf and 0 < interval_s < math.inf):
+            raise StackError(f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S, both more than 0")
+        return cls(noise, interval_s)
+
+    def initial_state(self) -> State:
+        """Nobody is anywhere."""
+        return {"version": 1, "target": {}, "jobs": [], "next_s": 0.0}
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """A new round when it is time or when jobs have come or gone, else what was decided last."""
+        target = target_of(view, state)
+        same = sorted(all_jobs(view)) == state["jobs"] and len(target) == len(state["target"])
+        if same and view.now < state["next_s"]:
+            return [as_decided(view, target, state, "until the next round", state["next_s"])]
+        return self._round(view, target, n)
+
+    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
+        """The target moves too."""
+        return moved(candidate, placements)
+
+    def model(self, view: ClusterView, job: JobView) -> Goodput:
+        """The goodput of a job, fitted to what the world knows of its speed at every size."""
+        measured = {}
+        for size in sizes_that_fit(view, job.job):
+            samples = _samples(job.job, size) / size
+            for several in (False, True):
+                if size == 1 and several:
+                    continue
+                spread = Spread(min(size, len(view.cluster.servers)), 1) if several else Spread(1, 1)
+                estimate = view.estimate(job.job, size, spread)
+                measured[size, several] = (samples, estimate.compute_s, estimate.iteration_s)
+        asked = _samples(job.job, job.job.gpus)
+        return fit_throughput(measured, asked, self.noise * asked)
+
+    def speedups(self, view: ClusterView, job: JobView, jobs: int) -> dict[tuple[int, bool], float]:
+        """Goodput at each size, on one node or several, over that on a fair share of the cluster."""
+        model = self.model(view, job)
+        roomiest = int(view.cluster.gpus_per_server.max())
+        sizes = sizes_that_fit(view, job.job)
+        batch = {size: _samples(job.job, size) for size in sizes}
+        share = max(1, view.cluster.n_gpus // max(1, jobs))
+        fair = max((size for size in sizes if size <= share), default=sizes[0])
+        base = model.goodput(fair, fair > roomiest, batch[fair])
+        found = {}
+        for size in sizes:
+            for several in (False, True):
+                if size > 1 or not several:
+                    found[size, several] = model.goodput(size, several, batch[size]) / max(base, 1e-12)
+        return found
+
+    def _round(self, view: ClusterView, target: dict[str, Placement], n: int) -> list[Candidate]:
+        coming = held(view)
+        jobs = [j for j in all_jobs(view).values() if j.id not in coming and sizes_that_fit(view, j.job)]
+        taken = {gpu for gpus in coming.values() for gpu in gpus}
+        pool = [gpu for gpu in range(view.cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken]
+        sizes = self._sizes(view, jobs, pool) if jobs and pool else {}
+        kept = {job.id: job.gpus for job in jobs if job.status is JobStatus.RUNNING}
+        next_s = view.now + self.interval_s
+        found = []
+        for way in different_ways(view, sizes, pool, kept, n, self.name):
+            after = {**coming, **way}
+            state = remember(view, after, next_s=next_s)
+            reasons = {job: f"goodput: {len(gpus)} GPUs" for job, gpus in after.items()}
+            reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in way}
+            declined = tuple(Declined(j, "goodput: no GPUs for it in this round") for j in view.waiting if j not in way)
+            wake = next_s if all_jobs(view) else None
+            found.append(Candidate(Plan(after), state, reasons, declined, wake))
+        return found
+
+    def _sizes(self, view: ClusterView, jobs: list[JobView], pool: list[int]) -> dict[str, int]:
+        cluster = view.cluster
+        most = max(max(sizes_that_fit(view, job.job)) for job in jobs)
+        table = np.zeros((len(jobs), most + 1, 2))
+        for i, job in enumerate(jobs):
+            for (size, several), value in self.speedups(view, job, len(jobs)).items():
+                table[i, size, int(several)] = value
+        capacity = np.bincount(cluster.server_of_gpu[pool], minlength=len(cluster.servers)).astype(np.int64)
+        current = np.zeros((len(jobs), len(cluster.servers)), np.int64)
+        penalty = np.ones(len(jobs))
+        for i, job in enumerate(jobs):
+            for gpu in job.gpus:
+                current[i, cluster.server_of_gpu[gpu]] += 1
+            if job.first_start_s is not None:
+                age = max(view.now - job.job.submit_s, 0.0)
+                penalty[i] = max(0.0, age - job.preemptions * RESTART_S) / (age + RESTART_S)
+        best = evolve(Problem(table, capacity, current, penalty), view.rng(self.name), *self.search)
+        order = sorted(range(len(jobs)), key=lambda i: (-int(best[i].sum()), jobs[i].job.submit_s, jobs[i].id))
+        sizes = {jobs[i].id: int(best[i].sum()) for i in order if best[i].sum() > 0}
+        return sizes or self._one_at_least(view, jobs, len(pool))
+
+    def _one_at_least(self, view: ClusterView, jobs: list[JobView], gpus: int) -> dict[str, int]:
+        """If the search gave nobody anything (rigid jobs that just do not fit together): first come, first served."""
+        sizes: dict[str, int] = {}
+        for job in sorted(jobs, key=lambda job: (job.job.submit_s, job.id)):
+            fits = [size for size in sizes_that_fit(view, job.job) if size <= gpus]
+            if fits:
+                sizes[job.id] = max(fits)
+                gpus -= max(fits)
+        return sizes
+
+
+def _samples(job: Job, size: int) -> float:
+    """Samples of one iteration at a size; as many as the GPUs asked for, at every size, where batches are unknown."""
+    return float(job.profiles[size].batch * size or job.gpus)

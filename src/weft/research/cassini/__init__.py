@@ -1,0 +1,313 @@
+"""CASSINI (Rajasekaran, Ghobadi and Akella, NSDI 2024): Table 2, Figures 2 and 11 to 19.
+
+The readings are those of docs/papers/cassini.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from weft.research.checks import LabCheck, Rule, chosen, graded, judge, nearly, on_that_side, some_effect
+from weft.research.claims import Measured, Reproduction, Request, Runs
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
+
+__all__ = ["CLAIMS", "EXPERIMENTS", "reproduce"]
+
+PAPER = "cassini"
+SEEDS, QUICK_SEEDS = 5, 1
+JITTER = 0.01
+NO_MARKS = 1000.0  # a ratio of marks that stands for: none are left
+
+NOTES = (
+    "The traces were never published: models, lengths, sizes and arrivals are drawn anew for each seed; both stacks of "
+    "a ratio see the same jobs.",
+    "Table 2: snapshots 1 and 2 are fitted, 3 to 5 are predictions (docs/papers/cassini.md).",
+    "ECN marks are a model on top of max-min sharing (weft/research/cassini/ecn.py), over the first tasks of each run.",
+)
+
+# Batches of the vision models are those at which computing takes as long as in Table 2 (VGG16 142 ms, VGG19 168 ms,
+# WideResNet101 152 ms; VGG11 and ResNet50 in proportion to their operations): the paper's 512 to 1,800 images are small
+# ones, the zoo's have 224 x 224. DLRM is the one whose parameters are those of Table 3.
+_VGG11, _VGG16, _VGG19 = "vgg11[batch=104]", "vgg16[batch=46]", "vgg19[batch=104]"
+_RESNET50, _WIDE, _DLRM = "resnet50[batch=24]", "wide-resnet101[batch=40]", "dlrm-benchmark"
+_MODELS = [_VGG11, _VGG16, _VGG19, _RESNET50, _WIDE, "bert-base", "roberta", "camembert", "xlm", "gpt1", "gpt2",
+           "gpt2-medium", _DLRM]  # fmt: skip
+_PARALLEL = [
+    "gpt1[parallel=pipeline]",
+    "gpt2-a[batch=24]",
+    "gpt2-b[batch=70]",
+    "gpt2-medium[parallel=pipeline]",
+    _DLRM,
+]
+_SIZES = {str(n): 1 for n in range(1, 13)}
+_SPAN = [0.4, 1.5]  # batches per GPU stay about in the ranges of Table 3 when jobs are resized
+
+
+def _scenario(cluster: Mapping[str, Any], **workload: Any) -> dict[str, Any]:
+    return {
+        "cluster": dict(cluster),
+        "workload": {
+            "gpus": _SIZES,
+            "elastic": [1, 12],
+            "elastic_batch": _SPAN,
+            "iterations": [200, 1000],
+            **workload,
+        },
+        "run": {"jitter": JITTER},
+    }
+
+
+_TESTBED = {"topology": "cassini"}
+_LARGE = {**_TESTBED, "gpu_memory_gb": 1000}  # the paper's GPT jobs need more memory than a GPU has: no limit
+
+# experiment: scenario of sections 5.2 to 5.6
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "figure-11": _scenario(_TESTBED, source="poisson", jobs=30, load=0.9, models=_MODELS),
+    "figure-12": _scenario(
+        _LARGE, source="poisson", jobs=16, load=0.9, models=_PARALLEL, gpus={"2": 1, "4": 1, "6": 1}
+    ),
+    "figure-13": _scenario(
+        _TESTBED, source="dynamic", jobs=12, present=8, arrive_s=60, gap_s=10, models=[*_MODELS, _DLRM, _RESNET50],
+        gpus={"3": 1, "4": 1, "5": 1, "6": 1},
+    ),
+    "figure-14": _scenario(
+        _LARGE, source="dynamic", jobs=10, present=6, arrive_s=60, gap_s=10, models=_PARALLEL, gpus={"2": 1, "4": 1},
+    ),
+    "figure-16": _scenario(
+        {**_TESTBED, "servers": 6}, source="dynamic", jobs=8, present=4, arrive_s=60, gap_s=10,
+        models=["xlm", _RESNET50, _DLRM, _VGG16, "bert-base"], gpus={"3": 1}, elastic=[3, 3],
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class _Lab:
+    """Runs of the experiments, made when a claim first needs them."""
+
+    request: Request
+    runs: dict[tuple[str, str], Runs] = field(default_factory=dict)
+    marks: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def seeds(self) -> list[int]:
+        return self.request.numbers(SEEDS, QUICK_SEEDS)
+
+    def ratio(self, experiment: str, stack: str, other: str, metric: str) -> Measured:
+        """A metric with one stack over that with another, seed by seed."""
+        pair = [(self.get(experiment, name).values(name, metric)) for name in (stack, other)]
+        ratios = [a / b if a is not None and b else None for a, b in zip(*pair, strict=True)]
+        return Measured.over_seeds(ratios, least=0.0)
+
+    def get(self, experiment: str, stack: str) -> Runs:
+        """A stack at every seed."""
+        from weft import api
+
+        if (experiment, stack) not in self.runs:
+            request = self.request
+            done = api.compare(
+                deepcopy(EXPERIMENTS[experiment]), [stack], self.seeds(), workers=request.workers,
+                on_progress=request.on_progress, on_compile=request.on_compile, record=True,
+            )  # fmt: skip
+            self.runs[experiment, stack] = Runs(done.runs)
+        return self.runs[experiment, stack]
+
+    def ecn(self, experiment: str, stack: str) -> Measured:
+        """Marks per iteration without CASSINI over those with it, over the jobs of all seeds together."""
+        plain, shifted = (self._marks(experiment, name) for name in (stack, f"{stack}+cassini"))
+        return Measured(plain / max(shifted, plain / NO_MARKS) if plain > 0 else None)
+
+    def _marks(self, experiment: str, stack: str) -> float:
+        """Mean marks per iteration over jobs; they are worked out once."""
+        if (experiment, stack) not in self.marks:
+            runs = self.get(experiment, stack).by_stack[stack]
+            mine = [marks for run in runs for marks in _marks(experiment, run)]
+            self.marks[experiment, stack] = sum(mine) / len(mine) if mine else 0.0
+        return self.marks[experiment, stack]
+
+
+def _marks(experiment: str, run: RunResult) -> Iterable[float]:
+    """Marks per iteration of each job."""
+    from weft.research.cassini.ecn import ecn_marks
+    from weft.scenario import Scenario
+    from weft.scenario.build import build_cluster, build_workload
+
+    scenario = Scenario.load(deepcopy(EXPERIMENTS[experiment]))
+    cluster = build_cluster(scenario, run.seed)
+    jobs = build_workload(scenario, cluster, run.seed).jobs
+    return ecn_marks(run, cluster, jobs).values()
+
+
+_Check = LabCheck[_Lab]
+
+
+def _times(figure: str, stack: str, metric: str, published: float) -> _Check:
+    what = f"{figure}: {metric} iteration time, {stack} over {stack}+cassini"
+    key = f"iteration_{metric}_s"
+    return _Check(
+        what, published, "x", lambda lab: lab.ratio(figure, stack, f"{stack}+cassini", key), on_that_side(1.0)
+    )
+
+
+def _ecn(figure: str, stack: str, published: float, runs: str = "") -> _Check:
+    what = f"{figure}: ECN marks per iteration, {stack} over {stack}+cassini (direction: at least 2; 1000: none left)"
+    return _Check(what, published, "x", lambda lab: lab.ecn(runs or figure, stack), _at_least(2.0), slow=True)
+
+
+def _beside(figure: str, stack: str, other: str, metric: str, published: float, words: str, rule: Rule) -> _Check:
+    what = f"{figure}: {metric} iteration time, {stack} over {other} ({words})"
+    return _Check(
+        what, published, "x", lambda lab: lab.ratio(figure, stack, other, f"iteration_{metric}_s"), rule, slow=True
+    )
+
+
+def _at_least(least: float) -> Rule:
+    return graded(lambda published, measured: measured.value is not None and measured.value >= least)
+
+
+def _snapshot_claims() -> dict[str, _Check]:
+    from weft.research.cassini.snapshots import SNAPSHOTS, played
+
+    found: dict[str, _Check] = {}
+
+    def comm(number: int, name: str, shifted: bool) -> Callable[[_Lab], Measured]:
+        return lambda lab: Measured(played(SNAPSHOTS[number], shifted)["jobs"][name]["comm_ms"])
+
+    def score(number: int) -> Callable[[_Lab], Measured]:
+        return lambda lab: Measured(played(SNAPSHOTS[number], True)["score"])
+
+    def shift(number: int, name: str) -> Callable[[_Lab], Measured]:
+        return lambda lab: Measured(played(SNAPSHOTS[number], True)["jobs"][name]["shift_ms"])
+
+    for number, snapshot in SNAPSHOTS.items():
+        how = "fitted" if snapshot.fitted else "predicted"
+        key = f"table-2.snapshot-{number}"
+        found[f"{key}.score"] = _Check(
+            f"snapshot {number} ({how}): score", snapshot.score, "", score(number), nearly, seeded=False
+        )
+        for job in snapshot.jobs:
+            slug = job.name.lower().replace("'", "-2")
+            for word, value, shifted in (("themis", job.themis_ms, False), ("cassini", job.cassini_ms, True)):
+                what = f"snapshot {number} ({how}): communication time of {job.name}, {word}"
+                measure = comm(number, job.name, shifted)
+                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", measure, nearly, seeded=False)
+        for job in snapshot.jobs[1:]:
+            slug = job.name.lower().replace("'", "-2")
+            what = f"snapshot {number} ({how}): time-shift of {job.name}"
+            found[f"{key}.{slug}.shift"] = _Check(
+                what, job.shift_ms, "ms", shift(number, job.name), nearly, seeded=False
+            )
+    return found
+
+
+def _figure_2_ratio(lab: _Lab) -> Measured:
+    from weft.research.cassini.snapshots import FIGURE_2, played
+
+    plain, shifted = (played(FIGURE_2, how, iterations=1000)["jobs"]["VGG19"]["p90_ms"] for how in (False, True))
+    return Measured(plain / shifted)
+
+
+def _figure_2_shift(lab: _Lab) -> Measured:
+    from weft.research.cassini.snapshots import FIGURE_2, played
+
+    return Measured(played(FIGURE_2, True)["jobs"]["VGG19'"]["shift_ms"])
+
+
+def _figure_17(number: int) -> Callable[[_Lab], Measured]:
+    def measure(lab: _Lab) -> Measured:
+        from weft.research.cassini.snapshots import SNAPSHOTS, played
+
+        values = []
+        for seed in lab.seeds():
+            jobs = played(SNAPSHOTS[number], True, JITTER, seed, 1000)["jobs"]
+            values.append(sum(job["adjusted_per_min"] for job in jobs.values()) / len(jobs))
+        return Measured.over_seeds(values)
+
+    return measure
+
+
+def _figure_18(lab: _Lab) -> Measured:
+    """Part of the snapshots in which the grid of 5 degrees has shifts as good as the exact ones (within 1 %)."""
+    from weft.interleave.cassini.grid import rotate_on_grid
+    from weft.research.cassini.snapshots import CAPACITY_GBPS, SNAPSHOTS, shifted
+
+    good = []
+    for snapshot in SNAPSHOTS.values():
+        exact = shifted(snapshot)
+        if not exact.periods.fit:
+            continue
+        grid = rotate_on_grid(exact.circles, CAPACITY_GBPS, exact.periods, 5.0)
+        good.append(grid.score >= exact.rotation.score - 0.01)
+    return Measured(100.0 * sum(good) / len(good))
+
+
+CLAIMS: dict[str, _Check] = {
+    "figure-2.p90": _Check(
+        "Figure 2: p90 iteration time of two VGG19 jobs, unshifted over shifted", 1.26, "x", _figure_2_ratio,
+        on_that_side(1.0), seeded=False,
+    ),
+    "figure-2.shift": _Check(
+        "Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, nearly, seeded=False
+    ),
+    **_snapshot_claims(),
+    **{
+        f"{figure}.{stack}.{metric}": _times(figure, stack, metric, published)
+        for figure, stack, metric, published in (
+            ("figure-11", "themis", "mean", 1.6), ("figure-11", "themis", "p99", 1.8),
+            ("figure-11", "pollux", "mean", 1.6), ("figure-11", "pollux", "p99", 1.8),
+            ("figure-12", "themis", "mean", 1.2), ("figure-12", "themis", "p99", 1.6),
+            ("figure-13", "themis", "mean", 1.5), ("figure-13", "themis", "p99", 2.2),
+            ("figure-13", "pollux", "mean", 1.6), ("figure-13", "pollux", "p99", 2.5),
+            ("figure-14", "themis", "mean", 1.2), ("figure-14", "themis", "p99", 1.6),
+            ("figure-14", "pollux", "mean", 1.2), ("figure-14", "pollux", "p99", 1.6),
+            ("figure-16", "themis", "mean", 1.4), ("figure-16", "themis", "p99", 1.9),
+        )
+    },
+    **{
+        f"{figure}.ideal.{metric}": _beside(
+            figure, "themis+cassini", "ideal", metric, 1.0, "similar in the paper", nearly
+        )
+        for figure in ("figure-11", "figure-13") for metric in ("mean", "p99")
+    },
+    **{
+        f"{figure}.random.mean": _beside(
+            figure, "random", "themis", "mean", 1.01, "random has the highest network overhead; no number",
+            some_effect(1.0),
+        )
+        for figure in ("figure-11", "figure-13")
+    },
+    "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0),  # published: of DLRM, which nobody marks here
+    "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0),
+    "figure-14.themis.ecn": _ecn("figure-14", "themis", 29.0),
+    "figure-19.themis.ecn": _ecn("figure-19 (no number; runs of figure-11)", "themis", 2.0, runs="figure-11"),
+    "figure-19.pollux.ecn": _ecn("figure-19 (no number; runs of figure-11)", "pollux", 2.0, runs="figure-11"),
+    **{
+        f"figure-17.snapshot-{n}": _Check(
+            f"Figure 17: adjustments per minute and job, snapshot {n}, 1 % jitter (reproduced: fewer than 2)", 2.0,
+            "/min", _figure_17(n), lambda published, found: found.value is not None and found.value < published,
+        )
+        for n in (1, 2, 3)
+    },
+    "figure-18.accuracy": _Check(
+        "Figure 18: snapshots in which a grid of 5 degrees is as good as exact rotations", 100.0, "%", _figure_18,
+        nearly, seeded=False,
+    ),
+}  # fmt: skip
+
+
+def reproduce(request: Request) -> Reproduction:
+    """Check the claims that were asked for, all by default."""
+    names, notes = chosen(request, CLAIMS)
+    lab = _Lab(request)
+    seeds = lab.seeds()
+    claims = []
+    for name in names:
+        command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
+        scenario = f"weft.research.cassini {name.split('.')[0]}"
+        claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), scenario, command, seeds))
+    if request.quick and request.seeds is None:
+        notes.append(f"quick: {QUICK_SEEDS} seeds instead of {SEEDS}.")
+    return Reproduction(PAPER, tuple(claims), (*NOTES, *notes))

@@ -1,0 +1,124 @@
+"""Beyond the CASSINI paper: guided placement, looping groups, many jobs on a link, and when padding pays.
+
+Each study returns rows; `python -m tools.cassini` runs them and draws docs/papers/cassini.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from weft.research.cassini.snapshots import Snapshot, Traced, played
+
+__all__ = ["STUDIES", "guided_placement", "loops", "many_jobs", "padding", "room_to_gain"]
+
+ITERATIONS = 400
+
+
+def many_jobs(most: int = 8) -> list[dict[str, Any]]:
+    """Section 6 leaves it open: score and iteration time against the number of equal jobs on a link.
+
+    Iterations of 300 ms, of which a part `duty` is sent at 45 of 50 Gbit/s; 1 % jitter. Times are over dedicated ones.
+    """
+    rows = []
+    for duty in (0.1, 0.2, 0.3):
+        for n in range(1, most + 1):
+            jobs = tuple(Traced(f"j{i}", 300 * (1 - duty), 300 * duty, 45) for i in range(n))
+            snapshot = Snapshot(jobs, 0.0, False)
+            apart, together = (played(snapshot, how, 0.01, 1, ITERATIONS) for how in (True, False))
+            alone = played(Snapshot(jobs[:1], 0.0, False), False, 0.01, 1, ITERATIONS)["jobs"]["j0"]["iteration_ms"]
+            rows.append(
+                {
+                    "duty": duty, "jobs": n, "score": apart["score"], "score_unshifted": apart["compat"].unshifted,
+                    "shifted": _mean(apart) / alone, "unshifted": _mean(together) / alone,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def padding() -> list[dict[str, Any]]:
+    """Two jobs whose periods differ by x: idle time that holds them together, against leaving them to chance.
+
+    The longer has 300 ms; both send for `comm_ms` at 45 of 50 Gbit/s. `gain` is unshifted over padded time, averaged
+    over the two jobs; more than 1: padding pays.
+    """
+    rows = []
+    for comm_ms in (30.0, 75.0, 120.0):
+        for x in (0.0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1):
+            short = 300.0 * (1 - x)
+            jobs = (Traced("a", 300 - comm_ms, comm_ms, 45), Traced("b", short - comm_ms, comm_ms, 45))
+            snapshot = Snapshot(jobs, 0.0, False)
+            padded, chance = (played(snapshot, how, 0.002, 1, 2 * ITERATIONS)["jobs"] for how in (True, False))
+            gain = np.mean([chance[j.name]["iteration_ms"] / padded[j.name]["iteration_ms"] for j in jobs])
+            rows.append({"comm_ms": comm_ms, "x": x, "idle": x / (1 - x), "gain": float(gain)})
+    return rows
+
+
+def loops() -> list[dict[str, Any]]:
+    """Rings of n jobs that meet in pairs on n links: what consensus forgoes, and what leaving them alone loses."""
+    from weft.interleave.cassini import Cassini
+    from weft.interleave.cassini.align import align
+    from weft.interleave.cassini.layout import lay_out
+    from weft.model.traffic import Traffic
+
+    rows = []
+    for n in (3, 4, 5):
+        for duty in (0.3, 0.4, 0.5):
+            arcs = ((0.0, 0.3 * duty, 45.0),)
+            jobs = {f"j{i}": Traffic(0.3, 1, 0.0, 0.0, {i: arcs, (i + 1) % n: arcs}) for i in range(n)}
+            layout = lay_out(jobs, np.full(n, 50.0), 0.0)
+            Cassini()._score([layout])
+            (found,) = align(layout, layout.groups[0], 0.0, consensus=True)
+            best = sum(m.score for m in layout.groups[0].meetings)
+            rows.append(
+                {
+                    "jobs": n, "duty": duty, "best_alone": best / n, "consensus": (best - found.forgone) / n,
+                    "unshifted": 1.0 - found.loss_free / n,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def guided_placement(seeds: int = 3, workers: int | None = None) -> list[dict[str, Any]]:
+    """The dynamic trace under random placement: ranked candidates against a search guided by compatibility."""
+    from weft import api
+    from weft.research.cassini import EXPERIMENTS
+    from weft.research.claims import Runs
+
+    stacks = ["random", "random+cassini", "random+cassini:search=64", "random+cassini:search=64,consensus"]
+    runs = Runs(api.compare(deepcopy(EXPERIMENTS["figure-13"]), stacks, seeds, workers=workers).runs)
+    rows = []
+    for stack in stacks:
+        ratio = runs.ratio("random", stack, "iteration_mean_s")
+        rows.append({"stack": stack, "gain": ratio.value, "low": ratio.ci95[0], "high": ratio.ci95[1]})
+    return rows
+
+
+def room_to_gain(seeds: int = 3) -> list[dict[str, Any]]:
+    """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
+    from weft.research.cassini import EXPERIMENTS
+    from weft.research.cassini.contention import contention
+
+    planners = {"figure-11": ("themis", "pollux"), "figure-13": ("themis", "pollux"), "figure-14": ("themis", "pollux")}
+    rows = []
+    for figure, scenario in EXPERIMENTS.items():
+        stacks = [name for p in planners.get(figure, ("themis",)) for name in (p, f"{p}+cassini")]
+        if figure in ("figure-11", "figure-13"):
+            stacks.append("random")
+        rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
+    return rows
+
+
+def _mean(played_: dict[str, Any]) -> float:
+    return float(np.mean([job["iteration_ms"] for job in played_["jobs"].values()]))
+
+
+STUDIES = {
+    "many_jobs": many_jobs,
+    "padding": padding,
+    "loops": loops,
+    "guided_placement": guided_placement,
+    "room_to_gain": room_to_gain,
+}

@@ -1,0 +1,317 @@
+"""Dally (Sharma et al. 2025): Tables I to III, Figures 1, 4 and 6 to 13. The readings are in docs/papers/dally.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from weft.physics.cost import DALLY_TABLE_I
+from weft.research.checks import Check, equal, graded, saving, some_effect, test, value
+from weft.research.claims import Measured, Picture, Reproduction, Request, Runs
+from weft.research.dally.latency import TIERS, latencies, share
+from weft.research.dally.runs import GANDIVA, RACKS, has_files, run_experiments, timers_over_time
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
+
+__all__ = ["CLAIMS", "reproduce"]
+
+PAPER = "dally"
+SEEDS, QUICK_SEEDS = 3, 3
+NAMES = {"gandiva": GANDIVA, "tiresias": "tiresias", "dally-manual": "dally-manual", "dally": "dally"}
+# Job completion times in seconds, 8 racks: gandiva, tiresias, dally-manual, dally
+TABLE_II = {
+    "mean": (5828719, 4461998, 3128566, 2828955), "median": (183717, 2547080, 2552189, 2401390),
+    "p95": (17485823, 17841606, 7097646, 5983042), "p99": (39214710, 25696135, 8868401, 8395214),
+}  # fmt: skip
+TABLE_III = {
+    "mean": (17371514, 4329941, 4960727, 2831880), "median": (22722917, 4212795, 2787855, 2595529),
+    "p95": (71362014, 15059080, 39298828, 16469069), "p99": (208939883, 15390860, 39817762, 16681241),
+}  # fmt: skip
+
+# What the authors' released simulator saves over Tiresias on 2, 4, 8 and 16 racks (1 seed, analytical latencies in
+# place of ASTRA-sim), in percent: as released, and with its leak of GPUs repaired. See docs/papers/dally.md.
+RELEASED = {
+    "makespan_s": ((66.0, 2.0), (68.0, -23.0), (61.0, -73.0), (54.0, -29.0)),
+    "jct_mean_s": ((33.0, -39.0), (44.0, 0.0), (20.0, -14.0), (-1.0, -2.0)),
+    "queueing_p95_s": ((52.0, -71.0), (63.0, 37.0), (54.0, -8.0), (42.0, -32.0)),
+}
+OTHERS = {"tiresias": "Tiresias", "tiresias-racks": "Tiresias with racks", "gandiva": "Gandiva"}
+
+NOTES = (
+    "Communication costs the part of the compute time that Table I gives for a model and a tier; jobs do not contend, "
+    "as in the paper. Beyond the paper: docs/papers/dally.md.",
+    "Where the paper gives a range over numbers of racks, its lower end is set beside every number. Tiresias looks at "
+    "machines only; Tiresias with racks takes one machine, else one rack, else anything, as in the authors' simulator.",
+    "A cell of Table I is a direction within a factor of two; the machine column is what the models are calibrated to.",
+    "The paper does not state its leases: here each is an hour from its job's start. Gandiva's slices are four hours.",
+)
+
+
+def at(stack: str, experiment: str) -> str:
+    """The name of a run."""
+    return f"{NAMES.get(stack, stack)}@{experiment}"
+
+
+def _table_i() -> dict[str, Check]:
+    found = {}
+    for model, row in DALLY_TABLE_I.items():
+        for where, published in zip(TIERS, (row.machine, row.rack, row.network), strict=True):
+            if where == "machine":
+                continue
+
+            def measure(runs: Runs, model: str = model, where: str = where) -> Measured:
+                return Measured(100.0 * share(model, where))
+
+            found[f"table-i.{model}.{where}"] = Check(
+                f"{model}, 8 GPUs: communication over compute time, {where} (direction: within a factor of 2)",
+                100.0 * published, "%", (), measure, graded(_within_two), seeded=False,
+            )  # fmt: skip
+    return found
+
+
+def _within_two(published: float, measured: Measured) -> bool:
+    return measured.value is not None and published / 2.0 <= measured.value <= published * 2.0
+
+
+def _monotone() -> Check:
+    def measure(runs: Runs) -> Measured:
+        rows = [[share(model, where) for where in TIERS] for model in DALLY_TABLE_I]
+        return Measured(float(sum(row[0] <= row[1] <= row[2] for row in rows)))
+
+    return Check(
+        "Figure 1: models whose iteration grows from machine to rack to network (all 6 must)", 6.0, "models", (),
+        measure, equal, seeded=False,
+    )  # fmt: skip
+
+
+def _own_latency() -> Check:
+    def measure(runs: Runs) -> Measured:
+        return Measured(float(len({round(exact, 9) for _, _, _, exact in latencies() if exact > 0})))
+
+    return Check(
+        "Figure 6: different latencies of the placements of six jobs, where Themis has one share for each tier "
+        "(more than 6)",
+        6.0, "latencies", (), measure, some_effect(6.0), seeded=False,
+    )  # fmt: skip
+
+
+TAILS = {"queueing_p95_s": "p95", "queueing_p99_s": "p99"}  # not among the metrics that are compared everywhere
+
+
+def _save(name: str, words: str, published: float, metric: str, experiment: str, other: str, slow: bool) -> Check:
+    mine, theirs = at("dally", experiment), at(other, experiment)
+    check = saving(
+        f"{name}: Dally saves {words} over {OTHERS[other]}, {experiment.replace('-', ' on ')} racks", published, mine,
+        theirs, metric,
+    )  # fmt: skip
+    if other == "tiresias-racks" and experiment.startswith("batch") and metric in RELEASED:  # as theirs is
+        check = replace(check, released=RELEASED[metric][RACKS.index(int(experiment.partition("-")[2]))])
+    if metric in TAILS:
+        check = replace(check, measure=lambda runs: _tail_saving(runs, mine, theirs, TAILS[metric]))
+    return replace(check, slow=slow)
+
+
+def _tail_saving(runs: Runs, stack: str, other: str, statistic: str) -> Measured:
+    from weft.results.metrics import summary
+
+    pairs = zip(runs.by_stack[stack], runs.by_stack[other], strict=True)
+    tails = [(summary(a)["queueing_s"][statistic], summary(b)["queueing_s"][statistic]) for a, b in pairs]
+    return Measured.over_seeds([100.0 * (1.0 - mine / theirs) if theirs else None for mine, theirs in tails])
+
+
+def _savings() -> dict[str, Check]:
+    """Figures 7, 8 and 13, for each number of racks."""
+    found = {}
+    rows = (
+        ("figure-7.makespan", "Figure 7", "makespan", "makespan_s", "batch", {"tiresias": 68.0}),
+        ("figure-8a.queueing-p95", "Figure 8a", "P95 queueing delay", "queueing_p95_s", "batch", {"tiresias": 58.0}),
+        ("figure-8a.queueing-p99", "Figure 8a", "P99 queueing delay", "queueing_p99_s", "batch", {"tiresias": 67.0}),
+        ("section-vi.queueing-mean", "Section VI-2", "mean queueing delay", "queueing_mean_s", "batch",
+         {"tiresias": 18.0}),
+        ("figure-8b.communication", "Figure 8b", "mean communication", "comm_mean_s", "batch", {"tiresias": 53.0}),
+        ("figure-13a.jct", "Figure 13a", "mean JCT", "jct_mean_s", "batch", {"tiresias": 19.0, "gandiva": 23.0}),
+        ("figure-13b.jct", "Figure 13b", "mean JCT", "jct_mean_s", "poisson", {"tiresias": 16.0, "gandiva": 23.0}),
+    )  # fmt: skip
+    exceptions = {("figure-13a.jct", "gandiva", 2): -39.0}
+    left_out = {
+        ("figure-13b.jct", "tiresias", 4),
+        ("figure-13b.jct", "tiresias-racks", 4),
+    }  # "degradation", without a number
+    for key, name, words, metric, arrival, others in rows:
+        for racks in RACKS:
+            for other, published in {"tiresias-racks": others["tiresias"], **others}.items():
+                number = exceptions.get((key, other, racks), published)
+                if (key, other, racks) not in left_out:
+                    found[f"{key}.over-{other}.{racks}-racks"] = _save(
+                        name, words, number, metric, f"{arrival}-{racks}", other, racks != 8 or arrival == "poisson"
+                    )
+    return found
+
+
+def _best(name: str, words: str, published: float, metric: str, other: str) -> Check:
+    """The largest saving over numbers of racks ("up to", "by as much as")."""
+    stacks = tuple(at(stack, f"batch-{racks}") for racks in RACKS for stack in ("dally", other))
+
+    def measure(runs: Runs) -> Measured:
+        pairs = [(at("dally", f"batch-{r}"), at(other, f"batch-{r}")) for r in RACKS]
+        found = [
+            _tail_saving(runs, *pair, TAILS[metric])
+            if metric in TAILS
+            else runs.ratio(*pair, metric, lambda ratio: 100.0 * (1.0 - ratio))
+            for pair in pairs
+        ]
+        return Measured(max((saved.value for saved in found if saved.value is not None), default=None))
+
+    return Check(
+        f"{name}: Dally's largest saving of {words} over {OTHERS[other]} (direction: half of it)", published, "%",
+        stacks, measure, graded(lambda published, found: (found.value or 0.0) >= published / 2), slow=True,
+    )  # fmt: skip
+
+
+def _majority(name: str, arrival: str, other: str) -> Check:
+    """The share of jobs that are done sooner than with another stack; the paper shows curves and says "majority"."""
+    mine, theirs = at("dally", f"{arrival}-8"), at(other, f"{arrival}-8")
+
+    def measure(runs: Runs) -> Measured:
+        pairs = zip(runs.by_stack[mine], runs.by_stack[theirs], strict=True)
+        return Measured.over_seeds([_sooner(a, b) for a, b in pairs])
+
+    return Check(
+        f"{name}: jobs with a shorter JCT than under {OTHERS[other]}, {arrival} on 8 racks (more than half; a curve)",
+        50.0, "% of jobs", (mine, theirs), measure, some_effect(50.0),
+        slow=arrival == "poisson",
+    )  # fmt: skip
+
+
+def _sooner(run: RunResult, other: RunResult) -> float | None:
+    """Percent of the jobs that both finished whose JCT is shorter in the first."""
+    from weft.results.metrics import finished_jobs
+
+    both = finished_jobs(run).join(finished_jobs(other), on="job_id", suffix="_other")
+    return 100.0 * float((both["jct_s"] < both["jct_s_other"]).sum()) / both.height if both.height else None
+
+
+# Figure 7, in words: the first of each pair has the shorter makespan.
+SHORTER = (
+    ("dally", "dally-manual"), ("dally-manual", "tiresias"), ("dally-manual", "gandiva"),
+    ("dally", "dally-consolidated"), ("dally-consolidated", "tiresias"), ("tiresias", "dally-nowait"),
+)  # fmt: skip
+
+
+def _variants() -> Check:
+    stacks = tuple(dict.fromkeys(at(stack, "batch-8") for pair in SHORTER for stack in pair))
+
+    def measure(runs: Runs) -> Measured:
+        makespan = {stack: runs.metric(stack, "makespan_s").value or 0.0 for stack in stacks}
+        return Measured(float(sum(makespan[at(a, "batch-8")] < makespan[at(b, "batch-8")] for a, b in SHORTER)))
+
+    return Check(
+        "Figure 7: pairs of makespans in the order that the text gives, 8 racks (all must be)",
+        float(len(SHORTER)), "pairs", stacks, measure, equal, slow=True,
+    )  # fmt: skip
+
+
+def _tables() -> dict[str, Check]:
+    found = {}
+    for table, arrival, rows in (("table-ii", "batch", TABLE_II), ("table-iii", "poisson", TABLE_III)):
+        for statistic, numbers in rows.items():
+            for stack, number in zip(NAMES, numbers, strict=True):
+                check = value(
+                    f"{stack}, {arrival} on 8 racks: JCT, {statistic}", float(number), "s", at(stack, f"{arrival}-8"),
+                    f"jct_{statistic}_s",
+                )  # fmt: skip
+                found[f"{table}.{stack}.jct-{statistic}"] = replace(check, slow=True)
+    return found
+
+
+def _remaining() -> Check:
+    """Figure 12: mean number of jobs that are not done, over the makespan of the slowest."""
+    stacks = tuple(at(stack, "batch-8") for stack in NAMES)
+
+    def measure(runs: Runs) -> Measured:
+        means = {stack: runs.metric(stack, "jct_mean_s").value or 0.0 for stack in stacks}
+        return Measured(float(sorted(means, key=means.__getitem__).index(at("dally", "batch-8")) + 1))
+
+    return Check(
+        "Figure 12: place of Dally by the area under the curve of remaining jobs, least first", 1.0, "place",
+        stacks, measure, equal,
+    )  # fmt: skip
+
+
+def _utilisation() -> Check:
+    stacks = tuple(at(stack, "batch-8") for stack in NAMES)
+
+    def measure(runs: Runs) -> Measured:
+        means = {stack: runs.metric(stack, "gpu_utilisation").value or 0.0 for stack in stacks}
+        return Measured(float(sorted(means, key=means.__getitem__, reverse=True).index(at("dally", "batch-8")) + 1))
+
+    return Check(
+        "Figure 11: place of Dally by GPU utilisation, 8 racks", 1.0, "place", stacks, measure, equal
+    )  # fmt: skip
+
+
+def _timers() -> Check:
+    """Figure 4, for 16-GPU jobs: the 95th percentile of GPU demand."""
+
+    def measure(runs: Runs) -> Measured:
+        found = []
+        for seed in range(SEEDS):
+            means = [_mean_timer(timers_over_time(racks, 16, seed)) for racks in RACKS]
+            found.append(float(sum(small > large for small, large in pairwise(means))))
+        return Measured.over_seeds(found)
+
+    return Check(
+        f"Figure 4: numbers of racks whose tuned rack timers are longer than those of the next larger, seeds 0 to "
+        f"{SEEDS - 1} (all 3 must be)",
+        3.0, "pairs", (), measure, equal, slow=True,
+    )  # fmt: skip
+
+
+def _mean_timer(rows: Sequence[tuple[float, float, float]]) -> float:
+    """Over time, of the rack timer."""
+    lasting = [later[0] - row[0] for row, later in pairwise(rows)]
+    total = sum(lasting)
+    return sum(row[2] * s for row, s in zip(rows, lasting, strict=False)) / total if total > 0 else 0.0
+
+
+CLAIMS: dict[str, Check] = {
+    **_table_i(),
+    "figure-1.growth": _monotone(),
+    "figure-4.timers": _timers(),
+    "figure-6.own-latency": _own_latency(),
+    "figure-7.makespan.best-over-tiresias": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias"),
+    "figure-7.makespan.best-over-tiresias-racks": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias-racks"),
+    "figure-7.makespan.best-over-gandiva": _best("Figure 7", "makespan", 92.0, "makespan_s", "gandiva"),
+    **_savings(),
+    "figure-7.order": _variants(),
+    "figure-8a.queueing-p95.best-over-gandiva": _best(
+        "Figure 8a", "P95 queueing delay", 81.0, "queueing_p95_s", "gandiva"
+    ),
+    **{f"figure-9.jct.over-{other}": _majority("Figure 9", "batch", other) for other in OTHERS},
+    **{f"figure-10.jct.over-{other}": _majority("Figure 10", "poisson", other) for other in OTHERS},
+    "figure-11.utilisation": _utilisation(),
+    "figure-12.remaining": _remaining(),
+    **_tables(),
+}
+
+
+def reproduce(request: Request) -> Reproduction:
+    """Tables I to III and the figures."""
+    claims, runs, notes = test(PAPER, CLAIMS, request, SEEDS, QUICK_SEEDS, run_experiments)
+    where = (
+        "Jobs: the authors' own files (seed 0), drawn from them (batch) or their other files (Poisson) at other seeds."
+        if has_files()
+        else "Jobs are drawn from the published figures of the authors' files, which WEFT_TRACES does not hold."
+    )
+    if request.quick:
+        notes.append("quick: a quarter of the batch (125 jobs) on a quarter of the racks.")
+    return Reproduction(PAPER, claims, (*NOTES, where, *notes), _pictures(runs.get(PAPER)))
+
+
+def _pictures(runs: Runs | None) -> tuple[Picture, ...]:
+    from weft.research.dally import figures as dally_figures
+
+    return dally_figures.pictures(runs, NAMES)

@@ -1,0 +1,76 @@
+"""Beyond the Dally paper: jobs that contend for links, a timer rule that learns from what waiting brought, and what is
+due to Dally's order and what to its placement.
+
+`python -m tools.dally` runs all and prints the tables of docs/papers/dally.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.research.claims import Runs
+from weft.research.dally.runs import GANDIVA, scenario
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
+
+__all__ = ["CONTENDING", "METRICS", "ORDERS", "RULES", "contention", "orders", "rows", "timer_rules"]
+
+METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
+CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
+# Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.
+ORDERS = ("tiresias", "dally", "dally[order=nw-sens:together]", "dally[order=las]")
+# The rules alone, without preemption, and under Dally's own order.
+RULES = tuple(
+    f"dally[{order}place=delay{rule}]"
+    for order in ("order=fifo:backfill,", "")
+    for rule in (":no-wait", ":manual", "", ":consolidated", ":benefit")
+)
+
+
+def contention(seeds: Sequence[int], jobs: int = 60, racks: int = 2, workers: int | None = None) -> dict[str, Runs]:
+    """Stacks on the first jobs of the batch, with links of 400 and of 25 Gbit/s that jobs share."""
+    found = {}
+    for links in ("links", "slow-links"):
+        runs: list[RunResult] = []
+        for seed in seeds:
+            given = scenario(f"batch-{racks}-{links}", seed)
+            given["workload"]["jobs"] = jobs
+            runs += _compare(given, CONTENDING, seed, workers)
+        found[links] = Runs(runs)
+    return found
+
+
+def timer_rules(seeds: Sequence[int], racks: int = 8, workers: int | None = None) -> Runs:
+    """Every rule for the timers on the same seeds of the batch, Table I costs."""
+    runs: list[RunResult] = []
+    for seed in seeds:
+        runs += _compare(scenario(f"batch-{racks}", seed), RULES, seed, workers)
+    return Runs(runs)
+
+
+def orders(seeds: Sequence[int], experiment: str = "batch-8", workers: int | None = None) -> Runs:
+    """Dally's placement under several orders, on the same seeds, Table I costs."""
+    runs: list[RunResult] = []
+    for seed in seeds:
+        runs += _compare(scenario(experiment, seed), ORDERS, seed, workers)
+    return Runs(runs)
+
+
+def rows(runs: Runs, first: str) -> list[dict[str, Any]]:
+    """For each stack its metrics, and the ratios to those of `first` at the same seed, as mean and interval."""
+    found: list[dict[str, Any]] = []
+    for stack in runs.by_stack:
+        row: dict[str, Any] = {"stack": stack}
+        for metric in METRICS:
+            ratio = runs.ratio(stack, first, metric)
+            row[metric] = (runs.metric(stack, metric).value, ratio.value, ratio.ci95)
+        found.append(row)
+    return found
+
+
+def _compare(given: dict[str, Any], stacks: Sequence[str], seed: int, workers: int | None) -> Sequence[RunResult]:
+    from weft import api
+
+    return api.compare(given, list(stacks), [seed], workers=workers).runs

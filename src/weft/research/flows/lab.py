@@ -1,0 +1,137 @@
+"""The laboratory of the flow scheduling paper: few jobs on few servers, placed by hand, from change to change.
+
+Two jobs on one NIC (Figures 1 and 11a), one beside a foreign flow (11b), one under random loss (10), and how long a
+host takes to decide (15).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+
+from weft.model.topologies import build_cluster
+from weft.pace.base import Pace
+from weft.registry import make
+from weft.sim.engine import Engine, EngineSpec
+from weft.sim.foreign import Others
+from weft.sim.lower import Lowering
+from weft.sim.spec import Foreign, NetworkSpec
+from weft.workload import zoo
+
+__all__ = ["Shared", "beside_foreign", "decision_ms", "speed", "two_on_a_nic"]
+
+NIC_GBPS = 25.0
+TWO_SERVERS = "[parallel=parameter-server,servers=2]"
+GPU = "P100"  # of the zoo's, the one nearest to the testbed's GTX 1080 Ti
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Two jobs on one NIC: mean iteration of each in seconds, and how they met there."""
+
+    iteration_s: tuple[float, ...]
+    both: float  # share of the time in which the NIC sends that both send
+    crowded: float  # share of that time in which more was asked of it than it has
+
+
+_Seen = list[tuple[float, dict[int, tuple[float, float]]]]  # moment; by job, what it sends out of server 0 and may send
+
+
+def _play(
+    models: Sequence[str], servers: Sequence[Sequence[int]], pace: str, iterations: int, *, n_servers: int = 2,
+    loss: float = 0.0, foreign: Sequence[Foreign] = (), nic_gbps: float = NIC_GBPS,
+) -> tuple[Engine, _Seen]:  # fmt: skip
+    """Run jobs, each with a worker on each of its servers; also what goes out of server 0, from change to change."""
+    cluster = build_cluster("single-switch", servers=n_servers, gpus_per_server=len(models), nic_gbps=nic_gbps)
+    network = NetworkSpec(packet_loss=loss, foreign=tuple(foreign))
+    chosen = cast(Pace, make("pace", pace))
+    transport = chosen.transport(loss)
+    lowering = Lowering(cluster, network, transport=transport)
+    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, rule=chosen.rates, packet_loss=loss, skip=False))
+    others = Others(cluster, network, 0, transport)
+    nic = cluster.topology.route(0, 1)[0]
+    for j, (model, where) in enumerate(zip(models, servers, strict=True)):
+        gpus = tuple(cluster.servers[s].gpus[j] for s in where)
+        profile = zoo.profile(model, len(gpus), gpu=GPU)
+        engine.attach(j, lowering.program(profile, gpus, model, j), iterations)
+    seen: _Seen = []
+    running = len(models)
+    while running:
+        if others.next_s <= engine.now:
+            others.change(engine)
+        finished = engine.step(others.next_s)
+        running -= len(finished)
+        seen.append((engine.now, engine.on_link(nic)))
+    return engine, seen
+
+
+def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[float, float]]]]:
+    """When each stretch begins, how long it lasts, and who sends in it."""
+    for (start, sends), (end, _) in pairwise(seen):
+        if end > start:
+            yield start, end - start, sends
+
+
+@lru_cache(maxsize=64)
+def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
+    """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
+    engine, seen = _play(("vgg19", "resnet50"), ((0, 1), (0, 1)), pace, iterations)
+    records = engine.records()
+    means = [
+        float(np.average(mine["duration"], weights=mine["count"]))
+        for mine in (records[records["uid"] == j] for j in range(2))
+    ]
+    first, line = min(engine.finish_s(0), engine.finish_s(1)), NIC_GBPS / 8 * 1e9
+    busy = both = crowded = 0.0
+    for start, lasts, sends in _stretches(seen):
+        sending = sum(rate > 0.0 for rate, _ in sends.values())
+        if start < first and sending:
+            busy += lasts
+            both += lasts * (sending == 2)
+            crowded += lasts * (sum(asked for _, asked in sends.values()) > line * (1 + 1e-9))
+    return Shared(tuple(means), both / busy, crowded / busy)
+
+
+@lru_cache(maxsize=64)
+def beside_foreign(pace: str, iterations: int = 60) -> float:
+    """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on: the foreign flow's share of the NIC
+    while VGG19 has bytes to send."""
+    _, seen = _play(("vgg19",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
+    ours = theirs = 0.0
+    for start, lasts, sends in _stretches(seen):
+        if start >= 0.6 and 0 in sends:
+            ours += lasts * sends[0][0]
+            theirs += lasts * sum(rate for uid, (rate, _) in sends.items() if uid != 0)
+    return theirs / (ours + theirs)
+
+
+@lru_cache(maxsize=256)
+def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> float:
+    """Iterations per second of one job with 4 workers on 4 servers, as in Figure 10."""
+    engine, _ = _play((model,), ((0, 1, 2, 3),), pace, iterations, n_servers=4, loss=loss)
+    return iterations / engine.finish_s(0)
+
+
+def decision_ms(n: int) -> list[float]:
+    """Time of one host's decisions, in milliseconds: 16 flows on its NIC, paths of six links, everybody's load."""
+    from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
+
+    rng = np.random.default_rng(1)
+    host = HostScheduler()
+    for i in range(16):
+        host.begin(OwnFlow(i, 5e8, 5e7, tuple(range(6)), 1.25e9, (i + 16,), (i + 32,)))
+    took = []
+    for k in range(n):
+        flow = k % 16
+        links = {link: Answer((rng.random(10) * 1e9).tolist(), 1.25e9) for link in range(6)}
+        peers = Peers({flow + 16: 1e8, flow + 32: 1e8}, {flow + 16: 1e9, flow + 32: 5e8})
+        began = time.perf_counter()
+        host.decide(flow, k, links, peers)
+        took.append(1e3 * (time.perf_counter() - began))
+    return took

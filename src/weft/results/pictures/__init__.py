@@ -1,0 +1,1 @@
+"""Pictures of runs, clusters and iterations, drawn with matplotlib."""

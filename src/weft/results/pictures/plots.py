@@ -1,0 +1,215 @@
+"""Pictures of one run or of several stacks, as matplotlib figures. Large runs are thinned before they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator
+
+from weft.results.compare import METRICS
+from weft.results.display import time_unit
+from weft.results.metrics import Floats, finished_jobs, run_length_quantiles
+from weft.results.pictures.style import (
+    DASHES,
+    MUTED,
+    PALETTE,
+    colour_bar,
+    heat_colours,
+    house_style,
+    new_figure,
+    say,
+    tidy_axes,
+)
+from weft.results.run import RunResult
+from weft.results.series import busy_gpus, extent_s, link_grid, thin, waiting_jobs
+
+__all__ = ["iteration_cdf", "jct_cdf", "link_utilisation", "load_over_time", "ratio_intervals"]
+
+_POINTS = 600  # of a line
+_WIDE = 30.0  # p99.5 / p0.5 beyond which a time axis is logarithmic
+_METRIC_NAMES = {
+    "jct_mean_s": "mean JCT", "jct_median_s": "median JCT", "jct_p95_s": "p95 JCT", "jct_p99_s": "p99 JCT",
+    "makespan_s": "makespan", "queueing_mean_s": "queueing", "comm_mean_s": "exposed communication",
+    "iteration_mean_s": "mean iteration", "iteration_p99_s": "p99 iteration", "gpu_utilisation": "GPU utilisation",
+    "preemptions": "preemptions",
+}  # fmt: skip
+
+
+@house_style()
+def jct_cdf(runs: Sequence[RunResult]) -> Figure:
+    """Cumulative share of finished jobs over completion time, one line per stack (seeds pooled)."""
+    curves = {}
+    for stack, group in _by_stack(runs).items():
+        values = np.concatenate([finished_jobs(run)["jct_s"].drop_nulls().to_numpy() for run in group])
+        curves[stack] = (values, np.ones(len(values)))
+    figure, (axes,) = new_figure(5.6, 3.3)
+    _draw_cdfs(axes, curves, "Job completion time", "jobs")
+    return figure
+
+
+@house_style()
+def iteration_cdf(runs: Sequence[RunResult]) -> Figure:
+    """Cumulative share of training iterations over their duration, one line per stack (seeds pooled)."""
+    curves = {}
+    for stack, group in _by_stack(runs).items():
+        values = np.concatenate([run.iterations["duration_s"].to_numpy() for run in group])
+        counts = np.concatenate([run.iterations["count"].to_numpy() for run in group])
+        curves[stack] = (values[counts > 0], counts[counts > 0])
+    figure, (axes,) = new_figure(5.6, 3.3)
+    _draw_cdfs(axes, curves, "Iteration time", "iterations")
+    return figure
+
+
+@house_style()
+def load_over_time(runs: Sequence[RunResult]) -> Figure:
+    """Busy GPUs and waiting jobs over time, one line per stack (its first run)."""
+    first = {stack: group[0] for stack, group in _by_stack(runs).items()}
+    begin = min((extent_s(run)[0] for run in first.values()), default=0.0)
+    end = max((extent_s(run)[1] for run in first.values()), default=0.0)
+    unit = time_unit([end - begin])
+    figure, (upper, lower) = new_figure(11.4, 4.2, rows=2, sharex=True)
+    for i, (stack, run) in enumerate(first.items()):
+        for axes, steps in ((upper, busy_gpus(run)), (lower, waiting_jobs(run))):
+            drawn = thin(steps, 2 * _POINTS)
+            x = (drawn.time_s - begin) / unit.seconds
+            axes.step(x, drawn.value, where="post", color=_colour(i), linestyle=_dash(i), label=stack, linewidth=1.3)
+            if len(first) == 1:
+                axes.fill_between(x, drawn.value, step="post", color=_colour(i), alpha=0.15, linewidth=0)
+    n_gpus = max((run.n_gpus for run in first.values()), default=1)
+    tidy_axes(upper, "Busy GPUs", y="GPUs")
+    tidy_axes(lower, "Waiting jobs", x=f"time ({unit.name})", y="jobs")
+    upper.set_ylim(0, n_gpus * 1.04)
+    lower.set_ylim(bottom=0)
+    lower.set_xlim(0, max((end - begin) / unit.seconds, 1e-9))
+    _legend(upper, len(first), outside=True)
+    return figure
+
+
+@house_style()
+def link_utilisation(run: RunResult, end_s: float | None = None, title: str = "", most: int = 24) -> Figure:
+    """The busiest links: over time where the run recorded it, otherwise their mean over the run.
+
+    `end_s` sets the end of the time axis, so that the pictures of several runs can share one.
+    """
+    grid = link_grid(run, most, bins=300)
+    if grid is None:
+        return _link_bars(run, most, title or "Link utilisation: the busiest links, mean over the run")
+    begin = grid.edges_s[0]
+    last = max(grid.edges_s[-1], end_s or 0.0)
+    unit = time_unit([last - begin])
+    figure, (axes,) = new_figure(11.4, 1.0 + 0.2 * max(len(grid.names), 4))
+    reach = (0.0, (grid.edges_s[-1] - begin) / unit.seconds, len(grid.names) - 0.5, -0.5)
+    image = axes.imshow(
+        grid.utilisation,
+        aspect="auto",
+        interpolation="none",
+        extent=reach,
+        cmap=heat_colours(PALETTE[1]),
+        vmin=0.0,
+        vmax=1.0,
+    )
+    axes.set_yticks(range(len(grid.names)), grid.names, fontsize=8)
+    axes.set_xlim(0.0, (last - begin) / unit.seconds)
+    tidy_axes(axes, title or "Link utilisation: the busiest links over time", x=f"time ({unit.name})", grid="")
+    colour_bar(figure, axes, image)
+    return figure
+
+
+@house_style()
+def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
+    """Every stack's ratio to the first, with its 95 % interval, metric by metric; left of 1 is less than the first."""
+    metrics = [m for m in METRICS if m not in ("preemptions", "jct_median_s", "jct_p95_s", "iteration_p99_s")]
+    others = comparison["stacks"][1:]
+    figure, (axes,) = new_figure(11.4, 0.9 + 0.11 * len(metrics) * (len(others) + 1))
+    step = 0.7 / max(len(others), 1)
+    for i, entry in enumerate(others):
+        for row, metric in enumerate(metrics):
+            ratio = entry["ratio_to_first"][metric]
+            if ratio["mean"] is None:
+                continue
+            y = row + (i - (len(others) - 1) / 2) * step
+            colour = _colour(i + 1)
+            low, high = ratio["ci95"]
+            if low is not None:
+                axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+            axes.plot([ratio["mean"]], [y], "o", color=colour, markersize=4.5)
+        axes.plot([], [], "o-", color=_colour(i + 1), markersize=4.5, label=entry["stack"])
+    axes.axvline(1.0, color=MUTED, linewidth=1.0)
+    axes.set_yticks(range(len(metrics)), [_METRIC_NAMES[m] for m in metrics])
+    axes.set_ylim(len(metrics) - 0.5, -0.5)
+    tidy_axes(axes, f"Ratio to {comparison['stacks'][0]['stack']}", x="ratio, paired by seed", grid="x")
+    _legend(axes, len(others), outside=True)
+    return figure
+
+
+def _draw_cdfs(axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: str, what: str) -> None:
+    q = np.linspace(0.0, 1.0, _POINTS)
+    lines = {name: run_length_quantiles(v, c, q) for name, (v, c) in curves.items() if len(v)}
+    pooled = np.concatenate([*lines.values()]) if lines else np.zeros(0)
+    low, high = (np.quantile(pooled, [0.005, 0.995])) if len(pooled) else (0.0, 0.0)
+    unit = time_unit([float(high)])
+    for i, name in enumerate(curves):
+        if name in lines:
+            axes.plot(lines[name] / unit.seconds, q, color=_colour(i), linestyle=_dash(i), label=name)
+    if low > 0 and high / low > _WIDE:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
+        axes.minorticks_off()
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    elif len(pooled):
+        axes.set_xlim(left=0)
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
+    tidy_axes(axes, title, x=f"time ({unit.name})", y=f"share of {what}", grid="both")
+    if not lines:
+        say(axes, "no job finished" if what == "jobs" else "no iteration recorded")
+    _legend(axes, len(lines))
+
+
+def _link_bars(run: RunResult, most: int, title: str) -> Figure:
+    busiest = run.links.sort(["utilisation", "link"], descending=[True, False]).head(most)
+    tiers = sorted(set(run.links["tier"].to_list()))
+    colour = {tier: PALETTE[i % len(PALETTE)] for i, tier in enumerate(tiers)}
+    figure, (axes,) = new_figure(11.4, 1.0 + 0.2 * max(busiest.height, 4))
+    y = np.arange(busiest.height)
+    values = busiest["utilisation"].fill_null(0.0).to_numpy()
+    axes.barh(y, values, color=[colour[t] for t in busiest["tier"]], height=0.7)
+    axes.set_yticks(y, busiest["name"].to_list(), fontsize=8)
+    axes.set_ylim(max(busiest.height, 1) - 0.4, -0.6)
+    axes.set_xlim(0, max(1.0, float(values.max()) if len(values) else 0.0))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
+    tidy_axes(axes, title, x="utilisation", grid="x")
+    if len(tiers) > 1:
+        axes.legend(handles=[Patch(color=colour[t], label=t or "link") for t in tiers], loc="lower right")
+    if busiest.is_empty():
+        say(axes, "this cluster has no links")
+    return figure
+
+
+def _by_stack(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    groups: dict[str, list[RunResult]] = {}
+    for run in runs:
+        groups.setdefault(run.stack, []).append(run)
+    return groups
+
+
+def _colour(i: int) -> str:
+    return PALETTE[i % len(PALETTE)]
+
+
+def _dash(i: int) -> Any:
+    return DASHES[i % len(DASHES)]
+
+
+def _legend(axes: Axes, n: int, outside: bool = False) -> None:
+    if n < 2:
+        return
+    if outside:
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(n, 6), borderaxespad=0.2)
+    else:
+        axes.legend(loc="lower right")

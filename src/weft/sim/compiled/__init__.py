@@ -1,0 +1,1 @@
+"""The engine's memory and the compiled kernels that work on it."""

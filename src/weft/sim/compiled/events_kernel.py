@@ -1,0 +1,308 @@
+"""What happens to tasks: released, gated, queued for a GPU or for admission, started, done; iterations and jobs end.
+
+One instant is handled as a whole: completions and what they release, GPU hand-over, admissions, then one solve of the
+rates. Readable twin: readable/engine.py.
+"""
+
+import math
+
+from numba import float64, int64
+
+from weft.sim.compiled import memory_kernel as m
+from weft.sim.compiled.heap_kernel import heap_drop, heap_set
+from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.rates_kernel import solve
+from weft.sim.compiled.state import (
+    ACTIVE,
+    ADMIT_ALL,
+    ADMIT_ASK,
+    ASK,
+    COMPUTE,
+    CONTINUED,
+    DONE,
+    F_NOW,
+    FINISHED,
+    GATED,
+    I_ADMIT,
+    I_ASKED,
+    I_DONE,
+    I_EVENTS,
+    I_FINISHED,
+    I_GPUS,
+    I_HELD,
+    I_ITERATIONS,
+    I_NEW_HELD,
+    I_READY,
+    I_RELEASED,
+    I_SEGMENT_MAX,
+    I_SEGMENTS,
+    I_SKIP,
+    I_STIRRED,
+    I_TICKED,
+    LATENCY,
+    MISSED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    STARTING,
+    STIRRED,
+)
+from weft.sim.compiled.tasks_kernel import (
+    SAME,
+    account,
+    admit,
+    admit_held,
+    flush_record,
+    fresh_node,
+    hold,
+    push_done,
+    start_compute,
+    start_flowing,
+    turn,
+    unlink,
+)
+
+
+@inner((TABLE, int64, float64))
+def begin_iteration(E, j, now):
+    """Release the first tasks of the next iteration."""
+    job = m.jobs(E)[j]
+    job.iter_start = now
+    job.left = job.node1 - job.node0
+    for x in range(job.node0, job.node1):
+        node = m.nodes(E)[x]
+        node.state = PENDING
+        node.left = node.preds
+        if node.preds == 0:
+            m.ready(E)[m.ints(E)[I_READY]] = x
+            m.ints(E)[I_READY] += 1
+    for x in range(job.node0, job.node1):
+        for g in range(m.nodes(E)[x].lead0, m.nodes(E)[x].lead1):
+            m.leads(E)[g].tight = 1 if m.nodes(E)[x].chunk <= 0.0 else 0
+
+
+@inner()
+def end_iteration(E, j, now):
+    """Barrier: record the iteration, then begin the next one or end the job."""
+    job = m.jobs(E)[j]
+    job.done += 1
+    m.ints(E)[I_ITERATIONS] += 1
+    duration = now - job.iter_start
+    if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
+        job.last_count += 1.0
+    else:
+        flush_record(E, j)
+        job.last_dur = duration
+        job.last_count = 1.0
+    if job.done >= job.total:
+        job.state = FINISHED
+        job.finish = now
+        flush_record(E, j)
+        m.finished(E)[m.ints(E)[I_FINISHED]] = j
+        m.ints(E)[I_FINISHED] += 1
+        return
+    if m.ints(E)[I_SKIP] != 0 and (job.comp < 0 or m.comps(E)[job.comp].ref == j):
+        m.ticked(E)[m.ints(E)[I_TICKED]] = j
+        m.ints(E)[I_TICKED] += 1
+    begin_iteration(E, j, now)
+
+
+@inner()
+def gate_opens(E, j, now):
+    """When the gated task of a job may start: now, or the next slot."""
+    job = m.jobs(E)[j]
+    if job.gate_period <= 0.0:
+        return max(now, job.gate_epoch)
+    slot = math.floor((now - job.gate_epoch) / job.gate_period)
+    opens = now
+    if now - (job.gate_epoch + slot * job.gate_period) > job.gate_tol * job.gate_period:
+        opens = max(now, job.gate_epoch + (slot + 1.0) * job.gate_period)
+    if opens - job.gate_last > MISSED * job.gate_period:
+        job.adjusted += 1
+    job.gate_last = opens
+    return opens
+
+
+@inner((TABLE, int64, float64))
+def begin_node(E, x, now):
+    """A node whose predecessors are done and whose gate is open."""
+    node = m.nodes(E)[x]
+    if node.kind == COMPUTE:
+        account(E, node.job, now, 1, 0, 0)
+        if node.gpu < 0:
+            start_compute(E, x, now)
+            return
+        gpu = m.gpus(E)[node.gpu]
+        node.state = QUEUED
+        node.next = gpu.head
+        gpu.head = x
+        if gpu.dirty == 0:
+            gpu.dirty = 1
+            m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
+            m.ints(E)[I_GPUS] += 1
+        return
+    account(E, node.job, now, 0, 1, 0)
+    if m.ints(E)[I_ADMIT] == ADMIT_ALL:
+        admit(E, x, now)
+    else:
+        hold(E, x, now)
+
+
+@inner()
+def release(E, x, now):
+    """A node whose predecessors are done: it waits for its gate, or begins."""
+    node = m.nodes(E)[x]
+    if m.jobs(E)[node.job].gate_task == node.task:
+        opens = gate_opens(E, node.job, now)
+        if opens > now:
+            node.state = GATED
+            account(E, node.job, now, 0, 0, 1)
+            heap_set(E, 2 * x, opens)
+            return
+    begin_node(E, x, now)
+
+
+@inner()
+def finish_node(E, x, now):
+    """A node is done: free what it held, release what waited for it, close the iteration if it was the last."""
+    node = m.nodes(E)[x]
+    job = m.jobs(E)[node.job]
+    m.ints(E)[I_EVENTS] += 1
+    heap_drop(E, 2 * x)
+    if m.ints(E)[I_SEGMENTS] < m.ints(E)[I_SEGMENT_MAX]:
+        segment = m.segments(E)[m.ints(E)[I_SEGMENTS]]
+        segment.uid = job.uid
+        segment.task = node.task & (CONTINUED - 1)
+        segment.kind = node.kind
+        segment.start = node.began
+        segment.end = now
+        m.ints(E)[I_SEGMENTS] += 1
+    if node.kind == COMPUTE:
+        account(E, node.job, now, -1, 0, 0)
+        job.gpu_s += node.weight * node.remaining
+        if node.gpu >= 0:
+            gpu = m.gpus(E)[node.gpu]
+            gpu.running = -1
+            if gpu.dirty == 0:
+                gpu.dirty = 1
+                m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
+                m.ints(E)[I_GPUS] += 1
+    else:
+        account(E, node.job, now, 0, -1, 0)
+        node.state = ACTIVE
+        unlink(E, x, now, node.amount)
+    node.state = DONE
+    job.left -= 1
+    for s in range(node.succ0, node.succ1):
+        y = m.succ(E)[s]
+        m.nodes(E)[y].left -= 1
+        if m.nodes(E)[y].left == 0:
+            m.ready(E)[m.ints(E)[I_READY]] = y
+            m.ints(E)[I_READY] += 1
+    if job.left == 0:
+        end_iteration(E, node.job, now)
+
+
+@inner()
+def hand_over_gpus(E, now):
+    """Each idle GPU takes the waiting task whose job's turn it is (non-preemptive)."""
+    for i in range(m.ints(E)[I_GPUS]):
+        g = m.dirty_gpus(E)[i]
+        gpu = m.gpus(E)[g]
+        gpu.dirty = 0
+        if gpu.running >= 0 or gpu.head < 0:
+            continue
+        best = -1
+        best_before = -1
+        before = -1
+        x = gpu.head
+        while x >= 0:
+            key = turn(E, m.nodes(E)[x].job)
+            if best >= 0:
+                other = turn(E, m.nodes(E)[best].job)
+                uid, best_uid = m.jobs(E)[m.nodes(E)[x].job].uid, m.jobs(E)[m.nodes(E)[best].job].uid
+                better = key < other or (key == other and (uid < best_uid or (uid == best_uid and x < best)))
+            else:
+                better = True
+            if better:
+                best = x
+                best_before = before
+            before = x
+            x = m.nodes(E)[x].next
+        if best_before >= 0:
+            m.nodes(E)[best_before].next = m.nodes(E)[best].next
+        else:
+            gpu.head = m.nodes(E)[best].next
+        gpu.running = best
+        start_compute(E, best, now)
+    m.ints(E)[I_GPUS] = 0
+
+
+@inner()
+def fire(E, ident, now):
+    """One event of the queue."""
+    if ident & 1:
+        j = ident >> 1
+        if m.jobs(E)[j].state == STARTING:
+            m.jobs(E)[j].state = RUNNING
+            m.jobs(E)[j].mark = now
+            begin_iteration(E, j, now)
+        return
+    x = ident >> 1
+    node = m.nodes(E)[x]
+    if node.state == GATED:
+        account(E, node.job, now, 0, 0, -1)
+        begin_node(E, x, now)
+    elif node.state == LATENCY:
+        start_flowing(E, x, now)
+    elif node.kind != COMPUTE and node.event >= 0 and node.lead0 < node.lead1:
+        m.leads(E)[node.event].tight = 1
+        fresh_node(E, x)
+    else:
+        push_done(E, x)
+
+
+@inner()
+def instant(E):
+    """All that happens at this moment, until nothing more does; then one solve.
+
+    Where a rule in Python has to be asked it comes back before that, and is called again.
+    """
+    now = m.floats(E)[F_NOW]
+    ints = m.ints(E)
+    while True:
+        i_done = 0
+        i_ready = 0
+        while i_done < ints[I_DONE] or i_ready < ints[I_READY]:
+            if i_done < ints[I_DONE]:
+                i_done += 1
+                finish_node(E, m.finished_nodes(E)[i_done - 1], now)
+            else:
+                i_ready += 1
+                release(E, m.ready(E)[i_ready - 1], now)
+            if i_done == ints[I_DONE]:
+                i_done = 0
+                ints[I_DONE] = 0
+            if i_ready == ints[I_READY]:
+                i_ready = 0
+                ints[I_READY] = 0
+        if ints[I_GPUS] > 0:
+            hand_over_gpus(E, now)
+            if ints[I_DONE] > 0:
+                continue
+        if ints[I_HELD] > 0 and (ints[I_RELEASED] != 0 or ints[I_NEW_HELD] > 0):
+            if ints[I_ADMIT] == ADMIT_ASK:
+                ints[I_RELEASED] = 0
+                ints[I_NEW_HELD] = 0
+                ints[I_ASKED] = ASK
+                return
+            admit_held(E, now)
+            if ints[I_DONE] > 0:
+                continue
+        ints[I_RELEASED] = 0
+        break
+    if ints[I_STIRRED] != 0:  # a rule says first what these transfers may have
+        ints[I_STIRRED] = 0
+        ints[I_ASKED] = STIRRED
+        return
+    solve(E, now)

@@ -1,0 +1,157 @@
+"""What a rule that sets caps sees of the compiled engine's transfers, and how its answers reach them.
+
+Readable twin: readable/engine.py.
+"""
+
+from numba import int64, njit
+
+from weft.sim.compiled import memory_kernel as m
+from weft.sim.compiled.maxmin_kernel import loose
+from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.rates_kernel import LATER, draw, schedule, schedule_opened
+from weft.sim.compiled.state import ACTIVE, DONE, F_NOW, F_UNIT, I_DRAWN, I_OPENED, I_RANKED
+from weft.sim.compiled.tasks_kernel import dirty_link, fresh_node, limit_to, remaining_bytes
+
+
+@njit(cache=True)
+def sent(E, rows, out):
+    """Bytes that each flow of these transfers has sent."""
+    now = m.floats(E)[F_NOW]
+    for i in range(len(rows)):
+        out[i] = m.nodes(E)[rows[i]].amount - remaining_bytes(E, rows[i], now)
+
+
+@njit(cache=True)
+def carried(E, rows, out):
+    """Bytes that transfers under the rule have sent over each link, those of `rows` being under way."""
+    now = m.floats(E)[F_NOW]
+    for k in range(len(out)):
+        out[k] = m.loads(E)[k].sent
+    for i in range(len(rows)):
+        node = m.nodes(E)[rows[i]]
+        done = node.amount - remaining_bytes(E, rows[i], now)
+        if done == 0.0:  # in a full data centre most are still waiting
+            continue
+        for f in range(node.flow0, node.flow1):
+            out[m.flows(E)[f].link] += done * m.flows(E)[f].n
+
+
+@njit(cache=True)
+def full(E, rows, out):
+    """Links without room that transfers use which have less than they may have."""
+    for i in range(len(rows)):
+        node = m.nodes(E)[rows[i]]
+        if node.units < 0 or node.units >= node.demand_units:  # it starts at this moment, or has what it may have
+            continue
+        for f in range(node.flow0, node.flow1):
+            link = m.links(E)[m.flows(E)[f].link]
+            if link.units - link.used < link.weight:
+                out[m.flows(E)[f].link] = True
+
+
+@inner()
+def _in_step(E, node):
+    """Whether a transfer moves in step with another: it is as far as one that it may not overtake, or the reverse."""
+    nodes, leads = m.nodes(E), m.leads(E)
+    for g in range(node.lead0, node.lead1):
+        if leads[g].tight != 0 and nodes[leads[g].node].state != DONE:
+            return True
+    for f in range(node.fol0, node.fol1):
+        lead = leads[m.follows(E)[f]]
+        if lead.tight != 0 and nodes[lead.by].state == ACTIVE:
+            return True
+    return False
+
+
+@inner((TABLE, int64))
+def _can_move(E, x):
+    """Whether a transfer can go to its new cap with nobody else noticing: no link of it limits anybody, or would."""
+    node = m.nodes(E)[x]
+    if node.listed != 0 or node.units < 0 or _in_step(E, node):
+        return False
+    more = node.demand_units - node.units
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        room = more <= 0 or link.units - link.used - more * flow.n >= link.weight
+        if link.tight != 0 or not (room or loose(E, flow.link)):
+            return False
+    return True
+
+
+@inner((TABLE, int64))
+def _move(E, x):
+    """Let a transfer have its cap as its rate."""
+    node = m.nodes(E)[x]
+    for f in range(node.flow0, node.flow1):
+        m.links(E)[m.flows(E)[f].link].used += (node.demand_units - node.units) * m.flows(E)[f].n
+    node.units = node.demand_units
+    draw(E, x, node.units * m.floats(E)[F_UNIT], m.floats(E)[F_NOW])
+    n = m.ints(E)[I_DRAWN]
+    m.drawn(E)[n] = x
+    m.ints(E)[I_DRAWN] = n + 1
+
+
+@njit(cache=True)
+def cap(E, rows, caps, changed):
+    """Transfers may have no more than this from now on; one that keeps its cap is left alone.
+
+    Those that can go to their new cap with nobody else noticing do so, those that get less first; only the others are
+    solved again. `changed` is room to work in, one for each row.
+    """
+    unit = m.floats(E)[F_UNIT]
+    n = 0
+    for i in range(len(rows)):
+        node = m.nodes(E)[rows[i]]
+        units = node.limit
+        if caps[i] / unit < node.limit:
+            units = int(caps[i] / unit)
+        if units != node.demand_units:
+            limit_to(E, rows[i], units)
+            changed[n] = rows[i]
+            n += 1
+    m.ints(E)[I_DRAWN] = 0
+    for less in range(2):
+        for i in range(n):
+            node = m.nodes(E)[changed[i]]
+            if (node.units > node.demand_units) != (less == 0) or node.units == node.demand_units:
+                continue
+            if _can_move(E, changed[i]):
+                _move(E, changed[i])
+            else:
+                fresh_node(E, changed[i])
+    if m.ints(E)[I_OPENED] > 0 and m.ints(E)[I_DRAWN] > 0:
+        schedule_opened(E, m.floats(E)[F_NOW])
+
+
+@njit(cache=True)
+def look_ahead(E, rows):
+    """A slot begins: find who of these would catch up with whom before it ends."""
+    now = m.floats(E)[F_NOW]
+    for i in range(len(rows)):
+        if m.nodes(E)[rows[i]].event == LATER:
+            schedule(E, rows[i], now)
+
+
+@inner()
+def _rank(E, x, claim, level):
+    node = m.nodes(E)[x]
+    if node.claim == claim and node.level == level:
+        return
+    if node.state == ACTIVE:
+        m.ints(E)[I_RANKED] += (claim != 1 or level != 0) - (node.claim != 1 or node.level != 0)
+        for f in range(node.flow0, node.flow1):
+            link = m.links(E)[m.flows(E)[f].link]
+            link.weight += m.flows(E)[f].n * (claim - node.claim)
+            link.felt = 0
+            dirty_link(E, m.flows(E)[f].link)
+        fresh_node(E, x)
+    node.claim = claim
+    node.level = level
+
+
+@njit(cache=True)
+def rank(E, rows, claims, levels):
+    """Transfers have these weights and levels from now on."""
+    for i in range(len(rows)):
+        _rank(E, rows[i], claims[i], levels[i])

@@ -1,0 +1,75 @@
+"""The engine's kernels, loaded on first use."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from types import ModuleType
+
+from weft.compiled import cache_dir
+from weft.compiled import load as _load
+
+__all__ = [
+    "attach_kernel",
+    "cache_dir",
+    "compile_all",
+    "engine_kernel",
+    "is_cached",
+    "limits_kernel",
+    "membership_kernel",
+    "park_kernel",
+]
+
+
+def is_cached() -> bool:
+    """Whether the kernels of this copy of the package have been compiled on this machine before.
+
+    numba keeps what it compiles in a folder named after that of the source: another clone must compile again.
+    """
+    here = os.path.dirname(os.path.abspath(__file__))
+    own = f"{os.path.basename(here)}_{hashlib.sha1(here.encode(), usedforsecurity=False).hexdigest()}"
+    return any((cache_dir() / own).glob("engine_kernel.run-*.nbc"))
+
+
+def compile_all() -> None:
+    """Compile every kernel that a run needs, by running a small case of each kind."""
+    import numpy as np
+
+    from weft.model.plan import Gate
+    from weft.sim.engine import Engine, EngineSpec
+    from weft.sim.engine.program import compute_node, make_program, transfer_node
+
+    spec = EngineSpec(np.ones(1), np.ones(1, np.bool_), n_gpus=1)
+    engine = Engine(spec)
+    program = make_program([compute_node(0, 1.0), transfer_node(1, 1.0, [(0, 1)], (0,))], spec.capacity)
+    slots = [engine.attach(i, program, 9) for i in range(2)]
+    engine.run(3.0)
+    engine.set_gate(slots[0], Gate(0.0))
+    engine.catch_up_all()
+    engine.detach(slots[0])
+    engine.run()
+
+
+def attach_kernel() -> ModuleType:
+    """weft.sim.compiled.attach_kernel."""
+    return _load("weft.sim.compiled.attach_kernel")
+
+
+def engine_kernel() -> ModuleType:
+    """weft.sim.compiled.engine_kernel, compiled lazily by numba at the first call."""
+    return _load("weft.sim.compiled.engine_kernel")
+
+
+def limits_kernel() -> ModuleType:
+    """weft.sim.compiled.limits_kernel."""
+    return _load("weft.sim.compiled.limits_kernel")
+
+
+def membership_kernel() -> ModuleType:
+    """weft.sim.compiled.membership_kernel."""
+    return _load("weft.sim.compiled.membership_kernel")
+
+
+def park_kernel() -> ModuleType:
+    """weft.sim.compiled.park_kernel."""
+    return _load("weft.sim.compiled.park_kernel")

@@ -1,0 +1,150 @@
+"""New rates for what an instant has touched, and when transfers end with them. Readable twin: readable/engine.py."""
+
+import math
+
+from numba import float64, int64, void
+
+from weft.sim.compiled import memory_kernel as m
+from weft.sim.compiled.heap_kernel import heap_drop, heap_set
+from weft.sim.compiled.kway_kernel import collect_near, fill_kway
+from weft.sim.compiled.maxmin_kernel import settle_maxmin, take
+from weft.sim.compiled.memory_kernel import TABLE, apart, inner
+from weft.sim.compiled.state import (
+    ACTIVE,
+    DONE,
+    F_B,
+    F_ETA,
+    F_HORIZON,
+    F_UNIT,
+    I_DIRTY,
+    I_DRAWN,
+    I_FRESH,
+    I_OPENED,
+    I_SHARING,
+    I_STAMP,
+    KWAY,
+    MAXMIN,
+)
+
+LATER = -2  # a value of node.event: it catches up beyond the horizon, when a rule will have spoken again
+
+
+@inner()
+def next_event_of(E, x, now):
+    """When a transfer ends at its rate, or catches up with a node that it may not overtake."""
+    node = m.nodes(E)[x]
+    when = node.mark + node.remaining / node.rate if node.rate > 0.0 else math.inf
+    node.event = -1
+    for g in range(node.lead0, node.lead1):
+        lead = m.nodes(E)[m.leads(E)[g].node]
+        if lead.state == DONE or m.leads(E)[g].tight != 0:
+            continue
+        lead_rate = lead.rate if lead.state == ACTIVE else 0.0
+        if node.rate > lead_rate:
+            # both lines as they were last drawn, so that looking again later changes nothing
+            ahead = node.amount - node.remaining - node.rate * node.mark - node.chunk
+            if lead.state == ACTIVE:
+                ahead -= lead.amount - lead.remaining - lead.rate * lead.mark
+            catch = max(now, -ahead / (node.rate - lead_rate))
+            if catch < when and (catch < m.floats(E)[F_HORIZON] or m.live(E)[x] == 0):
+                when = catch
+                node.event = g
+            elif catch < when and node.event < 0:
+                node.event = LATER
+    return when
+
+
+@inner()
+def _list_opened(E):
+    """What has to be scheduled anew, into work_nodes: followers among those drawn, and followers of those drawn.
+
+    On the way followers whose leader has become faster are loosened from it.
+    """
+    nodes, leads = m.nodes(E), m.leads(E)
+    stamp = m.ints(E)[I_STAMP] + 1
+    m.ints(E)[I_STAMP] = stamp
+    n = 0
+    for i in range(m.ints(E)[I_DRAWN]):
+        node = nodes[m.drawn(E)[i]]
+        if node.lead0 < node.lead1 and node.stamp != stamp:
+            n = take(E, m.drawn(E)[i], stamp, n)
+        for f in range(node.fol0, node.fol1):
+            y = leads[m.follows(E)[f]].by
+            if nodes[y].state == ACTIVE and nodes[y].stamp != stamp:
+                n = take(E, y, stamp, n)
+    for i in range(n):
+        node = nodes[m.work_nodes(E)[i]]
+        for g in range(node.lead0, node.lead1):
+            lead = nodes[leads[g].node]
+            if lead.state == DONE or (lead.state == ACTIVE and lead.rate > node.rate):
+                leads[g].tight = 0
+    return n
+
+
+@inner((TABLE, int64, float64))
+def schedule(E, x, now):
+    """Put down when a transfer ends or catches up."""
+    when = next_event_of(E, x, now)
+    if when < math.inf:
+        heap_set(E, 2 * x, when)
+    else:
+        heap_drop(E, 2 * x)
+
+
+@inner()
+def schedule_opened(E, now):
+    """Find when each of those whose rate, or whose leader's rate, has changed ends or catches up."""
+    for i in range(_list_opened(E)):
+        schedule(E, m.work_nodes(E)[i], now)
+
+
+@inner((TABLE, int64, float64, float64))
+def draw(E, x, rate, now):
+    """Let a transfer go on at a new rate; when it ends follows, unless it also depends on those it may not overtake."""
+    node = m.nodes(E)[x]
+    if node.rate >= 0.0:
+        node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)
+    node.mark = now
+    node.rate = rate
+    if node.lead0 == node.lead1:
+        if rate > 0.0:
+            heap_set(E, 2 * x, now + node.remaining / rate)
+        else:
+            heap_drop(E, 2 * x)
+
+
+@inner()
+def _solve_maxmin(E, now):
+    nodes, unit = m.nodes(E), m.floats(E)[F_UNIT]
+    settle_maxmin(E)
+    for i in range(m.ints(E)[I_DRAWN]):
+        x = m.drawn(E)[i]
+        rate = nodes[x].units * unit
+        if rate != nodes[x].rate:
+            draw(E, x, rate, now)
+    if m.ints(E)[I_OPENED] > 0:
+        schedule_opened(E, now)
+
+
+@inner()
+def _solve_near(E, now):
+    nodes, k_way = m.nodes(E), m.ints(E)[I_SHARING] == KWAY
+    n_nodes = collect_near(E)
+    if k_way:
+        fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
+    for i in range(n_nodes):
+        x = m.work_nodes(E)[i]
+        rate = nodes[x].key if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
+        if rate != nodes[x].rate:
+            draw(E, x, rate, now)
+
+
+@apart(void(TABLE, float64))
+def solve(E, now):
+    """New rates for everything that this instant touched."""
+    if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
+        return
+    if m.ints(E)[I_SHARING] == MAXMIN:
+        _solve_maxmin(E, now)
+    else:
+        _solve_near(E, now)

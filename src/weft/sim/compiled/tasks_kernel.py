@@ -1,0 +1,364 @@
+"""What a task does while it lasts: a computation on its GPU; a transfer that waits for admission, occupies its links
+and leaves them. Readable twin: readable/engine.py.
+"""
+
+import math
+
+from numba import float64, int64
+
+from weft.sim.compiled import memory_kernel as m
+from weft.sim.compiled.heap_kernel import heap_set
+from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.random_kernel import slow_factor
+from weft.sim.compiled.state import (
+    ACTIVE,
+    ADMIT_AT_MOST,
+    F_JITTER,
+    F_STRAGGLE_P,
+    F_STRAGGLE_X,
+    FOREIGN,
+    I_ADMIT,
+    I_ADMIT_K,
+    I_DIRTY,
+    I_DONE,
+    I_FRESH,
+    I_HELD,
+    I_NEW_HELD,
+    I_RANKED,
+    I_RECORDS,
+    I_RELEASED,
+    I_RULE,
+    I_SEED,
+    I_SHARING,
+    I_STIRRED,
+    I_STIRS,
+    KWAY,
+    LATENCY,
+    PARKED,
+    QUEUED,
+    RULE_ENDS,
+    RULE_NONE,
+    UNLIMITED,
+)
+
+NO_RATE, NOT_FLOWING = -1.0, -2.0  # values of node.rate before the first solve, and before the first byte
+SAME = 1e-12  # iteration times closer than this (relatively) share one record
+
+
+@inner((TABLE, int64, float64, int64, int64, int64))
+def account(E, j, now, d_comp, d_net, d_gate):
+    """Change what a job is busy with; book the time since the last change as exposed communication or gate wait."""
+    job = m.jobs(E)[j]
+    if job.n_comp == 0:
+        if job.n_net > 0:
+            job.comm_s += now - job.mark
+        elif job.n_gate > 0:
+            job.gate_s += now - job.mark
+    job.mark = now
+    job.n_comp += d_comp
+    job.n_net += d_net
+    job.n_gate += d_gate
+
+
+@inner()
+def dirty_link(E, k):
+    """Have the transfers on a link get new rates at the end of this instant."""
+    if m.links(E)[k].fill == 0:
+        m.links(E)[k].fill = 1
+        m.dirty(E)[m.ints(E)[I_DIRTY]] = k
+        m.ints(E)[I_DIRTY] += 1
+
+
+@inner((TABLE, int64))
+def fresh_node(E, x):
+    """Have a transfer get a new rate at the end of this instant."""
+    if m.nodes(E)[x].listed == 0:
+        m.nodes(E)[x].listed = 1
+        m.fresh(E)[m.ints(E)[I_FRESH]] = x
+        m.ints(E)[I_FRESH] += 1
+
+
+@inner((TABLE, int64))
+def freshen_followers(E, x):
+    """What may not overtake a transfer gets new rates when this one starts or ends."""
+    for f in range(m.nodes(E)[x].fol0, m.nodes(E)[x].fol1):
+        y = m.leads(E)[m.follows(E)[f]].by
+        if m.nodes(E)[y].state == ACTIVE:
+            fresh_node(E, y)
+
+
+@inner((TABLE, int64))
+def push_done(E, x):
+    """Note a node as done at this instant."""
+    m.finished_nodes(E)[m.ints(E)[I_DONE]] = x
+    m.ints(E)[I_DONE] += 1
+
+
+@inner()
+def turn(E, j):
+    """The job's key for shared GPUs and for admission: smallest first."""
+    job = m.jobs(E)[j]
+    return job.p0 + job.p1 * (job.total - job.done)
+
+
+@inner((TABLE, int64))
+def flush_record(E, j):
+    """Write the pending run of equal iteration times."""
+    job = m.jobs(E)[j]
+    if job.last_count > 0.0:
+        r = m.ints(E)[I_RECORDS]
+        m.records(E)[r].uid = job.uid
+        m.records(E)[r].slot = j
+        m.records(E)[r].duration = job.last_dur
+        m.records(E)[r].count = job.last_count
+        m.ints(E)[I_RECORDS] = r + 1
+        job.last_count = 0.0
+
+
+@inner((TABLE, int64, float64))
+def start_compute(E, x, now):
+    """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
+    node = m.nodes(E)[x]
+    seconds = node.amount
+    if m.floats(E)[F_JITTER] > 0.0 or m.floats(E)[F_STRAGGLE_P] > 0.0:
+        job = m.jobs(E)[node.job]
+        factor = 0.0
+        for r in range(node.rank0, node.rank1):
+            factor = max(
+                factor,
+                slow_factor(
+                    m.ints(E)[I_SEED], job.uid, job.base + job.done, m.ranks(E)[r],
+                    m.floats(E)[F_JITTER], m.floats(E)[F_STRAGGLE_P], m.floats(E)[F_STRAGGLE_X],
+                ),
+            )  # fmt: skip
+        seconds = seconds * factor
+    node.state = ACTIVE
+    node.remaining = seconds
+    node.began = now
+    if seconds <= 0.0:
+        push_done(E, x)
+    else:
+        heap_set(E, 2 * x, now + seconds)
+
+
+@inner((TABLE, int64, int64))
+def limit_to(E, x, units):
+    """Change what a transfer may have of its links; what they are asked for changes with it."""
+    node = m.nodes(E)[x]
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        load = m.loads(E)[flow.link]
+        if node.demand_units < UNLIMITED:
+            load.caps -= node.demand_units * flow.n
+        else:
+            load.uncapped -= flow.n
+        if units < UNLIMITED:
+            load.caps += units * flow.n
+        else:
+            load.uncapped += flow.n
+    node.demand_units = units
+
+
+@inner((TABLE, int64))
+def _note(E, x):
+    """Have the rule told of a transfer the next time it is asked."""
+    if m.noted(E)[x] == 0:
+        m.noted(E)[x] = 1
+        m.stirs(E)[m.ints(E)[I_STIRS]] = x
+        m.ints(E)[I_STIRS] += 1
+
+
+@inner((TABLE, int64, float64))
+def come_under_rule(E, x, now):
+    """A transfer starts where a rule sets caps: it has none of its links until the rule has spoken, unless it is
+    foreign."""
+    node = m.nodes(E)[x]
+    if node.flow0 == node.flow1:
+        return
+    node.demand_units = 0
+    if m.jobs(E)[node.job].uid >= FOREIGN:
+        limit_to(E, x, node.limit)
+        return
+    m.live(E)[x] = 1
+    m.since(E)[x] = now
+    _note(E, x)
+    m.ints(E)[I_STIRRED] = 1
+
+
+@inner((TABLE, int64, float64))
+def leave_rule(E, x, sent):
+    """A transfer ends, or is stopped, where a rule sets caps."""
+    node = m.nodes(E)[x]
+    if node.flow0 == node.flow1 or node.amount <= 0.0:  # it never was under the rule
+        return
+    limit_to(E, x, 0)
+    if m.live(E)[x] == 0:
+        return
+    m.live(E)[x] = 0
+    _note(E, x)
+    for f in range(node.flow0, node.flow1):
+        m.loads(E)[m.flows(E)[f].link].sent += sent * m.flows(E)[f].n
+    if m.ints(E)[I_RULE] == RULE_ENDS:
+        m.ints(E)[I_STIRRED] = 1
+
+
+@inner((TABLE, int64, float64))
+def start_flowing(E, x, now):
+    """First byte of an admitted transfer."""
+    node = m.nodes(E)[x]
+    node.state = ACTIVE
+    node.remaining = node.amount
+    node.rate = NO_RATE
+    node.units = -1
+    node.mark = now
+    m.ints(E)[I_RANKED] += node.claim != 1 or node.level != 0
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        link.weight += flow.n * node.claim
+        if link.flowing == 0:
+            link.mark = now
+        link.flowing += 1
+    if node.amount <= 0.0 or node.alone == math.inf:
+        push_done(E, x)
+        return
+    if m.ints(E)[I_RULE] != RULE_NONE:
+        come_under_rule(E, x, now)
+    fresh_node(E, x)
+    freshen_followers(E, x)
+
+
+@inner((TABLE, int64, float64))
+def admit(E, x, now):
+    """Let a transfer that is ready start: it occupies its links; bytes flow after its latency."""
+    node = m.nodes(E)[x]
+    node.began = now
+    node.rate = NOT_FLOWING
+    node.units = -1
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        flow.seat = link.seat0 + link.count
+        seat = m.seats(E)[flow.seat]
+        seat.node = x
+        seat.n = flow.n
+        seat.flow = f
+        link.count += 1
+        if m.ints(E)[I_SHARING] == KWAY:
+            dirty_link(E, flow.link)
+    if node.latency > 0.0:
+        node.state = LATENCY
+        heap_set(E, 2 * x, now + node.latency)
+    else:
+        start_flowing(E, x, now)
+
+
+@inner()
+def unlink(E, x, now, sent):
+    """Take an admitted transfer off its links and book the bytes each of its flows has sent."""
+    node = m.nodes(E)[x]
+    flowed = node.rate != NOT_FLOWING
+    ranked = node.claim != 1 or node.level != 0
+    for f in range(node.flow0, node.flow1):
+        flow = m.flows(E)[f]
+        link = m.links(E)[flow.link]
+        link.count -= 1
+        last, seat = m.seats(E)[link.seat0 + link.count], m.seats(E)[flow.seat]
+        seat.node = last.node
+        seat.n = last.n
+        seat.flow = last.flow
+        m.flows(E)[last.flow].seat = flow.seat
+        if flowed:
+            link.weight -= flow.n * node.claim
+            link.flowing -= 1
+            link.bytes += sent * flow.n
+            if node.units >= 0:
+                link.used -= node.units * flow.n
+                link.felt = min(link.felt, node.units if not ranked else 0)
+            if link.flowing == 0:
+                link.busy += now - link.mark
+        if link.binding != 0 or m.ints(E)[I_SHARING] == KWAY:
+            dirty_link(E, flow.link)
+    m.ints(E)[I_RELEASED] = 1
+    if flowed:
+        m.ints(E)[I_RANKED] -= ranked
+        if m.ints(E)[I_RULE] != RULE_NONE:
+            leave_rule(E, x, sent)
+    freshen_followers(E, x)
+
+
+@inner((TABLE, int64, float64))
+def hold(E, x, now):
+    """Queue a ready transfer for admission, in order of its job's turn."""
+    node = m.nodes(E)[x]
+    node.state = QUEUED
+    node.mark = now
+    node.key = turn(E, node.job)
+    node.event = 1  # not yet looked at
+    uid = m.jobs(E)[node.job].uid
+    i = m.ints(E)[I_HELD]
+    while i > 0:
+        y = m.held(E)[i - 1]
+        other = m.jobs(E)[m.nodes(E)[y].job].uid
+        if m.nodes(E)[y].key < node.key or (
+            m.nodes(E)[y].key == node.key and (other < uid or (other == uid and y < x))
+        ):
+            break
+        m.held(E)[i] = y
+        i -= 1
+    m.held(E)[i] = x
+    m.ints(E)[I_HELD] += 1
+    m.ints(E)[I_NEW_HELD] += 1
+
+
+@inner()
+def remaining_bytes(E, x, now):
+    """Bytes a transfer still has to send on each flow, without disturbing it."""
+    node = m.nodes(E)[x]
+    if node.state != ACTIVE or node.rate < 0.0:
+        return node.amount
+    return node.remaining - node.rate * (now - node.mark)
+
+
+@inner()
+def may_start(E, x, now):
+    """The admission rule for one transfer, looking only at links that are ports of servers."""
+    node = m.nodes(E)[x]
+    k = m.ints(E)[I_ADMIT_K]
+    for f in range(node.flow0, node.flow1):
+        link = m.links(E)[m.flows(E)[f].link]
+        if link.port == 0 or link.count == 0:
+            continue
+        if link.count >= k:
+            return False
+        if m.ints(E)[I_ADMIT] == ADMIT_AT_MOST:
+            continue
+        threshold = m.ratios(E)[link.count - 1]
+        for s in range(link.seat0, link.seat0 + link.count):
+            if not remaining_bytes(E, m.seats(E)[s].node, now) > threshold * node.amount:
+                return False
+    return True
+
+
+@inner()
+def admit_held(E, now):
+    """Look at the waiting transfers in order; all of them if a link was released, else only the new ones."""
+    every = m.ints(E)[I_RELEASED] != 0
+    m.ints(E)[I_RELEASED] = 0
+    m.ints(E)[I_NEW_HELD] = 0
+    kept = 0
+    for i in range(m.ints(E)[I_HELD]):
+        x = m.held(E)[i]
+        node = m.nodes(E)[x]
+        # While a skipped component catches up, `now` lies in the past of the others: theirs were looked at later than
+        # that (mark), and what runs beside them had more left then. What is parked is looked at when it catches up.
+        look = (every or node.event == 1) and node.mark <= now and m.jobs(E)[node.job].state != PARKED
+        if look:
+            node.event = 0
+            node.mark = now
+        if look and may_start(E, x, now):
+            admit(E, x, now)
+        else:
+            m.held(E)[kept] = x
+            kept += 1
+    m.ints(E)[I_HELD] = kept

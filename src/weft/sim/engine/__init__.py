@@ -1,0 +1,380 @@
+"""Engine: executes attached programs over simulated time. The compiled kernel does the work; this keeps its arenas.
+
+The caller attaches a job at the current moment, runs until a time or until a job finishes, detaches. Components of
+jobs that influence each other are kept up to date here so that the kernel can skip what repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import EngineError
+from weft.model.plan import Gate
+from weft.model.transfer import Ask
+from weft.pace.rates import Demand, RateRule
+from weft.sim.compiled import state
+from weft.sim.compiled.load import attach_kernel, engine_kernel, membership_kernel, park_kernel
+from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
+from weft.sim.engine.ask import questions
+from weft.sim.engine.glance import carried, iterations_done
+from weft.sim.engine.layout import Layout
+from weft.sim.engine.limits import EngineBody
+from weft.sim.engine.program import Program
+from weft.sim.engine.ruled import Ruled
+
+__all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
+
+BUDGET = 1_200_000  # see EngineSpec
+
+_SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
+_FIELDS = state.JOB.names or ()
+_LISTED = _FIELDS.index("listed")
+_used = itemgetter(*map(_FIELDS.index, ("done", "comm_s", "gate_s", "gpu_s", "finish", "adjusted")))
+_ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO, "ask": state.ADMIT_ASK}
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The physics of a run."""
+
+    capacity: npt.NDArray[np.float64]  # bytes per second of each link
+    ports: npt.NDArray[np.bool_]  # links that are a server's own: where admission counts transfers
+    n_gpus: int = 0
+    sharing: str = "max-min"
+    b_s_per_byte: float = 0.0
+    eta_s_per_byte: float = 0.0
+    admission: str = "all"
+    admission_k: int = 0
+    admission_ratios: tuple[float, ...] = ()
+    ask: Ask | None = None  # of admission "ask"; jobs are named by their uid
+    rule: Callable[[], RateRule | None] | None = None  # makes the rule that sets limits, or none (as `Pace.rates` does)
+    packet_loss: float = 0.0  # share of packets lost at random, which a rule may notice
+    seed: int = 0
+    jitter: float = 0.0
+    straggle_p: float = 0.0
+    straggle_x: float = 1.0
+    skip: bool = True
+    exact: bool = True
+    window: float = 320.0  # iterations of the longest measuring window when exact is False
+    budget: int = BUDGET  # tasks that windows may simulate when exact is False, before jobs leave
+    segments: int = 0  # record this many first tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job did while attached."""
+
+    iterations: int  # full iterations
+    comm_s: float  # its GPUs waited for the network
+    gate_s: float  # they waited for a gate
+    gpu_s: float  # GPU seconds computed, unfinished tasks included
+    finish_s: float  # when the last iteration ended, if it finished
+    adjusted: int = 0  # gate slots missed
+
+
+class Engine:
+    """See the module."""
+
+    def __init__(self, spec: EngineSpec) -> None:
+        self.spec = spec
+        a = allocate(len(spec.capacity), spec.n_gpus)
+        a.links["capacity"][: len(spec.capacity)] = spec.capacity
+        a.links["port"][: len(spec.capacity)] = spec.ports
+        a.links["felt"] = state.UNLIMITED
+        a.floats[state.F_UNIT] = unit = state.rate_unit(spec.capacity)
+        a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
+        ints, floats = a.ints, a.floats
+        ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
+        ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
+        ints[state.I_BUDGET] = spec.budget
+        ints[state.I_EXACT] = int(spec.exact)
+        rule = spec.rule() if spec.rule is not None else None
+        # what a rule will say does not repeat
+        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and rule is None)
+        floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
+            spec.b_s_per_byte,
+            spec.eta_s_per_byte,
+            spec.jitter,
+        )
+        floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
+        floats[state.F_WINDOW], floats[state.F_HORIZON] = spec.window, math.inf
+        if spec.segments:
+            a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
+            ints[state.I_SEGMENT_MAX] = spec.segments
+        self._layout = Layout()
+        self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
+        self._programs: dict[int, Program] = {}
+        self._starts: dict[int, tuple[int, ...]] = {}
+        self._to_begin: list[int] = []
+        self._early: list[int] = []  # finished while a component was brought up to date
+        self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
+        self._attach = attach_kernel().attach
+        self.ruled: Ruled | None = None
+        if rule is not None:
+            ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
+            self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), EngineBody(self))
+
+    def _use(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self._layout.use(arrays)
+        self._addresses = address_table(arrays)
+        self.table = int(self._addresses.ctypes.data)  # the address of the addresses is all that compiled code needs
+
+    @property
+    def now(self) -> float:
+        """Current simulated time."""
+        return self.arrays.floats.item(state.F_NOW)
+
+    @property
+    def events(self) -> int:
+        """Task completions simulated one by one (skipped ones not counted), and limits that a rule has set."""
+        return int(self.arrays.ints[state.I_EVENTS]) + (self.ruled.decisions if self.ruled is not None else 0)
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed, skipped ones included (parked components as of their last update)."""
+        return int(self.arrays.ints[state.I_ITERATIONS])
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was extrapolated so far."""
+        return int(self.arrays.ints[state.I_ESTIMATES]) == 0
+
+    @property
+    def estimate_error(self) -> float:
+        """Relative disagreement of the measuring windows, averaged over the extrapolated iterations."""
+        weight = float(self.arrays.floats[state.F_EST_WEIGHT])
+        return float(self.arrays.floats[state.F_EST_ERR]) / weight if weight > 0 else 0.0
+
+    @property
+    def estimated(self) -> tuple[float, float]:
+        """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
+        paced, fluid = self.arrays.floats[state.F_PACED], self.arrays.floats[state.F_FLUID]
+        return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
+
+    def attach(
+        self,
+        uid: int,
+        program: Program,
+        iterations: int,
+        *,
+        base: int = 0,
+        gate: Gate | None = None,
+        turn: tuple[float, float] = (0.0, 0.0),
+    ) -> int:
+        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter).
+
+        All that is attached and detached between two runs happens at one instant.
+        """
+        slot, starts = self._layout.take(program)
+        if (larger := self._layout.room(self.arrays)) is not None:
+            self._use(larger)
+        self._layout.copy_in(slot, program, starts)
+        self._programs[slot], self._starts[slot] = program, starts
+        self._make_room()
+        if len(program.flows):
+            self._make_seats(program)
+        if gate is not None:
+            self._set_gate(slot, gate)
+        p0, p1 = float(turn[0]), float(turn[1])
+        if self._attach(self.table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
+            self._catch_up()
+        self._to_begin.append(slot)
+        if self.ruled is not None:
+            self.ruled.attach(starts[0], slot, uid, program)
+        if len(program.leads):
+            self.arrays.ints[state.I_OPENED] += 1
+        return slot
+
+    def detach(self, slot: int) -> Usage:
+        """Stop a job now (or let go of one that has finished)."""
+        if self.arrays.jobs["state"][slot] != state.FINISHED:
+            self.catch_up(slot)
+        a = self.arrays
+        if slot in self._to_begin:  # it came and goes at one instant
+            self._to_begin.remove(slot)
+        if a.jobs["state"][slot] != state.FINISHED:
+            self._kernel.abort(self.table, slot)
+        job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
+        if job[_LISTED]:  # it was to begin with the next run
+            count = int(a.ints[state.I_STARTERS])
+            rest = a.starters[:count][a.starters[:count] != slot]
+            a.starters[: len(rest)], a.ints[state.I_STARTERS] = rest, len(rest)
+        usage = Usage(*_used(job))
+        a.jobs["state"][slot] = state.FREE
+        program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        if self.ruled is not None:
+            self.ruled.detach(slot)
+        if len(program.leads):
+            a.ints[state.I_OPENED] -= 1
+        self._layout.give(slot, program, starts)
+        return usage
+
+    def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
+        """Advance to `until` or to the first instant at which jobs finish; returns their slots.
+
+        With `go_on` it advances to `until` whatever finishes on the way. Slots are to be detached by the caller.
+        """
+        self.arrays.ints[state.I_GO_ON] = int(go_on)
+        for slot in self._to_begin:
+            self._kernel.begin(self.table, slot)
+        self._to_begin.clear()
+        if self._early:
+            early, self._early = self._early, []
+            return early
+        return self._advance(until)
+
+    def step(self, until: float = math.inf) -> list[int]:
+        """Advance to the next instant at which something happens, or to `until`; returns the jobs that finish then."""
+        ints = self.arrays.ints
+        event = float(self.arrays.heap_key[0]) if ints[state.I_HEAP] else math.inf
+        due = math.inf if self.ruled is None else math.nextafter(self.ruled.due, math.inf)
+        return self.run(self.now if self._to_begin else min(event, due, until))
+
+    def link_rates(self) -> npt.NDArray[np.float64]:
+        """Bytes per second that each link carries now (max-min sharing)."""
+        used: npt.NDArray[np.float64] = (
+            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.floats[state.F_UNIT]
+        )
+        return used
+
+    def on_link(self, link: int) -> dict[int, tuple[float, float]]:
+        """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
+        a, unit = self.arrays, float(self.arrays.floats[state.F_UNIT])
+        first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
+        found: dict[int, tuple[float, float]] = {}
+        for seat in a.seats[first : first + int(a.links["count"][link])]:
+            node = a.nodes[seat["node"]]
+            if node["state"] == state.ACTIVE:
+                uid, n = int(a.jobs["uid"][node["job"]]), int(seat["n"])
+                rate, asked = found.get(uid, (0.0, 0.0))
+                most = min(float(node["demand_units"]) * unit, line)
+                found[uid] = rate + n * max(int(node["units"]), 0) * unit, asked + n * most
+        return found
+
+    def _make_seats(self, program: Program) -> None:
+        """See to it that the links of a program can move their seats to where they have twice as many."""
+        a = self.arrays
+        links = program.flows["link"]
+        need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block that doubles is moved now and again
+        if int(a.ints[state.I_SEATS]) + need > len(a.seats):
+            self._use(a._replace(seats=seated_anew(a, need)))
+
+    def _make_room(self) -> None:
+        """See to it that every job can write a record or two."""
+        if int(self.arrays.ints[state.I_RECORDS]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
+            self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
+
+    def _advance(self, until: float) -> list[int]:
+        self._make_room()
+        finished: list[int] = []
+        while True:
+            stop = until if self.ruled is None else min(until, self.ruled.due)
+            why = self._kernel.run(self.table, stop)
+            self.arrays.ints[state.I_IN_RUN] = 0
+            if why == state.ASK:
+                self._ask()
+                continue
+            if self.ruled is not None and why == state.STIRRED:
+                self.ruled.stirred(self.now)
+                continue
+            if count := int(self.arrays.ints[state.I_FINISHED]):
+                finished += self.arrays.finished[:count].tolist()
+            if self.ruled is not None and why == state.REACHED and stop < until:
+                self.ruled.renew(self.now)
+                if not (self.ruled.stuck and until == math.inf and self.arrays.ints[state.I_HEAP] == 0):
+                    continue
+            if why != state.RECORDS_FULL:
+                if until == math.inf and not finished:
+                    self._check_progress()
+                return sorted(finished)
+            self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
+
+    def _ask(self) -> None:
+        """Let the rule say which of the waiting transfers start."""
+        assert self.spec.ask is not None
+        for x, waiting, beside in questions(self.arrays, self.spec.ports):
+            if self.spec.ask(waiting, beside):
+                self._kernel.let(self.table, x)
+
+    def sent_bytes(self, slot: int) -> float:
+        """Bytes that the one transfer of an attached job has sent over each of its links, all iterations together."""
+        job = self.arrays.jobs[slot]
+        rows = np.array([job["node0"]], np.int64)
+        return float(job["done"]) * float(self.arrays.nodes["amount"][rows[0]]) + float(EngineBody(self).sent(rows)[0])
+
+    def _check_progress(self) -> None:
+        ints = self.arrays.ints
+        if self.spec.ask and ints[state.I_HELD] > 0 and ints[state.I_HEAP] == 0:
+            raise EngineError(
+                f"the admission rule lets none of {int(ints[state.I_HELD])} waiting transfers start, and nothing else "
+                "will happen: a rule must let a transfer start when nothing runs beside it"
+            )
+
+    def _catch_up(self) -> None:
+        """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""
+        now = self.now
+        while finished := self._advance(now):
+            self._early += finished
+
+    def catch_up(self, slot: int) -> None:
+        """Bring the component of a job up to date with the clock."""
+        self._make_room()
+        while self._membership.up_to_date(self.table, slot):
+            self._catch_up()
+
+    def catch_up_all(self) -> None:
+        """Bring every component up to date with the clock."""
+        for slot in self._programs:
+            self.catch_up(slot)
+
+    def finish_s(self, slot: int) -> float:
+        """When a job that has finished and is not detached yet did so."""
+        return float(self.arrays.jobs[slot]["finish"])
+
+    def iterations_done(self, slot: int) -> int:
+        """Full iterations of an attached job up to now, without disturbing anything."""
+        return iterations_done(self.arrays, slot)
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        """Bytes that each link has carried up to now, without disturbing anything."""
+        return carried(self.arrays, len(self.spec.capacity), self._programs)
+
+    def set_gate(self, slot: int, gate: Gate | None) -> None:
+        """Change the gate of an attached job; it counts from the next time the task is released."""
+        self.catch_up(slot)
+        self._set_gate(slot, gate)
+        if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
+            self._park.unpark(self.table, comp, self.now)
+            self._park.reset(self.table, comp)
+            self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
+
+    def records(self) -> npt.NDArray[Any]:
+        """Run-length iteration times so far."""
+        return self.arrays.records[: int(self.arrays.ints[state.I_RECORDS])]
+
+    def segments(self) -> npt.NDArray[Any]:
+        """The first tasks, as far as they were recorded."""
+        return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
+
+    def links(self) -> npt.NDArray[Any]:
+        """Bytes carried and busy time of each link, those of transfers under way included, once all is up to date."""
+        links = self.arrays.links[: len(self.spec.capacity)].copy()
+        open_ = links["flowing"] > 0
+        links["busy"][open_] += self.now - links["mark"][open_]
+        links["bytes"] = self.carried()
+        return links
+
+    def _set_gate(self, slot: int, gate: Gate | None) -> None:
+        job = self.arrays.jobs[slot]
+        job["gate_last"] = math.inf
+        job["gate_task"] = -1 if gate is None else gate.task
+        if gate is not None:
+            job["gate_epoch"], job["gate_period"], job["gate_tol"] = gate.epoch_s, gate.period_s, gate.tolerance

@@ -1,0 +1,110 @@
+"""Layout: where the programs of attached jobs lie in the engine's arenas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.sim.compiled.state import JOB, Arrays, grown
+from weft.sim.engine.program import PARTS, Program, as_bytes
+
+__all__ = ["Layout", "Pool"]
+
+_blank = np.zeros(1, JOB)
+_blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
+_BLANK = as_bytes(_blank)
+
+
+class Pool:
+    """Hands out ranges of an arena; ranges given back are reused for requests of the same size."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.free: dict[int, list[int]] = {}
+
+    def take(self, size: int) -> int:
+        spare = self.free.get(size)
+        if spare:
+            return spare.pop()
+        start = self.end
+        self.end += size
+        return start
+
+    def give(self, start: int, size: int) -> None:
+        self.free.setdefault(size, []).append(start)
+
+
+class Layout:
+    """One pool for job slots and one for each part of a program."""
+
+    def __init__(self) -> None:
+        self._slots = Pool()
+        self._pools = tuple(Pool() for _ in PARTS)
+        self._slot_bytes: npt.NDArray[np.void] = _BLANK
+        self._bytes: tuple[npt.NDArray[np.void], ...] = ()
+        self._at_the_end = True  # something was handed out where the arenas may have no room
+
+    def take(self, program: Program) -> tuple[int, tuple[int, ...]]:
+        """A free slot, and where each part of the program goes (0 for what it has none of)."""
+        ends = sum([pool.end for pool in self._pools], self._slots.end)
+        starts = tuple([pool.take(n) if n else 0 for pool, n in zip(self._pools, program.sizes, strict=True)])
+        slot = self._slots.take(1)
+        if sum([pool.end for pool in self._pools], self._slots.end) > ends:
+            self._at_the_end = True
+        return slot, starts
+
+    def give(self, slot: int, program: Program, starts: tuple[int, ...]) -> None:
+        """Slot and ranges are free again."""
+        self._slots.give(slot, 1)
+        for pool, start, size in zip(self._pools, starts, program.sizes, strict=True):
+            if size:
+                pool.give(start, size)
+
+    def use(self, a: Arrays) -> None:
+        """Programs are copied into these arenas from now on."""
+        self._slot_bytes, self._bytes = as_bytes(a.jobs), tuple(as_bytes(getattr(a, part)) for part in PARTS)
+
+    def copy_in(self, slot: int, program: Program, starts: tuple[int, ...]) -> None:
+        """Copy a program as it is; compiled code then adds the offsets. Whole rows: numpy copies field by field."""
+        self._slot_bytes[slot : slot + 1] = _BLANK
+        for arena, start, size, part in zip(self._bytes, starts, program.sizes, program.bytes, strict=True):
+            if size:
+                arena[start : start + size] = part
+
+    def room(self, a: Arrays) -> Arrays | None:
+        """The arenas with room for all that was handed out, what is too small doubled; None if they have it already."""
+        if not self._at_the_end:
+            return None
+        self._at_the_end = False
+        ends = {name: pool.end for name, pool in zip(PARTS, self._pools, strict=True)}
+        if self._slots.end <= len(a.jobs) and all(end <= len(getattr(a, name)) for name, end in ends.items()):
+            return None
+        changes: dict[str, npt.NDArray[Any]] = {}
+        for name, end in {**ends, "jobs": self._slots.end}.items():
+            array = getattr(a, name)
+            if end > len(array):
+                changes[name] = grown(array, max(end, 2 * len(array)))
+        if "nodes" in changes or "jobs" in changes:
+            changes |= _alongside(a, len(changes.get("nodes", a.nodes)), len(changes.get("jobs", a.jobs)))
+        return a._replace(**changes)
+
+
+def _alongside(a: Arrays, n_nodes: int, n_jobs: int) -> dict[str, npt.NDArray[Any]]:
+    """What must be as long as there are nodes, or jobs."""
+    changes: dict[str, npt.NDArray[Any]] = {}
+    n_links = len(a.links)
+    for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn", "live", "since", "stirs", "noted"):
+        changes[name] = grown(getattr(a, name), n_nodes)
+    for name in ("heap_key", "heap_id", "batch"):
+        changes[name] = grown(getattr(a, name), n_nodes + n_jobs)
+    for name in ("fill_key", "fill_id"):
+        changes[name] = grown(getattr(a, name), n_links + n_nodes)
+    for name in ("ticked", "comps"):
+        changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
+    changes["work_nodes"] = grown(a.work_nodes, n_nodes + 1)
+    changes["finished"] = grown(a.finished, n_jobs)
+    changes["members"], changes["starters"] = grown(a.members, n_jobs), grown(a.starters, n_jobs)
+    changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
+    return changes

@@ -1,0 +1,278 @@
+"""Program: one job's iteration as the engine executes it, with GPUs, routes and rates filled in.
+
+Index ranges in a program are relative; attaching it to an engine adds the offsets of the arenas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, chain
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import InputError
+from weft.sim.compiled.state import COMPUTE, CONTINUED, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
+
+__all__ = ["PARTS", "LinkUnits", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
+
+_T = TypeVar("_T")
+
+PARTS = ("nodes", "succ", "flows", "ranks", "leads", "follows")  # what a program is copied into the arenas as
+
+
+def as_bytes(rows: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """The rows of an array as they lie in memory."""
+    return rows.view(_rows_of(rows.dtype.itemsize))
+
+
+@lru_cache(maxsize=64)
+def _rows_of(size: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, size))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A task of an iteration on one lane of workers.
+
+    `amount` is seconds (compute) or bytes per flow (transfer). `leads` are nodes that this transfer may never be ahead
+    of, but for its first `chunk` bytes. `gpu` is a queue of a shared GPU, or -1; `weight` the workers it stands for.
+    """
+
+    kind: int
+    task: int
+    amount: float
+    after: tuple[int, ...] = ()
+    gpu: int = -1
+    weight: float = 1.0
+    ranks: tuple[int, ...] = (0,)
+    links: tuple[tuple[int, int], ...] = ()
+    demand: float = math.inf
+    latency: float = 0.0
+    leads: tuple[int, ...] = ()
+    chunk: float = 0.0
+    claim: int = 1  # weight of each of its flows where links are shared
+    level: int = 0  # priority: links serve level 0 first
+    continued: bool = False  # a later stage of its task, which a gate of that task does not hold up again
+
+
+def compute_node(
+    task: int,
+    seconds: float,
+    after: tuple[int, ...] = (),
+    *,
+    gpu: int = -1,
+    weight: float = 1.0,
+    ranks: tuple[int, ...] = (0,),
+) -> NodeSpec:
+    """A compute task on one lane."""
+    return NodeSpec(COMPUTE, task, seconds, after, gpu, weight, ranks)
+
+
+def transfer_node(
+    task: int,
+    flow_bytes: float,
+    links: Sequence[tuple[int, int]],
+    after: tuple[int, ...] = (),
+    *,
+    demand: float = math.inf,
+    latency: float = 0.0,
+    leads: tuple[int, ...] = (),
+    chunk: float = 0.0,
+    claim: int = 1,
+    level: int = 0,
+    continued: bool = False,
+) -> NodeSpec:
+    """A lock-step group of flows (or one flow of an opened group)."""
+    return NodeSpec(
+        TRANSFER, task, flow_bytes, after, links=tuple(links), demand=demand, latency=latency, leads=leads, chunk=chunk,
+        claim=claim, level=level, continued=continued,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """Arrays to copy into the engine's arenas, and the specs they were made from."""
+
+    specs: tuple[NodeSpec, ...]
+    nodes: npt.NDArray[Any] = field(repr=False)
+    succ: npt.NDArray[np.int32] = field(repr=False)
+    flows: npt.NDArray[Any] = field(repr=False)
+    ranks: npt.NDArray[np.int32] = field(repr=False)
+    leads: npt.NDArray[Any] = field(repr=False)
+    follows: npt.NDArray[np.int32] = field(repr=False)
+    serial: bool = True  # its transfers never overlap each other
+    gpu_s: float = 0.0  # GPU seconds of one iteration, jitter aside
+    sizes: tuple[int, ...] = field(init=False, repr=False)  # of its PARTS
+    bytes: tuple[npt.NDArray[np.void], ...] = field(init=False, repr=False)  # the same rows, without their fields
+
+    def __post_init__(self) -> None:
+        parts = [getattr(self, part) for part in PARTS]
+        object.__setattr__(self, "sizes", tuple([len(part) for part in parts]))
+        object.__setattr__(self, "bytes", tuple([as_bytes(part) for part in parts]))
+
+
+def whole_units(rate: float, unit: float) -> int:
+    """A rate in whole units, rounded down."""
+    return int(rate / unit) if rate < math.inf else UNLIMITED
+
+
+def alone_units(
+    spec: NodeSpec, capacity: npt.NDArray[np.float64], unit: float | None = None
+) -> tuple[int, int]:  # fmt: skip
+    """Max-min, in units of rate: (of each flow on an empty network, demand without caps that can never bind)."""
+    unit = unit or rate_unit(capacity)
+    return _alone_units(spec, {k: whole_units(float(capacity[k]), unit) for k, _ in spec.links}, unit)
+
+
+def _alone_units(spec: NodeSpec, units: Mapping[int, int] | Sequence[int], unit: float) -> tuple[int, int]:
+    """The same from what each link has in units."""
+    demand = whole_units(spec.demand, unit)
+    links = min([units[k] // n for k, n in spec.links], default=UNLIMITED)
+    return min(demand, links), (demand if demand < links else UNLIMITED)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUnits:
+    """Capacities in the unit in which max-min counts rates: kept where many programs are made for the same links."""
+
+    unit: float
+    of_link: tuple[int, ...]
+
+    @classmethod
+    def of(cls, capacity: npt.NDArray[np.float64]) -> LinkUnits:
+        """For links of these capacities."""
+        unit = rate_unit(capacity)
+        return cls(unit, tuple([whole_units(c, unit) for c in capacity.tolist()]))
+
+
+def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> float:
+    """Rate of each flow on an empty network."""
+    return _rate(spec, kway_b, alone_units(spec, capacity)[0], rate_unit(capacity))
+
+
+def _rate(spec: NodeSpec, kway_b: float | None, units: int, unit: float) -> float:
+    if kway_b is not None:
+        return min(spec.demand, 1.0 / kway_b) if spec.links else spec.demand
+    return units * unit if units < UNLIMITED else math.inf
+
+
+def make_program(
+    specs: Sequence[NodeSpec],
+    capacity: npt.NDArray[np.float64],
+    *,
+    kway_b: float | None = None,
+    link_units: LinkUnits | None = None,
+) -> Program:
+    """Lay the specs out as arrays. `kway_b` is b of k-way sharing, None under the other models."""
+    link_units = link_units or LinkUnits.of(capacity)
+    alone, demand_units = _alone(specs, kway_b, link_units)
+    links = [[link for link in spec.links if link[1] > 0] for spec in specs]
+    succ, *succ_ends = _ranges(_after(specs, "after"))
+    ranks, *rank_ends = _ranges([spec.ranks if spec.kind == COMPUTE else () for spec in specs])
+    leads, *lead_ends = _ranges([spec.leads for spec in specs])
+    edges: list[list[int]] = [[] for _ in specs]  # numbers of the leads that name each node
+    for edge, lead in enumerate(leads):
+        edges[lead].append(edge)
+    follows, *follow_ends = _ranges(edges)
+    flows, *flow_ends = _ranges(links)
+    given = [
+        (
+            spec.kind, spec.task | CONTINUED * spec.continued, spec.amount, len(spec.after), spec.gpu, spec.weight,
+            spec.latency, spec.chunk, spec.demand, -1.0, spec.claim, spec.level, *rest,
+        )
+        for spec, *rest in zip(
+            specs, alone, demand_units, demand_units, *succ_ends, *follow_ends, *rank_ends, *lead_ends, *flow_ends,
+            strict=True,
+        )
+    ]  # fmt: skip
+    flow_array = _zeros(len(flows), FLOW)
+    if flows:
+        flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
+        flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
+    lead_array = _zeros(len(leads), LEAD)
+    lead_array["node"], lead_array["by"] = leads, [i for i, spec in enumerate(specs) for _ in spec.leads]
+    return Program(
+        tuple(specs),
+        _laid_out(given),
+        np.array(succ, np.int32),
+        flow_array,
+        np.array(ranks, np.int32),
+        lead_array,
+        np.array(follows, np.int32),
+        _transfers_in_turn(specs),
+        sum([s.amount * s.weight for s in specs if s.kind == COMPUTE]),
+    )
+
+
+# What a program knows of a node; the rest of its row is the engine's.
+_GIVEN = (
+    "kind", "task", "amount", "preds", "gpu", "weight", "latency", "chunk", "demand", "snap", "claim", "level",
+    "alone", "demand_units", "limit",
+    *(f"{name}{i}" for name in ("succ", "fol", "rank", "lead", "flow") for i in (0, 1)),
+)  # fmt: skip
+_GIVEN_ROW: np.dtype[np.void] = NODE[list(_GIVEN)]
+
+
+def _zeros(n: int, dtype: np.dtype[np.void]) -> npt.NDArray[Any]:
+    """np.zeros, which takes its time where there are many fields."""
+    return np.zeros(n * dtype.itemsize, np.uint8).view(dtype)
+
+
+def _laid_out(given: list[tuple[float, ...]]) -> npt.NDArray[Any]:
+    """Nodes with what is given of each, row by row: programs are short, and numpy takes its time for each field."""
+    nodes = _zeros(len(given), NODE)
+    nodes.view(_GIVEN_ROW)[:] = given
+    return nodes
+
+
+def _alone(
+    specs: Sequence[NodeSpec], kway_b: float | None, link_units: LinkUnits
+) -> tuple[list[float], list[int]]:  # fmt: skip
+    """Rates of the nodes on an empty network, and what each demands in units."""
+    rates, demands = [], []
+    for spec in specs:
+        rate, demand = math.inf, UNLIMITED
+        if spec.kind == TRANSFER:
+            most, demand = _alone_units(spec, link_units.of_link, link_units.unit)
+            rate = _rate(spec, kway_b, most, link_units.unit)
+            if rate <= 0.0:
+                raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
+        rates.append(rate)
+        demands.append(demand)
+    return rates, demands
+
+
+def _after(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
+    """For each node, those that name it in that field."""
+    named: list[list[int]] = [[] for _ in specs]
+    for i, spec in enumerate(specs):
+        for p in getattr(spec, name):
+            named[p].append(i)
+    return named
+
+
+def _ranges(lists: Sequence[Sequence[_T]]) -> tuple[list[_T], list[int], list[int]]:
+    """All lists one after another, and where that of each node begins and ends."""
+    ends = list(accumulate([len(some) for some in lists], initial=0))
+    return list(chain.from_iterable(lists)), ends[:-1], ends[1:]
+
+
+def _transfers_in_turn(specs: Sequence[NodeSpec]) -> bool:
+    """Whether the graph orders every two transfers."""
+    reach: list[int] = []
+    last = -1
+    for i, spec in enumerate(specs):
+        bits = 0
+        for p in spec.after:
+            bits |= reach[p] | 1 << p
+        reach.append(bits)
+        if spec.kind == TRANSFER:
+            if last >= 0 and not bits >> last & 1:
+                return False
+            last = i
+    return True

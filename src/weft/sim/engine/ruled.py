@@ -1,0 +1,239 @@
+"""Ruled: asks a pace's rule what transfers may have, at every slot and when transfers start or end.
+
+Both engines use it: the compiled one and its readable twin tell it through `Body` what their transfers have done, and
+it tells them what these may have. A slot is a stretch of `rule.slot_s` seconds; slot 0 begins at time 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import EngineError
+from weft.model.flow_set import FlowRows, flow_set
+from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
+from weft.sim.compiled.state import TRANSFER
+from weft.sim.engine.program import Program
+
+__all__ = ["Body", "Ruled", "flow_rows"]
+
+_NEARLY = 1e-9  # of a slot: what starts so shortly before the next one starts with it
+_DUST = 1e-9  # of a flow: what rounding has left of it, which is not worth a slot and goes out at once
+_STILL = 1000  # slots in a row in which no byte moves, after which a rule is not expected to change its mind
+
+
+class Body(Protocol):
+    """What an engine tells of its transfers, by row, and what it can be told."""
+
+    def stirred(self) -> tuple[Ints, Bools, Floats]:
+        """Rows that came under the rule or left it since this was last asked, in order; whether each has bytes left
+        now, and since when."""
+        ...
+
+    def sent(self, rows: Ints) -> Floats:
+        """Bytes that each has sent in this iteration."""
+        ...
+
+    def carried(self, rows: Ints) -> Floats:
+        """Bytes that transfers under the rule have sent over each link so far, given those that have bytes left."""
+        ...
+
+    def full(self, rows: Ints) -> Bools:
+        """Links that keep some of these from what they may have."""
+        ...
+
+    def limit(self, rows: Ints, limits: Limits) -> None:
+        """From now on these rows have these limits."""
+        ...
+
+    def look_ahead(self, rows: Ints, horizon_s: float) -> None:
+        """Find who of these would catch up with whom before the horizon; after that the rule will have spoken again."""
+        ...
+
+
+class Ruled:
+    """See the module."""
+
+    def __init__(self, rule: RateRule, demand: Demand, body: Body) -> None:
+        self.rule, self.body, self.demand = rule, body, demand
+        self.flows = flow_set(64, 1)
+        self.due = math.inf  # when the next slot begins, while anything is sent
+        self.decisions = 0  # limits that were set
+        self._still = 0  # slots in a row in which no byte has moved
+        self._slot = 0
+        self._rows: dict[int, tuple[int, int]] = {}  # of each job
+        self._since = np.full(64, math.nan)  # when each row began that the rule was asked about
+        self._sent = np.zeros(64)  # by each row when the slot began
+        self._carried = np.zeros(len(demand.capacity))
+        self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
+        rule.begin(demand)
+
+    def attach(self, row0: int, job: int, uid: int, program: Program) -> None:
+        """The rows of a job from `row0` on, as the rule is to see them."""
+        rows = flow_rows(program)
+        width, end = max(map(len, rows.paths), default=1), row0 + len(rows)
+        if end > len(self.flows) or width > self.flows.path.shape[1]:
+            room = max(2 * len(self.flows), end) if end > len(self.flows) else len(self.flows)
+            more = room - len(self.flows)
+            self.flows = self.flows.grown(room, width)
+            self._since = np.concatenate([self._since, np.full(more, math.nan)])
+            self._sent = np.concatenate([self._sent, np.zeros(more)])
+        self.flows.put(row0, job, rows, self.demand.capacity, uid)
+        self._since[row0:end] = math.nan
+        self._rows[job] = (row0, end)
+
+    def detach(self, job: int) -> None:
+        """The rows of a job are free again."""
+        self._end(self._live_of(job))
+        low, high = self._rows.pop(job)
+        self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
+
+    def _live_of(self, job: int) -> Ints:
+        low, high = self._rows[job]
+        rows: Ints = low + np.flatnonzero(self.flows.active[low:high])
+        return rows
+
+    def stirred(self, now: float) -> None:
+        """Transfers have started or ended at this instant."""
+        if now >= self.due:
+            self.renew(now)
+            return
+        new, self._still = self._look(), 0
+        idle = self.due == math.inf
+        if idle:
+            self._begin(now)
+        if not self.flows.active.any():
+            self.due = math.inf
+            return
+        part = min((self.due - now) / self.rule.slot_s, 1.0) if self.rule.slot_s < math.inf else 1.0
+        jobs = np.unique(self.flows.job[new]).tolist()
+        if self.rule.everyone:
+            live = np.flatnonzero(self.flows.active)
+        else:
+            live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
+        begins = idle and part > 1.0 - _NEARLY  # nobody has been asked in this slot
+        self._ask(Moment(self._slot, part, begins), self._counted(live))
+
+    def _begin(self, now: float) -> None:
+        """Something is sent after nothing was."""
+        self._carried = self.body.carried(np.concatenate([np.flatnonzero(self.flows.active), self._dust]))
+        if self.rule.slot_s < math.inf:
+            self._slot = math.floor(now / self.rule.slot_s + _NEARLY)
+            self.due = (self._slot + 1) * self.rule.slot_s
+            self.body.look_ahead(np.flatnonzero(self.flows.active), self.due - _NEARLY * self.rule.slot_s)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing has moved for so long that it never will, unless something else happens."""
+        return self._still >= _STILL
+
+    def renew(self, now: float) -> None:
+        """A slot begins: what the last one came to, then limits for everything that has bytes left."""
+        passed, self._slot = self._slot, self._slot + 1
+        self._look()
+        slot_s, f = self.rule.slot_s, self.flows
+        live = self._counted(np.flatnonzero(f.active))
+        sent = f.sent[live]
+        rate = (sent - self._sent[live]) / slot_s
+        f.rate[live], self._sent[live] = rate, sent
+        self._still = 0 if rate.any() else self._still + 1
+        carried = self.body.carried(np.concatenate([live, self._dust]))
+        came = Carried((carried - self._carried) / slot_s, self.body.full(live), self.demand.loss)
+        self._carried = carried
+        self.rule.carried(passed, f, live, came)
+        self.due = (self._slot + 1) * slot_s if len(live) else math.inf
+        self._ask(Moment(self._slot), live)
+        self.body.look_ahead(np.concatenate([live, self._dust]), self.due - _NEARLY * slot_s)
+
+    def _ask(self, when: Moment, live: Ints) -> None:
+        if not len(live):
+            return
+        self.decisions += len(live)
+        limits = self.rule.decide(when, self.flows, live)
+        for ranks in (limits.weights, limits.levels):
+            if ranks is not None:
+                self._check_step(live, ranks)
+        self.body.limit(live, limits)
+        if len(self._dust) and (limits.weights is not None or limits.levels is not None):
+            self._rank_dust(live, limits)
+
+    def _check_step(self, live: Ints, ranks: Ints) -> None:
+        """Flows that keep step must have one weight and one level: they have one rate."""
+        fed = live[self.flows.feed0[live] < self.flows.feed1[live]]
+        feeder = self.flows.feed0[fed]
+        if (self.flows.active[feeder] & (ranks[fed] != ranks[feeder])).any():
+            raise EngineError(
+                f"the rule {type(self.rule).__name__} gives flows of a job that keep step different weights or levels"
+            )
+
+    def _rank_dust(self, live: Ints, limits: Limits) -> None:
+        """What is left of a flow has the weight and the level of its job's other flows: it may keep step with them."""
+        jobs, first = np.unique(self.flows.job[live], return_index=True)
+        mine = self._dust[np.isin(self.flows.job[self._dust], jobs)]
+        like = live[first[np.searchsorted(jobs, self.flows.job[mine])]]
+        ranks = [None if given is None else given.copy() for given in (limits.weights, limits.levels)]
+        for given in ranks:
+            if given is not None:
+                given[mine] = given[like]
+        self.body.limit(mine, Limits(np.full(len(self.flows), math.inf), *ranks))
+
+    def _look(self) -> Ints:
+        """Rows that have begun to send since the last look; the rule is told of those that ended."""
+        rows, live, since = self.body.stirred()
+        f = self.flows
+        begun = live & (since != self._since[rows])
+        if len(self._dust):
+            self._dust = self._dust[~np.isin(self._dust, rows[~live | begun])]
+        self._end(rows[f.active[rows] & (~live | begun)])
+        new: Ints = rows[begun]
+        f.active[new], f.sent[new] = True, 0.0
+        self._since[new], self._sent[new] = since[begun], 0.0
+        return new
+
+    def _counted(self, live: Ints) -> Ints:
+        """Note what these have sent; those of which only dust is left have all they want, and are over for the rule."""
+        f = self.flows
+        f.sent[live] = sent = self.body.sent(live)
+        size = f.size[live]
+        dust = size - sent <= _DUST * size
+        if not dust.any():
+            return live
+        self.body.limit(live[dust], Limits(np.full(len(f), math.inf)))
+        self._end(live[dust])
+        self._dust = np.concatenate([self._dust, live[dust]])
+        rest: Ints = live[~dust]
+        return rest
+
+    def _end(self, rows: Ints) -> None:
+        """These rows have ended; what they reached last is no business of the next iteration."""
+        if len(rows):
+            f = self.flows
+            f.active[rows], f.rate[rows], f.sent[rows] = False, 0.0, f.size[rows]
+            self.rule.over(rows, f)
+
+
+def flow_rows(program: Program) -> FlowRows:
+    """The transfers of a program as rows, one for each of its tasks; computing has no path."""
+    specs = program.specs
+    followers: list[list[int]] = [[] for _ in specs]
+    for i, spec in enumerate(specs):
+        for lead in spec.leads:
+            followers[lead].append(i)
+    return FlowRows(
+        tuple(tuple(link for link, _ in spec.links) if spec.kind == TRANSFER else () for spec in specs),
+        tuple(spec.amount if spec.kind == TRANSFER else 0.0 for spec in specs),
+        tuple(spec.chunk for spec in specs),
+        tuple(_stretch(spec.leads) for spec in specs),
+        tuple(_stretch(rows) for rows in followers),
+    )
+
+
+def _stretch(rows: npt.ArrayLike) -> tuple[int, int]:
+    """Rows side by side as a range; those that are not (no collective has such) as an empty one."""
+    found = sorted(np.atleast_1d(np.asarray(rows, np.int64)).tolist())
+    if not found or found[-1] - found[0] + 1 != len(found):
+        return (0, 0)
+    return (found[0], found[-1] + 1)

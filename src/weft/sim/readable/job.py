@@ -1,0 +1,104 @@
+"""What the readable engine keeps of a job and its tasks, and the chance that slows them (twin of random_kernel.py)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from weft.model.plan import Gate
+from weft.sim.compiled.state import TRANSFER, UNLIMITED
+from weft.sim.engine import EngineSpec
+from weft.sim.engine.program import NodeSpec, Program
+
+__all__ = ["RefJob", "RefNode", "slow_factor"]
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def slow_factor(spec: EngineSpec, job: int, iteration: int, worker: int) -> float:
+    """Jitter and stragglers of one worker in one iteration: a number that depends on nothing else."""
+    x = _mix((spec.seed * 0x9E3779B97F4A7C15 + job) & _MASK)
+    x = _mix((x + iteration * 0xD6E8FEB86659FD93 + 1) & _MASK)
+    x = _mix((x + worker * 0x9E3779B97F4A7C15 + 2) & _MASK)
+    total = 0.0
+    for i in range(4):
+        total += float((x >> 16 * i) & 0xFFFF) + 0.5
+    factor = max(1.0 + spec.jitter * ((total / 65536.0 - 2.0) * 1.7320508075688772), 0.05)
+    if spec.straggle_p > 0.0 and float(_mix((x + 3) & _MASK) >> 11) / 9007199254740992.0 < spec.straggle_p:
+        factor *= spec.straggle_x
+    return factor
+
+
+@dataclass(eq=False)
+class RefNode:
+    """A task of a running job. state: pending, gated, queued, latency, active, done."""
+
+    job: RefJob
+    spec: NodeSpec
+    index: int
+    alone: float
+    state: str = "pending"
+    left: int = 0  # predecessors not done
+    event: float = math.inf  # when something happens to it
+    seconds: float = 0.0  # of this run, jitter included
+    began: float = 0.0
+    remaining: float = 0.0
+    rate: float | None = None
+    mark: float = 0.0
+    catches: int = -1  # the lead it meets at `event`, or -1 if it ends then
+    tight: dict[int, bool] = field(default_factory=dict)  # per lead: may not go faster than it
+    row: int = 0  # where a rule finds it
+    ruled: bool = False  # a rule says what it may have
+    since: float = math.nan  # when it last came under the rule
+    demand: int = UNLIMITED  # in whole units: what it may have; `limit` is what it would ask for by itself
+    limit: int = UNLIMITED
+    claim: int = 1
+    level: int = 0
+    units: int = 0  # its rate in whole units
+
+    @property
+    def is_transfer(self) -> bool:
+        return self.spec.kind == TRANSFER
+
+    def bytes_left(self, now: float) -> float:
+        """What each flow still has to send."""
+        if self.state != "active" or self.rate is None:
+            return self.spec.amount
+        return self.remaining - self.rate * (now - self.mark)
+
+
+@dataclass(eq=False)
+class RefJob:
+    """A running job and what it has booked."""
+
+    uid: int
+    program: Program
+    total: int
+    base: int
+    gate: Gate | None
+    turn: tuple[float, float]
+    nodes: list[RefNode] = field(default_factory=list)
+    done: int = 0
+    iter_start: float = 0.0
+    gate_last: float = math.inf  # when its gate last opened; inf: not yet
+    computing: int = 0  # tasks running or queued for a GPU
+    sending: int = 0  # transfers running or waiting for admission
+    gated: int = 0
+    mark: float = 0.0
+    comm_s: float = 0.0
+    gate_s: float = 0.0
+    gpu_s: float = 0.0
+    finish: float = 0.0
+    adjusted: int = 0
+    durations: list[float] = field(default_factory=list)
+
+    @property
+    def key(self) -> float:
+        """Smallest first."""
+        return self.turn[0] + self.turn[1] * (self.total - self.done)

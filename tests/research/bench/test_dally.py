@@ -1,0 +1,13 @@
+"""weft bench dally: it runs, on a little of it."""
+
+from __future__ import annotations
+
+from weft.research.bench import available, load
+
+
+def test_quick() -> None:
+    assert "dally" in available()
+    figures = load("dally")(True, lambda text: None)
+    assert figures["dally_cpu_s"] > 0
+    assert figures["dally_jobs"] == 500
+    assert figures["dally_starts"] > 100

@@ -1,0 +1,26 @@
+"""Studies beyond the paper: each shows what its page says."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.research.cassini.beyond import loops, many_jobs
+
+
+def test_consensus_is_never_worse_than_no_shift() -> None:
+    rows = loops()
+    for row in rows:
+        assert row["unshifted"] - 1e-9 <= row["consensus"] <= row["best_alone"] + 1e-9
+        if row["jobs"] % 2 == 0:
+            assert row["consensus"] == pytest.approx(1.0)  # an even ring can take turns
+    # three jobs of half a circle: 1.5 circles of demand on one: overlaps of 0.5 x 0.8 over three links
+    (tight,) = [row for row in rows if (row["jobs"], row["duty"]) == (3, 0.5)]
+    assert tight["consensus"] == pytest.approx(1.0 - 0.5 * 0.8 / 3)
+
+
+def test_shifts_help_until_the_circle_is_full() -> None:
+    """Jobs that send 30 % of the time: three fit, four do not."""
+    rows = {(row["duty"], row["jobs"]): row for row in many_jobs(4)}
+    assert rows[0.3, 3]["score"] == pytest.approx(1.0)
+    assert rows[0.3, 4]["score"] == pytest.approx(1.0 - 0.2 * 0.8)
+    assert rows[0.3, 3]["shifted"] < 1.01 < 1.1 < rows[0.3, 3]["unshifted"]

@@ -1,0 +1,195 @@
+"""Dally: the published numbers agree with each other, one claim can be run alone, and reasons can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.cli.main import run
+from weft.physics.cost import DALLY_TABLE_I
+from weft.research import reproduce
+from weft.research.claims import VERDICTS, Request, Runs
+from weft.research.dally import CLAIMS, TABLE_II, TABLE_III
+from weft.research.dally.beyond import ORDERS, RULES, rows
+from weft.research.dally.latency import SHAPES, latencies, share
+from weft.research.dally.runs import RACKS, scenario, timers_over_time
+from weft.research.report import claims_table, render
+from weft.results.compare import flat_metrics
+from weft.results.metrics import summary
+from weft.results.run import RunResult
+from weft.scenario import Scenario
+from weft.stacks import resolve
+
+
+def test_the_published_numbers_agree_with_each_other() -> None:
+    """Mean JCT on 8 racks from Tables II and III: 36 and 51 % better than Tiresias and Gandiva (batch), 35 and 83 %
+    (Poisson); both within what the text says."""
+    gandiva, tiresias, _, dally = TABLE_II["mean"]
+    assert round(100 * (1 - dally / tiresias)) == 37  # the text: up to 36
+    assert round(100 * (1 - dally / gandiva)) == 51
+    gandiva, tiresias, _, dally = TABLE_III["mean"]
+    assert round(100 * (1 - dally / tiresias)) == 35
+    assert round(100 * (1 - dally / gandiva)) == 84  # the text: 83
+
+
+def test_machine_column_is_what_models_are_calibrated_to() -> None:
+    for model, row in DALLY_TABLE_I.items():
+        assert share(model, "machine") == pytest.approx(row.machine, rel=0.01)
+    assert all(sum(map(sum, shape)) == 8 for shape in SHAPES.values())
+
+
+def test_figure_6_has_both_models_of_latency() -> None:
+    for _, tier, static, exact in latencies():
+        assert (static > 0) == (tier > 0)
+        assert exact > 0
+
+
+def test_claims_without_runs(tmp_path: Path) -> None:
+    names = tuple(name for name in CLAIMS if name.startswith(("table-i.", "figure-1.", "figure-6.")))
+    found = reproduce("dally", Request(claims=names))
+    assert [claim.id for claim in found.claims] == list(names)
+    assert len(names) == 14
+    assert claims_table(found).row_count == 14
+    assert "Figure 6" in render(found)
+
+
+@pytest.mark.parametrize("experiment", [f"{arrival}-{racks}" for arrival in ("batch", "poisson") for racks in RACKS])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_scenarios(experiment: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEFT_TRACES", raising=False)
+    drawn = Scenario.load(scenario(experiment, seed))
+    assert drawn.cluster.racks == int(experiment.split("-")[1])
+    assert drawn.workload.jobs in (411, 500)
+    assert drawn.network.table == "dally"
+    for files in (True, False):
+        assert Scenario.load(scenario(f"{experiment}-slow-links", seed, files)).network.cost == "links"
+
+
+def small(experiment: str) -> dict[str, object]:
+    """A hundredth of an experiment: 40 jobs on one rack of two machines, an hour long."""
+    given = scenario(experiment, 0, files=False)
+    given["cluster"] |= {"racks": 2, "servers_per_rack": 2, "gpus_per_server": 4}
+    given["workload"] |= {"jobs": 40, "gpus": {1: 4, 2: 2, 4: 4, 8: 1}, "duration_median_s": 20_000.0}
+    return given
+
+
+@pytest.mark.parametrize("stack", ["dally", "dally-manual", "dally-nowait", "dally-consolidated", "dally-benefit"])
+def test_every_wait_has_a_reason(stack: str) -> None:
+    """Whoever did not start when it came was told why at that moment."""
+    result = weft.simulate(small("batch-8"), stack=stack)
+    assert summary(result)["finished"] == 40
+    told = set(result.decisions.filter(result.decisions["action"] == "hold")["job_id"])
+    waited = set(result.jobs.filter(result.jobs["start_s"] > result.jobs["submit_s"])["job_id"])
+    assert waited <= told
+    assert len(waited) > 10
+    assert not result.decisions.filter(result.decisions["reason"] == "").height
+
+
+def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """weft explain RUN JOB names the tiers that were declined and what was waited for."""
+    import json
+
+    text = json.dumps(small("batch-8"))
+    given = json.loads(text)
+    lines = []
+    for section, table in given.items():
+        if section in ("compare",):
+            continue
+        lines.append(f"[{section}]")
+        for key, value in table.items():
+            lines.append(f"{key} = {json.dumps(value) if not isinstance(value, dict) else _inline(value)}")
+    path = tmp_path / "s.toml"
+    path.write_text("\n".join(lines))
+    assert run(["simulate", str(path), "--stack", "dally-consolidated", "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    result = weft.simulate(str(path), stack="dally-consolidated")
+    declined = result.decisions.filter(result.decisions["reason"].str.starts_with("declines"))
+    assert declined.height
+    job = declined["job_id"][0]
+    assert run(["explain", str(tmp_path / "out"), job]) == 0
+    said = capsys.readouterr().out
+    assert "declines" in said
+    assert "for as long as it takes" in said
+    assert "takes " in said
+
+
+def _inline(table: dict[str, object]) -> str:
+    return "{" + ", ".join(f'"{k}" = {v}' for k, v in table.items()) + "}"
+
+
+def test_timer_rules_are_stacks() -> None:
+    for name in (*RULES, *ORDERS):
+        resolve(name)
+    pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
+    found = rows(Runs(pair), RULES[0])
+    assert [row["stack"] for row in found] == list(RULES[:2])
+    assert found[0]["jct_mean_s"][1] == 1.0
+    assert found[1]["jct_mean_s"][1] == pytest.approx(
+        flat_metrics(summary(pair[1]))["jct_mean_s"] / flat_metrics(summary(pair[0]))["jct_mean_s"]  # type: ignore[operator]
+    )
+
+
+def test_timers_are_tuned_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.research.dally import runs as dally_runs
+
+    monkeypatch.setattr(dally_runs, "scenario", lambda experiment, seed: small("batch-8"))
+    found = timers_over_time(2, 4)
+    assert len(found) > 3
+    assert [t for t, _, _ in found] == sorted(t for t, _, _ in found)
+    assert len({machine for _, machine, _ in found}) > 2
+
+
+@pytest.fixture(scope="module")
+def everything() -> Runs:
+    """A small run of every stack, under the name of every run that some claim needs."""
+    runs: dict[str, RunResult] = {}
+    renamed = []
+    for name in dict.fromkeys(stack for check in CLAIMS.values() for stack in check.stacks):
+        stack = name.partition("@")[0]
+        if stack not in runs:
+            runs[stack] = weft.simulate(small("batch-8"), stack=stack)
+        renamed.append(replace(runs[stack], stack=name))
+    return Runs(renamed)
+
+
+def test_every_claim_can_be_measured(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, on small runs: a number, and an answer."""
+    from weft.research import dally
+
+    monkeypatch.setattr(
+        dally, "timers_over_time", lambda racks, gpus, seed: [(0.0, 1.0, 50.0 / racks), (9.0, 1.0, 1.0)]
+    )
+    for name, check in CLAIMS.items():
+        measured = check.measure(everything)
+        assert measured.value is not None, name
+        assert check.rule(check.published, measured) in (*VERDICTS, True, False)
+    assert CLAIMS["figure-4.timers"].measure(everything).value == 3.0
+
+
+def test_jobs_that_are_done_sooner(everything: Runs) -> None:
+    """Figures 9 and 10: against itself nobody is sooner; what one side wins the other does not."""
+    from weft.research.dally import _sooner
+
+    dally, tiresias = everything.by_stack["dally@batch-8"][0], everything.by_stack["tiresias@batch-8"][0]
+    assert _sooner(dally, dally) == 0.0
+    mine, theirs = _sooner(dally, tiresias), _sooner(tiresias, dally)
+    assert mine is not None
+    assert theirs is not None
+    assert 0.0 < mine < 100.0
+    assert mine + theirs <= 100.0
+    found = dict(zip(dally.jobs["job_id"], dally.jobs["jct_s"], strict=True))
+    other = dict(zip(tiresias.jobs["job_id"], tiresias.jobs["jct_s"], strict=True))
+    assert mine == pytest.approx(100.0 * sum(found[job] < other[job] for job in found) / len(found))
+
+
+def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.research.dally import NAMES
+    from weft.research.dally import figures as dally_figures
+
+    monkeypatch.setattr(dally_figures, "timers_over_time", lambda racks, gpus: [(0.0, 1.0, 5.0), (9.0, 1.0, 1.0)])
+    drawn = dally_figures.pictures(everything, NAMES)
+    assert len(drawn) == 6
+    assert all(picture.draw().axes for picture in drawn)

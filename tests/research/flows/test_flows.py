@@ -1,0 +1,63 @@
+"""Flow scheduling's claims: scenarios that load, stacks that can be made, and a laboratory to be checked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.research.claims import Request
+from weft.research.flows import CLAIMS, model_speed, reproduce
+from weft.research.flows import lab as flows_lab
+from weft.scenario import Scenario
+from weft.scenario.shipped import scenario_path
+from weft.stacks import resolve
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_can_be_run(name: str) -> None:
+    check = CLAIMS[name]
+    for setting in check.needs:
+        Scenario.load(scenario_path(setting.scenario))
+        assert resolve(setting.stack).pace.transport().opened  # all are compared as single flows
+    if check.needs:
+        assert resolve(check.needs[0].stack).pace.name.startswith("flow")
+
+
+def test_every_figure_is_there() -> None:
+    figures = {name.partition(".")[0] for name in CLAIMS}
+    assert figures == {
+        "figure-1", "figure-7b", "figure-8", "figure-9", "figure-10", "figure-11a", "figure-11b", "figure-14",
+        "figure-14b", "figure-15", "table-1",
+    }  # fmt: skip
+
+
+def test_the_laboratory() -> None:
+    """Two on a NIC: flow asks for no more than the line has, TCP does; who reacts leaves a foreign flow its half."""
+    shared = flows_lab.two_on_a_nic("flow", 10)
+    assert shared.crowded == 0.0
+    assert flows_lab.two_on_a_nic("tcp:cubic", 10).crowded > 0.0
+    assert flows_lab.beside_foreign("tcp:cubic", 10) == pytest.approx(0.5, rel=0.02)
+    assert flows_lab.beside_foreign("flow", 10) < 0.05  # it does not react: the other has what it leaves
+    assert max(flows_lab.decision_ms(20)) > 0.0
+
+
+def test_one_claim_is_run_and_judged() -> None:
+    result = reproduce(Request(quick=True, claims=("figure-10.cubic", "figure-15.latency-p90")))
+    cubic = next(claim for claim in result.claims if claim.id == "figure-10.cubic")
+    assert cubic.measured is not None
+    assert 40.0 < cubic.measured < 90.0
+    assert cubic.seeds == ()
+    assert next(c for c in result.claims if c.id == "figure-15.latency-p90").measured is not None
+
+
+def test_speed_of_a_model() -> None:
+    import weft
+
+    run = weft.simulate(
+        {
+            "cluster": {"topology": "single-switch", "servers": 2},
+            "workload": {"source": "jobs", "job": [{"model": "resnet50", "gpus": 2, "iterations": 5}]},
+            "stack": {"order": "fifo", "place": "first-fit", "pace": "equal"},
+        }
+    )
+    assert model_speed(run, "resnet50") == pytest.approx(5 / run.jobs["run_s"][0])
+    assert model_speed(run, "vgg") is None

@@ -1,0 +1,190 @@
+"""weft reproduce titan: what needs no long run, and one short trace run measured by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.errors import InputError
+from weft.research import claims_of, reproduce
+from weft.research.claims import Request
+from weft.research.titan.runs import (
+    DEALT,
+    FEW_JOBS,
+    SHOWN_JOBS,
+    STACKED,
+    STACKS,
+    TraceRun,
+    bytes_between,
+    measured,
+    on_testbed,
+    placers,
+    scenario,
+)
+
+SHORT = (
+    "section-ii.elasticflow",
+    "section-ii.hived",
+    "section-ii.titan",
+    "figure-8.idle",
+    "figure-8.none",
+    "exp-5.over-elasticflow",
+    "exp-6.near-elasticflow",
+    "exp-7.under-hived",
+)
+
+
+def test_section_ii_and_the_testbed() -> None:
+    """0, 3K/2 and K; one of two idle servers left with 12 workers, none taken with 8."""
+    result = reproduce("titan", Request(quick=True, claims=SHORT))
+    found = {claim.id: claim for claim in result.claims}
+    assert set(found) == set(SHORT)
+    assert all(claim.holds for claim in result.claims)
+    assert found["section-ii.hived"].measured == 1.5
+    assert "Figure 8" in "".join(result.notes)
+
+
+def test_every_claim_has_words_and_a_number() -> None:
+    for name, check in claims_of("titan").items():
+        assert check.what
+        assert check.published >= 0
+        assert "." in name
+    with pytest.raises(InputError, match="there is no claim exp-9"):
+        reproduce("titan", Request(claims=("exp-9",)))
+
+
+def test_machine_hours_of_the_testbed() -> None:
+    """8 workers: ElasticFlow takes both idle servers (8 in use), Titan none (6 in use)."""
+    titan, elastic = on_testbed("titan", "vgg16", 8), on_testbed("elasticflow", "vgg16", 8)
+    assert (titan.in_use, elastic.in_use) == (6, 8)
+    assert titan.machine_hours / elastic.machine_hours == pytest.approx(
+        6 * titan.iteration_s / (8 * elastic.iteration_s)
+    )
+    assert titan.throughput == pytest.approx(512 / titan.iteration_s)
+
+
+def test_bytes_between() -> None:
+    """4 workers of ResNet-50, two and two in rank order: the halves that cross are 2 x 2 x K/2 = 2K."""
+    from weft.workload import zoo
+
+    message = zoo.profile("resnet50", 4).message_bytes
+    assert bytes_between("resnet50", [0, 1, 2, 3], (0, 0, 1, 1)) == pytest.approx(2 * message)
+    assert bytes_between("resnet50", [0, 2, 1, 3], (0, 0, 1, 1)) == pytest.approx(message)
+    assert bytes_between("resnet50", [0, 1], (0, 0)) == 0.0
+
+
+def test_a_short_trace() -> None:
+    """Synthetic jobs on two racks: numbers are defined, and Titan uses no more machines than ElasticFlow."""
+    import weft
+
+    made = scenario("trace-2", quick=True)
+    made["workload"] = {
+        "source": "poisson", "jobs": 40, "load": 0.5, "reading": "compute", "gpus": {1: 5.0, 4: 1.0, 16: 1.0},
+        "duration_median_s": 600.0, "models": ["resnet50"],
+    }  # fmt: skip
+    made["cluster"]["racks"] = 2
+    found = {name: measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("titan", "elasticflow")}
+    titan, elasticflow = found["titan"].numbers, found["elasticflow"].numbers
+    assert 0 < titan["used"] <= elasticflow["used"]
+    assert 0 <= titan["fragmentation"] <= 100
+    assert titan["overhead_gb"] > 0  # 16 workers need two machines
+    assert titan["profit_rate"] > 0
+    plain, dealt = (measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("elasticflow", DEALT))
+    assert 0 < dealt.number("overhead_gb") < plain.number("overhead_gb")
+    assert set(titan) == set(dealt.numbers)
+
+
+def test_averages_per_arrival() -> None:
+    """Two jobs of one GPU on one machine each: at the first arrival one machine is used, at the second both. The first
+    runs from 0 to 100 s, the second from 90 to 190 s: over time 1 machine 180 s and 2 for 10 s."""
+    import weft
+
+    job = {"model": "resnet50", "gpus": 8, "duration_s": 100.0}
+    made = {
+        "cluster": {"topology": "single-switch", "servers": 2, "gpus_per_server": 8, "nic_gbps": 100},
+        "workload": {
+            "source": "jobs", "reading": "compute", "job": [{**job, "id": "a"}, {**job, "id": "b", "submit_s": 90.0}],
+        },
+    }  # fmt: skip
+    found = measured(weft.simulate(made, stack="titan")).numbers
+    assert found["used"] == pytest.approx((180 * 1 + 10 * 2) / 190, rel=0.01)  # whole iterations
+    assert found["used@arrivals"] == pytest.approx(1.5)
+    assert found["machine_hours"] == pytest.approx(200 / 3600, rel=0.01)
+
+
+def test_pictures_can_be_drawn() -> None:
+    import weft
+    from weft.research.titan.figures import curves, pareto, testbed
+
+    made = scenario("trace-2", quick=True)
+    made["workload"] = {"source": "batch", "jobs": 5, "iterations": [10, 20], "models": ["resnet50"]}
+    made["cluster"]["racks"] = 1
+    runs = {"titan": measured(weft.simulate(made, stack="titan"))}
+    drawn = curves(runs).axes
+    assert len(drawn) == 6
+    ends = {ax.get_title(): float(np.asarray(ax.lines[0].get_ydata())[-1]) for ax in drawn}
+    assert ends["machine hours so far"] == pytest.approx(runs["titan"].number("machine_hours"))
+    assert ends["total profit so far"] == pytest.approx(runs["titan"].number("total_profit"))
+    assert ends["used machines"] == ends["GB across machines"] == 0.0
+    assert len(pareto(runs).axes) == 1
+    bed = testbed(("titan", "hived")).axes
+    assert len(bed) == 6
+    assert np.asarray(bed[4].lines[0].get_ydata())[2] == on_testbed("titan", "vgg16", 8).throughput
+
+
+def test_the_plot_has_every_placer_that_can_run() -> None:
+    """With few jobs all but those that pile jobs up on GPUs; with more of them, those that give a GPU to one job."""
+    from weft.registry import names
+    from weft.stacks import resolve
+
+    forms = {"titan:plus", "titan:printed"}
+    assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
+    alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
+    assert set(placers(SHOWN_JOBS)) == alone | forms
+
+
+def test_the_front_is_of_those_that_nobody_beats_in_both() -> None:
+    from weft.research.titan.figures import front
+
+    points = {"a": (10.0, 5.0), "b": (20.0, 1.0), "c": (15.0, 6.0), "d": (20.0, 3.0), "e": (30.0, 1.0)}
+    runs = {name: TraceRun({"used": used, "overhead_gb": gb}, None) for name, (used, gb) in points.items()}  # type: ignore[arg-type]
+    assert front(runs) == ["a", "b"]
+
+
+SEREN = (
+    "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue\n"
+    "1,u1,1,8,128,Other,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:00:05+08:00,2023-03-01 00:10:05+08:00,600,5\n"
+)
+
+
+def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import weft
+    from weft.research import titan
+    from weft.research.report import render
+    from weft.research.titan import runs as titan_runs
+
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    monkeypatch.setattr(titan_runs, "QUICK_JOBS", 3)
+    monkeypatch.setattr(titan_runs, "STACKS", {"titan": "titan", "tiresias": "fifo[place=skew]"})
+    monkeypatch.setattr(titan_runs, "QUICK_SEEDS", 1)
+    claim = ("exp-2.over-tiresias",)
+    drawn = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert drawn.claims[0].what.startswith("trace 2 (synthetic): ")
+    assert any(note.startswith("trace-2: synthetic: drawn from the published figures") for note in drawn.notes)
+    assert [picture.caption for picture in drawn.pictures[:2]] == [
+        "trace-2 (synthetic): Figures 2 to 7", "trace-2 (synthetic): used machines against bytes across machines",
+    ]  # fmt: skip
+    shown = render(replace(drawn, pictures=()))
+    assert "trace 2 (synthetic): fragmentation" in shown
+
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "trace_seren.csv").write_text(SEREN)
+    read = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert read.claims[0].what.startswith("trace 2: ")
+    assert not any("synthetic:" in note for note in read.notes)
+    assert weft.simulate(scenario("trace-2", quick=True), stack="titan").jobs.height == 1

@@ -1,0 +1,125 @@
+"""The engine's own promises to its callers."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from tests.sim.cases import Case, draw_case, draw_features, plain
+from tests.sim.driver import run_case
+from weft.model.plan import Gate
+from weft.sim.engine import Engine, EngineSpec
+from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
+
+
+def engine(**more: object) -> Engine:
+    """One link, one GPU."""
+    return Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), n_gpus=1, **more))  # type: ignore[arg-type]
+
+
+def program(compute_s: float = 1.0, size: float = 1.0) -> Program:
+    """Compute, then send."""
+    return make_program([compute_node(0, compute_s), transfer_node(1, size, [(0, 1)], (0,))], np.ones(1))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_go_on_reports_everybody(skip: bool) -> None:
+    """With `go_on` a run passes finished jobs by and reports them all, even when its records overflow on the way."""
+    e = engine(jitter=0.1, skip=skip)
+    slots = [e.attach(i, program(), n) for i, n in enumerate((5, 9, 20_000))]
+    assert e.run(go_on=True) == slots
+    usage = [e.detach(slot) for slot in slots]
+    assert [u.iterations for u in usage] == [5, 9, 20_000]
+    assert usage[0].finish_s < usage[1].finish_s < usage[2].finish_s == e.now
+    assert e.records()["count"].sum() == 20_014
+
+
+def test_run_stops_where_a_job_finishes() -> None:
+    """Without `go_on` the clock stands at the first finish; jobs that finish together are reported together."""
+    e = engine()
+    slots = [e.attach(i, program(), n) for i, n in enumerate((2, 2, 3))]
+    assert e.run() == slots[:2]
+    assert e.now == pytest.approx(2 * 4.0, rel=1e-12)
+    for slot in slots[:2]:
+        e.detach(slot)
+    assert e.run(8.5) == []
+    assert e.now == 8.5
+    assert e.iterations_done(slots[2]) == 2
+    assert e.run() == slots[2:]
+
+
+def test_nothing_to_do() -> None:
+    """An empty engine moves its clock to the bound, and stays where it is without one."""
+    e = engine()
+    assert e.run(5.0) == []
+    assert e.now == 5.0
+    assert e.run() == []
+    assert e.now == 5.0
+
+
+def test_looking_changes_nothing() -> None:
+    """Stopping the clock at any moments, and asking for links and progress there, leaves every bit as it is."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        skip = rng.choice(["off", "exact", "estimate"])
+        case = draw_case(rng, draw_features(rng, stops="none", skip=skip), iterations=6 if skip == "off" else 30)
+        usual, watched = run_case(case), run_case(case, Nosy)
+        if len(usual.done) == len(case.jobs):  # nobody waits for ever: then the end is a moment of its own
+            assert watched.usage == usual.usage
+            assert (watched.bytes, watched.busy, watched.durations) == (usual.bytes, usual.busy, usual.durations)
+
+
+class Nosy(Engine):
+    """Looks in every 0.37 s, for a while."""
+
+    def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
+        """In small steps."""
+        while self.now + 0.37 < min(until, 200.0):
+            if finished := super().run(self.now + 0.37, go_on=go_on):
+                return finished
+            self.carried(), self.records()
+            for slot in self._programs:
+                assert self.iterations_done(slot) <= self.arrays.jobs[slot]["total"]
+        return super().run(until, go_on=go_on)
+
+
+def test_a_job_that_comes_and_goes() -> None:
+    """Started and stopped at one instant it leaves nothing behind, and its slot serves the next."""
+    e = engine()
+    first = e.attach(0, program(), 4)
+    assert e.detach(first).iterations == 0
+    slot = e.attach(1, program(), 4)
+    assert e.run() == [slot]
+    assert e.detach(slot).finish_s == pytest.approx(8.0, rel=1e-12)
+    assert e.links()["bytes"][0] == pytest.approx(4.0, rel=1e-12)
+
+
+def test_one_job_never_meets_itself() -> None:
+    """Results do not depend on how jobs are numbered in memory: slots are reused in any order."""
+    rng = random.Random(3)
+    case = plain(
+        draw_case(rng, draw_features(rng, stops="none", gate="none", chance="none", rule="none"), iterations=5)
+    )
+    alone = run_case(case)
+
+    def crowded(spec: EngineSpec) -> Engine:
+        made = Engine(spec)
+        slots = [made.attach(50 + i, make_program(case.jobs[0].stays[0].specs, spec.capacity), 3) for i in range(70)]
+        for slot in reversed(slots):
+            made.detach(slot)
+        return made
+
+    assert run_case(Case(case.spec, case.jobs), crowded).physics() == alone.physics()
+
+
+def test_gate_can_be_taken_away() -> None:
+    """set_gate(None) frees the job from the next release on."""
+    e = engine()
+    slot = e.attach(0, program(1.0, 1.0), 4, gate=Gate(0.0, 5.0))
+    e.run(6.0)
+    e.set_gate(slot, None)
+    assert e.run() == [slot]
+    assert e.detach(slot).finish_s == pytest.approx(5.0 + 3 * 2.0, rel=1e-12)
