@@ -29,7 +29,7 @@ from weft.scenario.build import Layers as Named
 from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics
 from weft.sim.world import SimWorld
 
-__all__ = ["MOST_RUNS", "Cross", "Skipped", "admissible", "cross"]
+__all__ = ["MOST_RUNS", "Cross", "Objections", "Skipped", "admissible", "cross"]
 
 MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
@@ -135,7 +135,7 @@ def admissible(
     """The combinations that this scenario allows, the scenario's own first, and the others with their reasons."""
     fits: list[Combination] = []
     skipped: list[Skipped] = []
-    objects, own = _Objections(scenario, seed), _own(scenario)
+    objects, own = Objections(scenario, seed), _own(scenario)
     for one in combinations(chosen):
         try:
             stack = one.stack()
@@ -147,7 +147,7 @@ def admissible(
     return fits, tuple(skipped)
 
 
-class _Objections:
+class Objections:
     """What the simulated world has against a stack, asked of the world itself."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:

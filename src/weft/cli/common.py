@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_SEED", "MOST_SEEDS", "ExecutorOption", "FreshOption", "InterleaveOption", "JsonOption", "OrderOption",
     "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption", "SetOption", "StackOption", "WorkersOption",
-    "ask_about_time", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
-    "stdout",
+    "ask_about_time", "command_line", "exit_code", "fail", "notice", "phases", "print_json", "print_notes", "progress",
+    "stderr", "stdout",
 ]  # fmt: skip
 
 ScenarioArgument = Annotated[
@@ -139,19 +139,42 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None  # loading the bar takes longer than some runs
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    with phases() as tell:
+        yield lambda done, total: tell(text, done, total)
+
+
+@contextmanager
+def phases() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar with the time left, for work in several parts; call the function with (part, done, total)."""
+    if not sys.stderr.isatty():
+        said: list[str] = []
+
+        def say(part: str, done: int, total: int) -> None:
+            """Without a terminal, a line when a part begins."""
+            if part not in said:
+                said.append(part)
+                notice(f"{part} ...")
+
+        yield say
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = stderr()
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task("", total=None)
+        yield lambda part, done, total: bar.update(task, description=part, completed=done, total=total)
 
 
 def fail(text: str, code: int) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import (
+    advise,
     bench,
     cache,
     calibrate,
@@ -49,6 +50,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("advise")(advise.advise)
 app.command("replay")(replay.replay)
 app.command("compat")(compat.compat)
 app.command("reproduce")(reproduce.reproduce)

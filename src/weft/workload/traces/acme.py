@@ -30,6 +30,7 @@ def _parse(rows: Rows) -> pl.DataFrame:
         "duration_s": end - start,
         "user": rows.name("user"),
         "status": rows.name("state"),
+        "wait_s": (start - submit).clip(0.0),
     })  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def _parse(rows: Rows) -> pl.DataFrame:
         "status": rows.name("state"),
         "model": rows.column("model"),
         "batch": rows.count("batchsize", required=False),
+        "wait_s": (start - submit).clip(0.0),
     })  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """weft's own plain CSV: a header with the column names of the common schema, in any order.
 
 `submit_s` and `gpus` must be there; `duration_s`, `iterations` (either or both), `job_id`, `model`, `user`, `vc`,
-`status` and `batch` may be. Seconds count from any zero. A job with neither duration nor iterations is kept: the
-workload must then say how long jobs are.
+`status`, `batch` and `wait_s` (how long the job waited, as recorded) may be. Seconds count from any zero. A job with
+neither duration nor iterations is kept: the workload must then say how long jobs are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from weft.workload.traces.rows import Rows
 
 __all__ = ["FORMATS", "PLAIN_COLUMNS", "parse"]
 
-PLAIN_COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch")
+PLAIN_COLUMNS = (
+    "job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch", "wait_s",
+)  # fmt: skip
 
 
 def parse(rows: Rows) -> pl.DataFrame:
@@ -25,6 +27,7 @@ def parse(rows: Rows) -> pl.DataFrame:
         "duration_s": rows.number("duration_s", required=False),
         "iterations": rows.count("iterations", low=1, required=False),
         "batch": rows.count("batch", required=False),
+        "wait_s": rows.number("wait_s", required=False),
         "model": rows.column("model"),
         "user": rows.name("user"),
         "vc": rows.name("vc"),

@@ -13,11 +13,12 @@ from weft.errors import EngineError
 __all__ = ["TRACE", "Problem", "Trace", "TraceJob"]
 
 # One row per job. submit_s counts from the trace's own zero (wall-clock formats: from the first submission).
-# duration_s, iterations, model and batch are null where the format does not know them; user, vc and status are "".
+# duration_s, iterations, model, batch and wait_s (from submission to the first start, as recorded) are null where the
+# format does not know them; user, vc and status are "".
 TRACE: dict[str, pl.DataType] = {
     "job_id": pl.String(), "submit_s": pl.Float64(), "gpus": pl.Int64(), "duration_s": pl.Float64(),
     "iterations": pl.Int64(), "model": pl.String(), "user": pl.String(), "vc": pl.String(), "status": pl.String(),
-    "batch": pl.Int64(), "line": pl.Int64(),
+    "batch": pl.Int64(), "line": pl.Int64(), "wait_s": pl.Float64(),
 }  # fmt: skip
 
 
@@ -36,6 +37,7 @@ class TraceJob:
     status: str
     batch: int | None
     line: int
+    wait_s: float | None = None
 
 
 class Problem(NamedTuple):

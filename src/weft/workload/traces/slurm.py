@@ -12,7 +12,7 @@ import polars as pl
 from weft.workload.traces.base import Delimited
 from weft.workload.traces.rows import MAX_GPUS, MAX_S, Rows
 
-__all__ = ["FORMATS"]
+__all__ = ["ELAPSED", "FORMATS", "NEVER", "gpus_of"]
 
 WHEN = "%Y-%m-%dT%H:%M:%S"
 NEVER = ("Unknown", "None", "N/A", "INVALID")
@@ -27,7 +27,7 @@ def _parse(rows: Rows) -> pl.DataFrame:
     ids = rows.job_ids("JobIDRaw" if rows.has("JobIDRaw") else "JobID")
     rows.leave_out(ids.str.contains(r"\."), "JobID", "is a step of a job, not a job")
     state = rows.name("State").str.extract(r"^(\S*)", 1).fill_null("")  # "CANCELLED by 1000" is CANCELLED
-    gpus = _gpus(rows)
+    gpus = gpus_of(rows)
     rows.leave_out(gpus == 0, "AllocTRES", "uses no GPU")
     submit = _moment(rows, "Submit", required=True)
     rows.leave_out(state.is_in(UNENDED), "State", lambda row: f"is {state[row]}: it has not ended")
@@ -35,6 +35,7 @@ def _parse(rows: Rows) -> pl.DataFrame:
     rows.leave_out(duration.is_null(), "End", "has no start or no end")
     if rows.has("Start"):
         rows.leave_out(rows.column("Start").is_null(), "Start", "never started")
+    wait = _moment(rows, "Start", required=False) - submit
     return rows.finish({
         "job_id": ids,
         "submit_s": submit,
@@ -43,10 +44,11 @@ def _parse(rows: Rows) -> pl.DataFrame:
         "user": rows.name("User"),
         "vc": rows.name("Partition"),
         "status": state,
+        "wait_s": wait.clip(0.0),  # clocks of two machines
     })  # fmt: skip
 
 
-def _gpus(rows: Rows) -> pl.Series:
+def gpus_of(rows: Rows) -> pl.Series:
     """GPUs allocated, or asked for; `gres/gpu=N` counts all types, else `gres/gpu:type=N` are added up."""
     text = rows.name("AllocTRES")
     text = pl.Series(text.zip_with(text != "", rows.name("ReqTRES")))
