@@ -21,7 +21,7 @@ from weft.scenario.files import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 ONE = "table-v.srsf-1.jct-mean"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +109,80 @@ class FlowSpec:
         return "flow" + (":" + ",".join(parts) if parts else "")
 
 
+class Asked(NamedTuple):
+    """How hosts are asked in `flow_kernel`."""
+
+    start: int  # where in the list of flows the decisions begin
+    slot: int
+    part: float  # of the slot that is still to come
+    slot_s: float
+    late: int
+    waiting: float
+    host_only: bool
+    quantised: bool
+    alike: bool
+    loss: float
+    seed: int
+
+
+class Flows(NamedTuple):
+    """What `flow_kernel` reads of a FlowSet."""
+
+    job: npt.NDArray[np.int32]
+    path: npt.NDArray[np.int32]
+    feed0: npt.NDArray[np.int32]
+    feed1: npt.NDArray[np.int32]
+    next0: npt.NDArray[np.int32]
+    next1: npt.NDArray[np.int32]
+    size: Floats
+    chunk: Floats
+    sent: Floats
+
+
+class Tables(NamedTuple):
+    """What hosts and switches hold; see FlowRule."""
+
+    line: Floats
+    available: Floats
+    table: Floats
+    posted: Floats
+    plans: Floats
+    seen: Floats
+    seen_posted: Floats
+    told: Floats
+    reached: Floats
+    caps: Floats
+
+
+class Room(NamedTuple):
+    """Where `flow_kernel` works: by slot of the horizon, by link, and by flow."""
+
+    free: Floats
+    load: Floats
+    prices: Floats
+    rates: Floats
+    order: Ints
+    kept: Ints
+    work: Floats
+    mine: Floats  # what the job whose turn it is has posted on a link
+    seen_mine: Floats
+    mates: Floats  # its flows on a link
+    marked: Ints
+    known: Ints
+    decided: npt.NDArray[np.bool_]
+
+
+def _work_room(links: int, slots: int, flows: int) -> Room:
+    free, load, prices, rates = (np.empty(slots) for _ in range(4))
+    mine, seen_mine = np.empty((links, slots)), np.empty((links, slots))
+    marked, known = np.empty(links, np.int64), np.empty(links, np.int64)
+    order, kept, work = np.empty(slots, np.int64), np.empty(slots, np.int64), np.empty((4, slots))
+    return Room(
+        free, load, prices, rates, order, kept, work, mine, seen_mine, np.empty(links), marked, known,
+        np.empty(flows, np.bool_),
+    )  # fmt: skip
+
+
 class FlowRule(RateRule):
     """All hosts and switches at once, as arrays; one host alone is flow_host.HostScheduler."""
 
@@ -147,6 +221,7 @@ class FlowRule(RateRule):
         self.posted = self.plans if self._alike else np.vstack([self.posted, np.zeros((more, k))])
         self.reached = np.vstack([self.reached, np.zeros((more, WINDOW))])
         self.told, self.caps = (np.concatenate([a, np.zeros(more)]) for a in (self.told, self.caps))
+        self._work = _work_room(len(self.table), k, n)
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Every host in its turn; who is first changes from slot to slot."""
@@ -174,16 +249,20 @@ class FlowRule(RateRule):
 
     def _plan(self, when: Moment, flows: FlowSet, live: Ints) -> None:
         """Plans, posted loads and caps of these flows."""
-        spec, slot = self.spec, when.slot
+        spec = self.spec
         line = self.capacity[np.maximum(flows.path[:, 0], 0)] if spec.host_only else flows.line
-        self.kernel.decide(
-            live, first_of_its_job(flows, live, slot), slot, self.slot_s, spec.late, spec.host_only,
-            spec.message_loss,
-            self.seed, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
-            flows.sent, self.reached, line, self.available, self.table, self.posted, self.plans,
-            *self._seen, self.told, spec.waiting, flows.job, when.part, spec.quantised,
-            self._alike, self.caps,
+        asked = Asked(
+            first_of_its_job(flows, live, when.slot), when.slot, when.part, self.slot_s, spec.late, spec.waiting,
+            spec.host_only, spec.quantised, self._alike, spec.message_loss, self.seed,
         )  # fmt: skip
+        of = Flows(
+            flows.job, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
+            flows.sent,
+        )  # fmt: skip
+        tables = Tables(
+            line, self.available, self.table, self.posted, self.plans, *self._seen, self.told, self.reached, self.caps
+        )
+        self.kernel.decide(asked, of, tables, self._work, live)
 
     def _filling(self, flows: FlowSet, live: Ints, slot: int) -> Limits:
         """No caps: jobs that have planned for this slot are served first."""

@@ -3,6 +3,9 @@
 Columns of tables and plans are slots modulo K; where no message is lost, `posted` and `plans` may be one array. Flows
 decide one after the other: each reads the loads that were posted before (or those of `late` slots ago), plans, keeps
 step with its peers, posts, and cuts back who would overtake.
+
+Functions get the flows `f` (Flows), what hosts and switches hold `s` (Tables), how they are asked `a` (Asked) and room
+to work in `w` (Room), all of flow.py.
 """
 
 import numpy as np
@@ -13,14 +16,16 @@ ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and d
 TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING
 ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
 MOST_BITS = 62  # slots that a set of them can hold
-# A leaf makes no arrays; counting those that it is handed would take most of its time.
+# Inner functions become part of their caller: passing them the arrays would take longer than most of them do. They
+# make no arrays, so nobody has to count who holds one.
+inner = njit(inline="always")
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 
 
-@leaf
+@inner
 def lost(seed, slot, flow, what, p):
     """Whether a message is lost: keyed by who sends it when, so free of the order of events."""
     if p <= 0.0:
@@ -75,11 +80,11 @@ def plan(left, free, load, prices, first, order, kept, rates):
         rest -= rates[t]
 
 
-@leaf
-def shut(i, hops, path, available, table, known):
+@inner
+def shut(s, path, i, hops, known):
     """Whether the first `hops` links of a path have in no slot room together. `known` remembers the slots in which a
-    link has, one bit each, until somebody posts there (-1: not looked at)."""
-    k = table.shape[1]
+    link has, one bit each (-1: not looked at)."""
+    k = s.table.shape[1]
     if k > MOST_BITS:
         return False
     together = (np.int64(1) << k) - 1
@@ -90,7 +95,7 @@ def shut(i, hops, path, available, table, known):
         if known[link] < 0:
             bits = np.int64(0)
             for c in range(k):
-                if table[link, c] < available[link]:
+                if s.table[link, c] < s.available[link]:
                     bits |= np.int64(1) << c
             known[link] = bits
         together &= known[link]
@@ -99,7 +104,7 @@ def shut(i, hops, path, available, table, known):
     return False
 
 
-@leaf
+@inner
 def nothing(rows, i):
     """Whether a flow has nothing in any slot."""
     empty = True
@@ -108,7 +113,7 @@ def nothing(rows, i):
     return empty
 
 
-@leaf
+@inner
 def none_plans(low, high, plans, now):
     """Whether none of these flows means to send in this slot."""
     none = True
@@ -117,49 +122,59 @@ def none_plans(low, high, plans, now):
     return none
 
 
-@leaf
-def post(table, mine, posted, path, i, column, rate, known):
+@inner
+def with_bit(bits, column, wanted):
+    """A set of slots with this one, or without it."""
+    bit = np.int64(1) << column
+    return bits | bit if wanted else bits & ~bit
+
+
+@inner
+def post(f, s, w, i, column, rate):
     """Replace what the switches of a flow's path (its own NIC's table included) hold for it in one slot."""
-    change = rate - posted[i, column]
+    change = rate - s.posted[i, column]
     if change != 0.0:
-        for h in range(path.shape[1]):
-            link = path[i, h]
+        for h in range(f.path.shape[1]):
+            link = f.path[i, h]
             if link < 0:
                 break
-            table[link, column] += change
-            mine[link, column] += change
-            known[link] = -1
-        posted[i, column] = rate
+            s.table[link, column] += change
+            w.mine[link, column] += change
+            w.known[link] = -1
+        s.posted[i, column] = rate
 
 
-@leaf
-def commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known, columns):
+@inner
+def commit(f, s, w, i, now, arrives):
     """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear it."""
-    k = table.shape[1]
+    k = s.table.shape[1]
     c, n = now, 0
     for t in range(k):
-        change = rates[t] - posted[i, c]
-        plans[i, c] = rates[t]
+        change = w.rates[t] - s.posted[i, c]
+        s.plans[i, c] = w.rates[t]
         if change != 0.0:
-            work[0, n] = change
-            columns[n] = c
+            w.work[0, n] = change
+            w.order[n] = c
             n += 1
         c = c + 1 if c + 1 < k else 0
-    if n == 0 or not arrives:
-        return
-    for a in range(n):
-        posted[i, columns[a]] = plans[i, columns[a]]
-    for h in range(path.shape[1]):
-        link = path[i, h]
-        if link < 0:
-            break
-        known[link] = -1
+    if n > 0 and arrives:
         for a in range(n):
-            table[link, columns[a]] += work[0, a]
-            mine[link, columns[a]] += work[0, a]
+            s.posted[i, w.order[a]] = s.plans[i, w.order[a]]
+        for h in range(f.path.shape[1]):
+            link = f.path[i, h]
+            if link < 0:
+                break
+            bits, room = w.known[link], s.available[link]
+            for a in range(n):
+                c = w.order[a]
+                s.table[link, c] += w.work[0, a]
+                w.mine[link, c] += w.work[0, a]
+                if bits >= 0:
+                    bits = with_bit(bits, c, s.table[link, c] < room)
+            w.known[link] = bits
 
 
-@leaf
+@inner
 def best_rate(reached, i, line):
     """B_i: the best rate of the last slots, line rate where none is known."""
     most = 0.0
@@ -168,229 +183,233 @@ def best_rate(reached, i, line):
     return most if most > 0.0 else line
 
 
-@leaf
-def gather(live, start, turn, job, path, posted, mine, count):
-    """What the flows of the job that is next have posted together on each of their links, and how many they are."""
-    n, k = len(live), mine.shape[1]
-    first = job[live[(start + turn) % n]]
-    for what in range(2):
-        for t in range(turn, n):
-            i = live[(start + t) % n]
-            if job[i] != first:
+@inner
+def gather(live, at, f, posted, mine, w, mark):
+    """What the flows of a job, of which the first is the `at`-th, have posted together on each of their links, and how
+    many they are. `mark` tells links that were looked at from the others."""
+    k, whose = mine.shape[1], f.job[live[at]]
+    for _ in range(len(live)):
+        i = live[at]
+        if f.job[i] != whose:
+            break
+        at = at + 1 if at + 1 < len(live) else 0
+        empty = nothing(posted, i)
+        for h in range(f.path.shape[1]):
+            link = f.path[i, h]
+            if link < 0:
                 break
-            empty = what == 1 and nothing(posted, i)
-            for h in range(path.shape[1]):
-                link = path[i, h]
-                if link < 0:
-                    break
-                count[link] = count[link] + 1.0 if what else 0.0
-                if what == 0:
-                    for c in range(k):
-                        mine[link, c] = 0.0
-                elif not empty:
+            if w.marked[link] != mark:
+                w.marked[link] = mark
+                w.mates[link] = 1.0
+                for c in range(k):
+                    mine[link, c] = posted[i, c]
+            else:
+                w.mates[link] += 1.0
+                if not empty:
                     for c in range(k):
                         mine[link, c] += posted[i, c]
 
 
-@leaf
-def keep_parts(i, link, room, among, posted, table, mine, work):
+@inner
+def keep_parts(i, link, room, among, s, w):
     """Where more is posted on a link than there is, everybody keeps their part of it."""
-    for c in range(table.shape[1]):
-        own = posted[i, c]
-        b = max(table[link, c] - own, 0.0)
-        others = table[link, c] - mine[link, c]
+    for c in range(s.table.shape[1]):
+        own = s.posted[i, c]
+        b = max(s.table[link, c] - own, 0.0)
+        others = s.table[link, c] - w.mine[link, c]
         others = min(others, b) if others > ROUNDING * room else 0.0
         if own > 0.0 and own + b > room * LOOSE:
-            work[3, c] = min(room * own / (own + b), (room - others) * among)
+            w.work[3, c] = min(room * own / (own + b), (room - others) * among)
 
 
-@leaf
-def look_back(i, link, slot, late, room, among, inverse, seen, seen_posted, seen_mine, work):
+@inner
+def look_back(i, link, slot, late, room, among, inverse, s, w):
     """A link of which a host knows what was posted `late` slots ago; beyond what was known then it is empty."""
-    k = seen.shape[1]
+    k = s.seen.shape[1]
     for c in range(k):
-        own = seen_posted[i, c]
-        b = max(seen[link, c] - own, 0.0)
+        own = s.seen_posted[i, c]
+        b = max(s.seen[link, c] - own, 0.0)
         if (c - slot) % k >= k - late:
             b = 0.0
-        others = seen[link, c] - seen_mine[link, c]
+        others = s.seen[link, c] - w.seen_mine[link, c]
         others = min(others, b) if others > ROUNDING * room else 0.0
-        work[1, c] += others
-        work[2, c] += others * inverse
+        w.work[1, c] += others
+        w.work[2, c] += others * inverse
         rest = room - b
         if own > 0.0 and own + b > room * LOOSE:
             rest = room * own / (own + b)
-        work[3, c] = min(rest, (room - others) * among)
+        w.work[3, c] = min(rest, (room - others) * among)
 
 
-@leaf
-def look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count, line,
-         work, free, load, prices):  # fmt: skip
+@inner
+def look(a, f, s, w, i):
     """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order.
 
     Of what other jobs leave of a link its own job's flows have equal parts: constraint (7) is that of a job.
     """
-    k = table.shape[1]
+    k = s.table.shape[1]
     for c in range(k):
-        work[0, c], work[1, c], work[2, c] = np.inf, 0.0, 0.0
-    for h in range(path.shape[1]):
-        link = path[i, h]
-        if link < 0 or (host_only and h > 0):
+        w.work[0, c], w.work[1, c], w.work[2, c] = np.inf, 0.0, 0.0
+    for h in range(f.path.shape[1]):
+        link = f.path[i, h]
+        if link < 0 or (a.host_only and h > 0):
             break
-        room = available[link]
+        room = s.available[link]
         inverse = 1.0 / (room * room) if room > 0.0 else 0.0
-        among = 1.0 / count[link]
-        if h == 0 or late == 0:
+        among = 1.0 / w.mates[link]
+        if h == 0 or a.late == 0:
             crowded = False
             for c in range(k):
-                own = posted[i, c]
-                b = max(table[link, c] - own, 0.0)
-                others = table[link, c] - mine[link, c]
+                own = s.posted[i, c]
+                b = max(s.table[link, c] - own, 0.0)
+                others = s.table[link, c] - w.mine[link, c]
                 others = min(others, b) if others > ROUNDING * room else 0.0
-                work[1, c] += others
-                work[2, c] += others * inverse
-                work[3, c] = min(room - b, (room - others) * among)
+                w.work[1, c] += others
+                w.work[2, c] += others * inverse
+                w.work[3, c] = min(room - b, (room - others) * among)
                 crowded |= own + b > room * LOOSE
             if crowded:
-                keep_parts(i, link, room, among, posted, table, mine, work)
+                keep_parts(i, link, room, among, s, w)
         else:
-            look_back(i, link, slot, late, room, among, inverse, seen, seen_posted, seen_mine, work)
+            look_back(i, link, a.slot, a.late, room, among, inverse, s, w)
         for c in range(k):
-            work[0, c] = min(work[0, c], work[3, c])
-    c = slot % k
+            w.work[0, c] = min(w.work[0, c], w.work[3, c])
+    c = a.slot % k
     for t in range(k):
-        least = work[0, c] if work[0, c] > 0.0 else 0.0
-        free[t] = least if least < line else line
-        load[t], prices[t] = work[1, c], work[2, c]
+        least = w.work[0, c] if w.work[0, c] > 0.0 else 0.0
+        w.free[t] = least if least < s.line[i] else s.line[i]
+        w.load[t], w.prices[t] = w.work[1, c], w.work[2, c]
         c = c + 1 if c + 1 < k else 0
 
 
-@leaf
-def least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided):
+@inner
+def reach(a, f, s, j):
+    """F of a flow, as the others know it: what it will have sent by the end of the slot, over the length of a slot."""
+    return s.told[j] if a.late > 0 else f.sent[j] / a.slot_s + a.part * s.plans[j, a.slot % s.plans.shape[1]]
+
+
+@inner
+def least_fed(a, f, s, w, i):
     """F of the least advanced feeder, as the host of flow i knows it. One that begins in this slot and has not decided
     yet holds nobody back: it will be raised, or cuts its followers, when it does."""
     least = np.inf
-    for j in range(feed0[i], feed1[i]):
-        if late == 0 and not decided[j] and sent[j] == 0.0 and nothing(plans, j):
+    for j in range(f.feed0[i], f.feed1[i]):
+        if a.late == 0 and not w.decided[j] and f.sent[j] == 0.0 and nothing(s.plans, j):
             continue
-        f = told[j] if late > 0 else sent[j] / slot_s + part * plans[j, now]
-        least = min(least, f)
+        least = min(least, reach(a, f, s, j))
     return least
 
 
-@leaf
-def cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                  slot_s, part, p, seed, slot, known, decided, caps):  # fmt: skip
+@inner
+def cut_followers(a, f, s, w, i, now):
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
     fed, least = -1, 0.0
-    for j in range(next0[i], next1[i]):
-        if plans[j, now] <= 0.0:
+    for j in range(f.next0[i], f.next1[i]):
+        if s.plans[j, now] <= 0.0:
             continue
-        if feed0[j] != fed:  # the broadcasts of a server have the same feeders
-            fed, least = feed0[j], least_fed(j, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided)
-        most = max(least + chunk[j] / slot_s - sent[j] / slot_s, 0.0) / part
-        if plans[j, now] > most:
-            if not lost(seed, slot, j, 2, p):
-                post(table, mine, posted, path, j, now, most, known)
-            plans[j, now] = most
-            caps[j] = min(caps[j], most * ROUND)
+        if f.feed0[j] != fed:  # the broadcasts of a server have the same feeders
+            fed, least = f.feed0[j], least_fed(a, f, s, w, j)
+        most = max(least + f.chunk[j] / a.slot_s - f.sent[j] / a.slot_s, 0.0) / a.part
+        if s.plans[j, now] > most:
+            if not lost(a.seed, a.slot, j, 2, a.loss):
+                post(f, s, w, j, now, most)
+            s.plans[j, now] = most
+            s.caps[j] = min(s.caps[j], most * ROUND)
+
+
+@inner
+def waits(a, s, i):
+    """Whether a flow that sees others late leaves its plan as it is: of those that have one, in a slot one in late + 1
+    plans anew. If all did, two that see each other late would move out of each other's way for ever."""
+    if a.late == 0 or lost(a.seed, a.slot, i, 3, 1.0 / (a.late + 1.0)):
+        return False
+    return not nothing(s.plans, i)
+
+
+@inner
+def aim(a, f, s, w, i, least, done, allowed, left):
+    """Lines 3-12 of Algorithm 2: plan, then keep up with the peers that are ahead. Into `rates`, the first as bytes
+    over the length of a slot."""
+    late_part = min(a.waiting, a.part)  # of the slot, in which the answers are not there yet
+    before = late_part * s.plans[i, a.slot % s.plans.shape[1]]  # bytes over the length of a slot, as all that follows
+    w.free[0] = before + (a.part - late_part) * w.free[0]
+    plan(left, w.free, w.load, w.prices, 0, w.order, w.kept, w.rates)
+    rate = w.rates[0]
+    target = least
+    if not least < np.inf:
+        target = 0.0
+        for j in range(f.next0[i], f.next1[i]):
+            target = max(target, reach(a, f, s, j))
+    increase = max(target - (done + rate), 0.0)
+    if increase > 0.0:
+        most = a.part * best_rate(s.reached, i, s.line[i])
+        rate = max(rate, min(rate + increase, min(most, w.free[0])))
+    rate = min(max(rate, before), min(allowed, left))
+    if rate != w.rates[0]:
+        plan(left - rate, w.free, w.load, w.prices, 1, w.order, w.kept, w.rates)
+    return rate
 
 
 @leaf
-def waits(i, slot, late, seed, plans):
-    """Whether a flow that sees others late leaves its plan as it is: of those that have one, in a slot one in late + 1
-    plans anew. If all did, two that see each other late would move out of each other's way for ever."""
-    if late == 0 or lost(seed, slot, i, 3, 1.0 / (late + 1.0)):
-        return False
-    return not nothing(plans, i)
-
-
-@njit(cache=True, nogil=True)
-def decide(live, start, slot, slot_s, late, host_only, loss, seed, path, feed0, feed1, next0, next1, size, chunk, sent,
-           reached, line, available, table, posted, plans, seen, seen_posted, told, waiting, job, part,
-           quantised, alike, caps):  # fmt: skip
+def decide(a, f, s, w, live):
     """Algorithm 2 for every one of these flows, from the start-th on and round; plans of this slot are the rates.
 
-    `part` is what is left of the slot; `alike` says that `posted` and `plans` are one array. `caps` are the rates to
-    send at: those of the plan. A flow whose last bytes fit into this slot sends and posts as much as its path allows,
-    and withdraws that when it is done; where rates are quantised they are spread over the slot. A flow without a plan
-    whose path has no room in any slot plans nothing; in a full data centre most do.
+    `a.part` is what is left of the slot; `a.alike` says that `posted` and `plans` are one array. `s.caps` are the rates
+    to send at: those of the plan. A flow whose last bytes fit into this slot sends and posts as much as its path
+    allows, and withdraws that when it is done; where rates are quantised they are spread over the slot. A flow without
+    a plan whose path has no room in any slot plans nothing; in a full data centre most do.
     """
-    k = table.shape[1]
-    now = slot % k
-    free, load, prices, rates = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
-    order, kept, work = np.empty(k, np.int64), np.empty(k, np.int64), np.empty((4, k))
-    known = np.full(len(table), -1, np.int64)
-    decided = np.zeros(len(plans), np.bool_)
-    mine, count, whose = np.empty_like(table), np.empty(len(table)), -1
-    began, gathered = 0, False
+    now = a.slot % s.table.shape[1]
+    w.known[:] = -1
+    w.marked[:] = -1
+    w.decided[:] = False
+    whose, began, gathered = -1, 0, False
     quiet = -1  # the first of a row of followers of which none has a plan for now, as nobody has planned since
-    seen_mine = np.empty_like(table) if late > 0 else mine
-    hops = 1 if host_only or late > 0 else path.shape[1]
-    for turn in range(len(live)):
-        i = live[(start + turn) % len(live)]
-        decided[i] = True
-        if job[i] != whose:
-            whose, began, gathered = job[i], turn, False
-        deaf = lost(seed, slot, i, 0, loss) or waits(i, slot, late, seed, plans)
-        idle = not deaf and nothing(plans, i) and (alike or nothing(posted, i))
-        if idle and shut(i, hops, path, available, table, known):
-            caps[i] = 0.0
-            if next0[i] == quiet or next0[i] == next1[i]:
+    hops = 1 if a.host_only or a.late > 0 else f.path.shape[1]
+    at = a.start - 1
+    for _ in range(len(live)):
+        at = at + 1 if at + 1 < len(live) else 0
+        i = live[at]
+        w.decided[i] = True
+        if f.job[i] != whose:
+            whose, began, gathered = f.job[i], at, False
+        deaf = lost(a.seed, a.slot, i, 0, a.loss) or waits(a, s, i)
+        idle = not deaf and nothing(s.plans, i) and (a.alike or nothing(s.posted, i))
+        if idle and shut(s, f.path, i, hops, w.known):
+            s.caps[i] = 0.0
+            if f.next0[i] == quiet or f.next0[i] == f.next1[i]:
                 continue
-            quiet = next0[i] if none_plans(next0[i], next1[i], plans, now) else -1
-            if quiet >= 0:
-                continue
-            cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                          slot_s, part, loss, seed, slot, known, decided, caps)  # fmt: skip
+            quiet = f.next0[i] if none_plans(f.next0[i], f.next1[i], s.plans, now) else -1
+            if quiet < 0:
+                cut_followers(a, f, s, w, i, now)
             continue
         quiet = -1
-        least = least_fed(i, now, late, feed0, feed1, sent, plans, told, slot_s, part, decided)
-        done = sent[i] / slot_s
-        allowed = max(least + chunk[i] / slot_s - done, 0.0) if least < np.inf else np.inf
-        left = max((size[i] - sent[i]) / slot_s, 0.0)
+        least = least_fed(a, f, s, w, i)
+        done = f.sent[i] / a.slot_s
+        allowed = max(least + f.chunk[i] / a.slot_s - done, 0.0) if least < np.inf else np.inf
+        left = max((f.size[i] - f.sent[i]) / a.slot_s, 0.0)
         if deaf:  # what was planned before goes on
-            rate = min(plans[i, now], min(allowed, left) / part)
-            post(table, mine, posted, path, i, now, rate, known)
-            plans[i, now] = rate
-            caps[i] = rate * ROUND
+            rate = min(s.plans[i, now], min(allowed, left) / a.part)
+            post(f, s, w, i, now, rate)
+            s.plans[i, now] = rate
+            s.caps[i] = rate * ROUND
             continue
         if not gathered:  # not before somebody looks: of most jobs in a full data centre nobody does
-            gather(live, start, began, job, path, posted, mine, count)
-            if late > 0:
-                gather(live, start, began, job, path, seen_posted, seen_mine, count)
+            gather(live, began, f, s.posted, w.mine, w, 2 * began)
+            if a.late > 0:
+                gather(live, began, f, s.seen_posted, w.seen_mine, w, 2 * began + 1)
             gathered = True
-        look(i, slot, late, host_only, path, available, table, posted, seen, seen_posted, mine, seen_mine, count,
-             line[i], work, free, load, prices)  # fmt: skip
-        late_part = min(waiting, part)  # of the slot, in which the answers are not there yet
-        before = late_part * plans[i, now]  # bytes over the length of a slot, as all that follows
-        free[0] = before + (part - late_part) * free[0]
-        plan(left, free, load, prices, 0, order, kept, rates)
-        rate = rates[0]
-        if least < np.inf:
-            target = least
-        else:
-            target = 0.0
-            for j in range(next0[i], next1[i]):
-                f = told[j] if late > 0 else sent[j] / slot_s + part * plans[j, now]
-                target = max(target, f)
-        increase = max(target - (done + rate), 0.0)
-        if increase > 0.0:
-            rate = max(rate, min(rate + increase, min(part * best_rate(reached, i, line[i]), free[0])))
-        rate = min(max(rate, before), min(allowed, left))
-        if rate != rates[0]:
-            plan(left - rate, free, load, prices, 1, order, kept, rates)
-        rates[0] = rate / part
-        if rate >= left * ENOUGH and not quantised:
-            rates[0] = max(rates[0], free[0] / part)
-        caps[i] = rates[0] * ROUND
-        arrives = not lost(seed, slot, i, 1, loss)
-        commit(table, mine, posted, path, i, now, rates, plans, arrives, work, known, order)
-        cut_followers(i, now, late, feed0, feed1, next0, next1, sent, chunk, plans, posted, told, table, mine, path,
-                      slot_s, part, loss, seed, slot, known, decided, caps)  # fmt: skip
+        look(a, f, s, w, i)
+        rate = aim(a, f, s, w, i, least, done, allowed, left)
+        w.rates[0] = rate / a.part
+        if rate >= left * ENOUGH and not a.quantised:
+            w.rates[0] = max(w.rates[0], w.free[0] / a.part)
+        s.caps[i] = w.rates[0] * ROUND
+        commit(f, s, w, i, now, not lost(a.seed, a.slot, i, 1, a.loss))
+        cut_followers(a, f, s, w, i, now)
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def forget(rows, table, posted, plans, path):
     """Take flows out of the tables: they are done, or gone."""
     for n in range(len(rows)):
@@ -405,7 +424,7 @@ def forget(rows, table, posted, plans, path):
             plans[i, c] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@leaf
 def expire(column, table, posted, plans, alike):
     """A slot has passed: its column becomes the last of the horizon, with nothing planned."""
     table[:, column] = 0.0

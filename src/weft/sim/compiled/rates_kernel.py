@@ -15,6 +15,7 @@ from weft.sim.compiled.state import (
     F_B,
     F_ETA,
     F_HORIZON,
+    F_SLOT_END,
     F_UNIT,
     I_DIRTY,
     I_DRAWN,
@@ -26,7 +27,7 @@ from weft.sim.compiled.state import (
     MAXMIN,
 )
 
-LATER = -2  # a value of node.event: it catches up beyond the horizon, when a rule will have spoken again
+LATER = -2  # a value of node.event: it ends or catches up only when a rule will have spoken again
 
 
 @inner()
@@ -52,6 +53,18 @@ def next_event_of(E, x, now):
             elif catch < when and node.event < 0:
                 node.event = LATER
     return when
+
+
+@inner((TABLE, int64, float64))
+def _put_down(E, x, when):
+    """When a transfer ends or catches up, unless a rule speaks before."""
+    if when > m.floats(E)[F_SLOT_END] and m.live(E)[x] != 0:
+        m.nodes(E)[x].event = LATER
+        heap_drop(E, 2 * x)
+    elif when < math.inf:
+        heap_set(E, 2 * x, when)
+    else:
+        heap_drop(E, 2 * x)
 
 
 @inner()
@@ -84,11 +97,7 @@ def _list_opened(E):
 @inner((TABLE, int64, float64))
 def schedule(E, x, now):
     """Put down when a transfer ends or catches up."""
-    when = next_event_of(E, x, now)
-    if when < math.inf:
-        heap_set(E, 2 * x, when)
-    else:
-        heap_drop(E, 2 * x)
+    _put_down(E, x, next_event_of(E, x, now))
 
 
 @inner()
@@ -107,10 +116,8 @@ def draw(E, x, rate, now):
     node.mark = now
     node.rate = rate
     if node.lead0 == node.lead1:
-        if rate > 0.0:
-            heap_set(E, 2 * x, now + node.remaining / rate)
-        else:
-            heap_drop(E, 2 * x)
+        node.event = -1
+        _put_down(E, x, now + node.remaining / rate if rate > 0.0 else math.inf)
 
 
 @inner()

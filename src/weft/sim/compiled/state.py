@@ -134,6 +134,7 @@ N_INTS = 44
 F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(10)
 F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
 F_HORIZON = 13  # from here on a rule will have spoken again: who would catch up with whom is seen then
+F_SLOT_END = 14  # transfers under a rule that end later than this are not put down before the rule has spoken again
 N_FLOATS = 16
 
 

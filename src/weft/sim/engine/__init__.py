@@ -104,7 +104,8 @@ class Engine:
             spec.jitter,
         )
         floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[state.F_WINDOW], floats[state.F_HORIZON] = spec.window, math.inf
+        floats[state.F_WINDOW] = spec.window
+        floats[state.F_HORIZON] = floats[state.F_SLOT_END] = math.inf
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
             ints[state.I_SEGMENT_MAX] = spec.segments

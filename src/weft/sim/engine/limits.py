@@ -48,9 +48,10 @@ class EngineBody:
         self._kernel.full(self._engine.table, rows, out)
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float) -> None:
-        """Who catches up with whom is of interest up to the horizon."""
-        self._engine.arrays.floats[state.F_HORIZON] = horizon_s
+    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
+        """Who catches up with whom is of interest up to the horizon, who ends until the rule speaks again."""
+        floats = self._engine.arrays.floats
+        floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
         self._kernel.look_ahead(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:

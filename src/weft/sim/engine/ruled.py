@@ -38,7 +38,7 @@ class Body(Protocol):
         ...
 
     def carried(self, rows: Ints) -> Floats:
-        """Bytes that transfers under the rule have sent over each link so far, given those that have bytes left."""
+        """Bytes that transfers under the rule have sent over each link so far, given those that are under way."""
         ...
 
     def full(self, rows: Ints) -> Bools:
@@ -49,8 +49,9 @@ class Body(Protocol):
         """From now on these rows have these limits."""
         ...
 
-    def look_ahead(self, rows: Ints, horizon_s: float) -> None:
-        """Find who of these would catch up with whom before the horizon; after that the rule will have spoken again."""
+    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
+        """Find who of these would catch up with whom before the horizon, and who would end by `due_s`, when the rule
+        speaks again."""
         ...
 
 
@@ -67,6 +68,8 @@ class Ruled:
         self._rows: dict[int, tuple[int, int]] = {}  # of each job
         self._since = np.full(64, math.nan)  # when each row began that the rule was asked about
         self._sent = np.zeros(64)  # by each row when the slot began
+        self._caps = np.full(64, math.nan)  # what each row was told last
+        self._going = np.zeros(64, np.bool_)  # rows that may send, or have sent in this slot or the one before
         self._carried = np.zeros(len(demand.capacity))
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         rule.begin(demand)
@@ -81,6 +84,8 @@ class Ruled:
             self.flows = self.flows.grown(room, width)
             self._since = np.concatenate([self._since, np.full(more, math.nan)])
             self._sent = np.concatenate([self._sent, np.zeros(more)])
+            self._caps = np.concatenate([self._caps, np.full(more, math.nan)])
+            self._going = np.concatenate([self._going, np.zeros(more, np.bool_)])
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
@@ -107,6 +112,7 @@ class Ruled:
             self._begin(now)
         if not self.flows.active.any():
             self.due = math.inf
+            self._look_ahead(self._dust[:0])
             return
         part = min((self.due - now) / self.rule.slot_s, 1.0) if self.rule.slot_s < math.inf else 1.0
         jobs = np.unique(self.flows.job[new]).tolist()
@@ -115,15 +121,16 @@ class Ruled:
         else:
             live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
         begins = idle and part > 1.0 - _NEARLY  # nobody has been asked in this slot
-        self._ask(Moment(self._slot, part, begins), self._counted(live))
+        self._count(live)
+        self._ask(Moment(self._slot, part, begins), live[self.flows.active[live]])
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
-        self._carried = self.body.carried(np.concatenate([np.flatnonzero(self.flows.active), self._dust]))
+        self._carried = self.body.carried(self._dust)
         if self.rule.slot_s < math.inf:
             self._slot = math.floor(now / self.rule.slot_s + _NEARLY)
             self.due = (self._slot + 1) * self.rule.slot_s
-            self.body.look_ahead(np.flatnonzero(self.flows.active), self.due - _NEARLY * self.rule.slot_s)
+            self._look_ahead(np.flatnonzero(self.flows.active))
 
     @property
     def stuck(self) -> bool:
@@ -135,18 +142,25 @@ class Ruled:
         passed, self._slot = self._slot, self._slot + 1
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
-        live = self._counted(np.flatnonzero(f.active))
-        sent = f.sent[live]
-        rate = (sent - self._sent[live]) / slot_s
-        f.rate[live], self._sent[live] = rate, sent
+        going = self._count(np.flatnonzero(f.active))
+        sent = f.sent[going]
+        rate = (sent - self._sent[going]) / slot_s
+        f.rate[going], self._sent[going] = rate, sent
+        self._going[going] = (rate > 0.0) | (self._caps[going] > 0.0)
         self._still = 0 if rate.any() else self._still + 1
-        carried = self.body.carried(np.concatenate([live, self._dust]))
-        came = Carried((carried - self._carried) / slot_s, self.body.full(live), self.demand.loss)
+        carried = self.body.carried(np.concatenate([np.flatnonzero(f.active & (f.sent > 0.0)), self._dust]))
+        came = Carried((carried - self._carried) / slot_s, self.body.full(going), self.demand.loss)
         self._carried = carried
+        live = np.flatnonzero(f.active)
         self.rule.carried(passed, f, live, came)
         self.due = (self._slot + 1) * slot_s if len(live) else math.inf
         self._ask(Moment(self._slot), live)
-        self.body.look_ahead(np.concatenate([live, self._dust]), self.due - _NEARLY * slot_s)
+        self._look_ahead(np.flatnonzero(f.active & self._going))
+
+    def _look_ahead(self, live: Ints) -> None:
+        rows = np.concatenate([live, self._dust]) if len(self._dust) else live
+        horizon = self.due - _NEARLY * self.rule.slot_s if self.due < math.inf else math.inf
+        self.body.look_ahead(rows, horizon, self.due)
 
     def _ask(self, when: Moment, live: Ints) -> None:
         if not len(live):
@@ -156,8 +170,12 @@ class Ruled:
         for ranks in (limits.weights, limits.levels):
             if ranks is not None:
                 self._check_step(live, ranks)
-        self.body.limit(live, limits)
-        if len(self._dust) and (limits.weights is not None or limits.levels is not None):
+        ranked = limits.weights is not None or limits.levels is not None
+        changed = live if ranked else live[limits.caps[live] != self._caps[live]]
+        self._caps[changed] = limits.caps[changed]
+        self._going[changed] |= limits.caps[changed] > 0.0
+        self.body.limit(changed, limits)
+        if len(self._dust) and ranked:
             self._rank_dust(live, limits)
 
     def _check_step(self, live: Ints, ranks: Ints) -> None:
@@ -191,21 +209,23 @@ class Ruled:
         new: Ints = rows[begun]
         f.active[new], f.sent[new] = True, 0.0
         self._since[new], self._sent[new] = since[begun], 0.0
+        self._caps[new], self._going[new] = math.nan, False
         return new
 
-    def _counted(self, live: Ints) -> Ints:
-        """Note what these have sent; those of which only dust is left have all they want, and are over for the rule."""
+    def _count(self, live: Ints) -> Ints:
+        """Those of these rows that may have sent; note what they have. Those of which only dust is left have all they
+        want, and are over for the rule."""
         f = self.flows
-        f.sent[live] = sent = self.body.sent(live)
-        size = f.size[live]
+        going: Ints = live[self._going[live]]
+        f.sent[going] = sent = self.body.sent(going)
+        size = f.size[going]
         dust = size - sent <= _DUST * size
         if not dust.any():
-            return live
-        self.body.limit(live[dust], Limits(np.full(len(f), math.inf)))
-        self._end(live[dust])
-        self._dust = np.concatenate([self._dust, live[dust]])
-        rest: Ints = live[~dust]
-        return rest
+            return going
+        self.body.limit(going[dust], Limits(np.full(len(f), math.inf)))
+        self._end(going[dust])
+        self._dust = np.concatenate([self._dust, going[dust]])
+        return going[~dust]
 
     def _end(self, rows: Ints) -> None:
         """These rows have ended; what they reached last is no business of the next iteration."""

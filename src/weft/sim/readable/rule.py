@@ -61,7 +61,7 @@ class RefBody:
                     out[link] |= room[link] < 0
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float) -> None:
+    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
         """Who catches up with whom is of interest up to the horizon."""
         self._engine.horizon = horizon_s
         self._engine.limits_changed()
