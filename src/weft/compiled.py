@@ -10,12 +10,14 @@ import hashlib
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 __all__ = ["ENGINE", "cache_dir", "cache_root", "load"]
 
+announce: Callable[[str], None] | None = None  # told before kernels are compiled on first use
 ENGINE = ("sim/compiled",)  # rooms whose kernels call each other
 
 
@@ -40,6 +42,8 @@ def cache_root() -> Path:
 def load(name: str, rooms: tuple[str, ...] = ENGINE) -> ModuleType:
     """A kernel module; its functions are compiled (or read from the cache) when first called."""
     folder = str(cache_dir(rooms))
+    if announce is not None and rooms != ENGINE and not any(Path(folder).glob("*/*.nbc")):
+        announce(f"compiling {name.rpartition('.')[2].removesuffix('_kernel')}, once for this version (about 20 s) ...")
     os.environ["NUMBA_CACHE_DIR"] = folder
     numba_config = importlib.import_module("numba.core.config")
     numba_config.CACHE_DIR = folder  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from weft.planners.base import Planner
 from weft.registry import is_file, make, near
 from weft.registry import names as policy_names
 
-__all__ = ["STACKS", "Stack", "describe", "names", "resolve"]
+__all__ = ["ABOUT", "STACKS", "Stack", "default_stack", "describe", "names", "resolve"]
 
 # name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
 STACKS: dict[str, dict[str, str]] = {
@@ -56,6 +56,41 @@ STACKS: dict[str, dict[str, str]] = {
     "hived": {"place": "hived"},
 }
 
+# name: what it is, in a line
+ABOUT: dict[str, str] = {
+    "fifo": "first in, first out; a job that does not fit holds up those behind it",
+    "fifo-backfill": "first in, first out; smaller jobs may start in gaps: what most sites run",
+    "sjf": "shortest job first, by its length alone",
+    "srsf": "shortest remaining service first (iterations left x GPUs); nobody is stopped",
+    "srsf-preemptive": "shortest remaining service first; longer jobs give way",
+    "srsf-tight": "the same, on the fewest machines of one rack",
+    "srsf-first-fit": "shortest remaining service first on whichever GPUs come first",
+    "srsf-random": "shortest remaining service first on random GPUs",
+    "ada-srsf": "Ada-SRSF: least-loaded servers, and transfers admitted by what they cost (Wang et al. 2020)",
+    "srsf-1": "Ada-SRSF's baseline: at most 1 transfer on a server at a time",
+    "srsf-2": "Ada-SRSF's baseline: at most 2 transfers on a server at a time",
+    "srsf-3": "Ada-SRSF's baseline: at most 3 transfers on a server at a time",
+    "dally": "Dally: jobs wait for a close placement as long as that has paid before; network-sensitive first",
+    "dally-manual": "Dally with waits that are set by hand",
+    "dally-nowait": "Dally without waiting",
+    "dally-consolidated": "Dally that waits until a job fits close together",
+    "dally-benefit": "Dally that waits as long as the benefit is worth it",
+    "tiresias": "Tiresias: least attained service first; skewed models close together (NSDI '19)",
+    "tiresias-racks": "Tiresias that looks at racks, without waiting",
+    "tiresias:gittins": "Tiresias with the Gittins index, from how long jobs usually last",
+    "tiresias-queues": "Tiresias with two queues, as published",
+    "gandiva": "Gandiva: jobs take turns on GPUs (OSDI '18)",
+    "gandiva-packing": "Gandiva that puts jobs together on GPUs",
+    "titan": "Titan: fewest idle machines, then fewest bytes between machines",
+    "titan-defrag": "Titan that also moves jobs together",
+    "elasticflow": "ElasticFlow's placement: buddy allocation of powers of two (ASPLOS '23)",
+    "hived": "HiveD's cells (OSDI '20)",
+    "ideal": "a bound: every job has a cluster of its own",
+    "pollux": "Pollux: goodput decides sizes and places of elastic jobs (OSDI '21)",
+    "random": "any job anywhere: a floor to compare with",
+    "themis": "Themis: auctions for finish-time fairness (NSDI '20)",
+}
+
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
     "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
@@ -63,6 +98,11 @@ _PARAMETERS = {
 }  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
+
+
+def default_stack() -> str:
+    """What runs where nobody names a stack."""
+    return "weft" if "weft" in STACKS else "fifo-backfill"
 
 
 def names() -> list[str]:

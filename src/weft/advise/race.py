@@ -43,9 +43,10 @@ SHORTLIST = (
     "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "srsf:preemptive/tight/cassini",
     "las/best-fit", "las/tight", "las/delay", "tiresias", "dally", "ada-srsf", "themis",
 )  # fmt: skip
-ROUNDS = (3, 3, 6, 12)  # replicates that each round adds
+ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
-COUNTED_JOBS = 350  # of a window
+COUNTED_JOBS = 150  # of a window, on average
+MOST_JOBS = 600  # of a window with what goes before and after; a busier one ends earlier
 BEFORE, AFTER = 0.5, 0.25  # of the counted part: what goes before and after it
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
 
@@ -109,16 +110,18 @@ def replicates(log: JobLog, site: Site, n: int, seed: int = 1) -> tuple[list[Rep
     """Windows under guesses, in turn; how many windows lie side by side in the log, and how long one is."""
     submit = log.frame["submit_s"].to_numpy()
     first, span, jobs = float(submit[0]), log.span_s, len(submit)
-    counted = max(span * COUNTED_JOBS / jobs, 3.0 * float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
+    counted = max(span * COUNTED_JOBS / jobs, 2.0 * float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
     whole = counted * (1 + BEFORE + AFTER)
     every = list(site.guesses.items())
     if whole >= span:  # the log is one window
         return [_replicate(every[i % len(every)], seed + i, first, span + 1, 0.0, span + 1) for i in range(n)], 1, span
     starts = first + np.array(Stream(seed, "windows").uniform(n)) * (span - whole)
-    made = [
-        _replicate(every[i % len(every)], seed + i, float(starts[i]), whole, BEFORE * counted, (1 + BEFORE) * counted)
-        for i in range(n)
-    ]
+    made = []
+    for i, start in enumerate(starts.tolist()):
+        last = min(int(np.searchsorted(submit, start)) + MOST_JOBS, jobs - 1)
+        part = min(counted, (float(submit[last]) - start) / (1 + BEFORE + AFTER))
+        guess = every[i % len(every)]
+        made.append(_replicate(guess, seed + i, start, part * (1 + BEFORE + AFTER), BEFORE * part, (1 + BEFORE) * part))
     return made, int(span // counted), counted
 
 

@@ -58,7 +58,7 @@ def advise(
         list[str] | None,
         typer.Option("--what-if", metavar="KEY=VALUE", help="Also on another cluster: oversubscription=1, gpus=+25%."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A third of the windows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
@@ -91,7 +91,7 @@ def advise(
     request = Request(
         cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
         format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
-        tuple(max(2, n // 3) for n in ROUNDS) if quick else ROUNDS, workers,
+        tuple(max(2, n // 2) for n in ROUNDS) if quick else ROUNDS, workers,
     )  # fmt: skip
     with kept(fresh), using(executor), phases() as tell:
         found = find(jobs, request, tell, notice).to_dict()

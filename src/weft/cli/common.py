@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -106,7 +107,10 @@ def print_notes(runs: Iterable[RunResult]) -> None:
     """What the reader of these results must know, once each, on stderr."""
     runs = list(runs)
     for note in dict.fromkeys(note for run in runs for note in run.notes):
-        notice(f"note: {note}")
+        its = [run for run in runs if note in run.notes]
+        stacks = ", ".join(dict.fromkeys(run.stack for run in its))
+        whose = "" if len(its) == len(runs) else f" ({stacks})" if len(its) > 1 else f" ({stacks}, seed {its[0].seed})"
+        notice(f"note: {note}{whose}")
     for run in runs:
         left = run.jobs["finish_s"].null_count()
         if left:
@@ -191,6 +195,10 @@ def exit_code(error: BaseException) -> int:
         return fail(str(error), 2)
     if isinstance(error, OSError) and error.filename is not None:
         return fail(f"{error.filename}: {error.strerror}; check the path and its permissions", 2)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return fail("no space left where the output goes; free some, or write it elsewhere", 2)
+    if isinstance(error, OSError) and error.errno in (errno.EBADF, errno.EIO):
+        return fail("the output cannot be written: it is closed; open it, or send it to a file", 2)
     if isinstance(error, MemoryError):
         return fail("out of memory; use fewer jobs, fewer workers, or exact = false", 1)
     return fail(f"{type(error).__name__}: {error}; {BUG}", 1)

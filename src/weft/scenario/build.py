@@ -27,7 +27,7 @@ from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
-from weft.stacks import Stack, resolve
+from weft.stacks import Stack, default_stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 
@@ -70,7 +70,7 @@ def _stack(scenario: Scenario, layers: Layers) -> Stack:
         return resolve(layers.stack, *asked)
     section = scenario.stack
     if section is None:
-        raise ScenarioError(f"{scenario.where}: stack is missing; add [stack] with a name, or give --stack")
+        return resolve(default_stack(), *asked)
     own = (section.order, section.place, section.interleave, section.pace)
     with located(f"{scenario.where}: stack"):
         resolve(section.name, *own)  # an error in the file is not blamed on the options

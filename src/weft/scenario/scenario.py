@@ -44,6 +44,14 @@ class Scenario(Section):
             return _checked(source, None)
         return _checked(read_toml(Path(source)), Path(source))
 
+    @staticmethod
+    def load_site(source: str | Path) -> Scenario:
+        """A file of which only the cluster counts: its [workload] may be missing."""
+        data = read_toml(Path(source))
+        return _checked(
+            {"workload": {"source": "jobs", "job": [{"model": "resnet50", "iterations": 1}]}, **data}, Path(source)
+        )
+
     def again(self, data: dict[str, Any], changes: str) -> Scenario:
         """The same file with other values, checked; `changes` says which, for its text."""
         where = f"{self.where} with {changes}"
