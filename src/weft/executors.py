@@ -132,9 +132,7 @@ def _run_each(
     elif isinstance(chosen, Executor):
         yield from _submitted(chosen, tasks, _Prepared.here(run))
     elif chosen.startswith("dask:"):
-        from distributed import Client
-
-        with Client(chosen.removeprefix("dask:"), timeout="20s", set_as_default=False) as client:
+        with _dask_client(chosen) as client:
             yield from _submitted(client.get_executor(pure=False), tasks, _Prepared.here(run))
     else:
         yield from _on_slurm(chosen.partition(":")[2], tasks, workers, _Prepared.here(run))
@@ -176,6 +174,15 @@ def _submitted(
         for future in futures:
             future.cancel()
         raise
+
+
+def _dask_client(chosen: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(chosen.removeprefix("dask:"), timeout="20s", set_as_default=False)
+    except (OSError, ValueError):
+        raise InputError(f"--executor {chosen}: nobody answers there; start a scheduler, or mend the address") from None
 
 
 def _on_slurm(

@@ -44,9 +44,10 @@ def render(result: Reproduction, command: str = "") -> str:
     """The report as HTML: claims, notes, pictures, and how to check each claim alone."""
     from weft.results.html import page, plain_table
     from weft.results.pictures.style import inline_svg
+    from weft.results.words import verdict_card
 
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
-    head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>{escape(result.counts)}</p></header>'
+    head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
     rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     pictures = "".join(
@@ -55,6 +56,7 @@ def render(result: Reproduction, command: str = "") -> str:
         for i, picture in enumerate(result.pictures)
     )
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
+    head += verdict_card(f"{result.counts}.")
     body = (
         f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>'
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'

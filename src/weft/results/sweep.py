@@ -13,8 +13,18 @@ from rich.text import Text
 
 from weft.results.display import time_unit
 from weft.results.html import grid_table, page
-from weft.results.pictures.style import DASHES, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.pictures.style import (
+    DASHES,
+    MUTED,
+    PALETTE,
+    house_style,
+    inline_svg,
+    legend_below,
+    new_figure,
+    tidy_axes,
+)
 from weft.results.tables import Cell, Grid, comparison_grid, grid_text, interval_words, ratio_cell
+from weft.results.words import meanings, sweep_verdict, verdict_card
 from weft.results.writing import write_text
 
 __all__ = ["ratio_lines", "sweep_grid", "sweep_table", "write_report"]
@@ -65,7 +75,7 @@ def ratio_lines(found: Mapping[str, Any]) -> Figure:
     axes.set_xticks(range(len(points)), [point["name"].replace(" ", "\n") for point in points])
     axes.set_xlim(-0.5, len(points) - 0.5)
     tidy_axes(axes, f"Mean JCT relative to {points[0]['stacks'][0]['stack']}", y="ratio", grid="y")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=6, borderaxespad=0.2)
+    legend_below(figure, axes)
     return figure
 
 
@@ -74,7 +84,8 @@ def write_report(path: str | Path, found: Mapping[str, Any], command: str = "") 
     parts = [
         f'<header><p class="brand">weft</p><h1>{escape(found["scenario"])}</h1>'
         f"<p>{len(found['sweep'])} settings · {escape(interval_words(found['sweep'][0]))}</p></header>",
-        f'<section class="card">{grid_table(sweep_grid(found))}</section>',
+        verdict_card(sweep_verdict(found)),
+        f'<section class="card">{grid_table(sweep_grid(found))}{meanings("JCT", "relative JCT")}</section>',
     ]
     if len(found["sweep"][0]["stacks"]) > 1:
         parts.append(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from io import StringIO
 from typing import Any, Literal
 from warnings import catch_warnings, filterwarnings
@@ -22,8 +23,23 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 __all__ = [
-    "ACCENT", "DASHES", "GRID", "INK", "JOB_COLOURS", "MUTED", "PALETTE", "SURFACE", "colour_bar", "heat_colours",
-    "house_style", "inline_svg", "new_figure", "say", "tidy_axes",
+    "ACCENT",
+    "DASHES",
+    "GRID",
+    "INK",
+    "JOB_COLOURS",
+    "MUTED",
+    "PALETTE",
+    "SURFACE",
+    "colour_bar",
+    "heat_colours",
+    "house_style",
+    "hover",
+    "inline_svg",
+    "legend_below",
+    "new_figure",
+    "say",
+    "tidy_axes",
 ]  # fmt: skip
 
 INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
@@ -108,6 +124,19 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
     bar.outline.set_edgecolor(GRID)
 
 
+def hover(axes: Axes, x: float, y: float, words: str) -> None:
+    """Words that a browser shows while the pointer is near a point."""
+    spot = axes.plot([x], [y], "o", color=INK, alpha=0.0, markersize=9, zorder=9, label="_spot")[0]
+    spot.set_gid("hover:" + words.encode().hex())
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """The legend of these axes below the whole picture: it covers nothing, however many lines there are."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, int(figure.get_figwidth() * 11 / max((len(label) for label in labels), default=1) / 1.6))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
 def say(axes: Axes, words: str) -> None:
     """Words in the middle of a picture that has nothing to show."""
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=MUTED)
@@ -126,10 +155,15 @@ def inline_svg(figure: Figure, name: str) -> str:
     svg = re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", svg).replace("xlink:href=", "href=")
     svg = re.sub(r"""(\sid="|href="#|url\(#)""", rf"\g<1>{name}-", svg)
     svg = re.sub(r"font: ([^;\"]*?)(?:'[^;\"]*|sans-serif[^;\"]*)", r"font: \1var(--font, sans-serif)", svg)
+    svg = re.sub(r'<g id="[^"]*?hover:([0-9a-f]*)">', _spot, svg)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable}, {colour})")
     # scale with the page instead of the fixed size in points
     return re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 class="plot" role="img">', svg, count=1)
+
+
+def _spot(match: re.Match[str]) -> str:
+    return f'<g class="spot"><title>{escape(bytes.fromhex(match[1]).decode())}</title>'
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
