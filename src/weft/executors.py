@@ -9,6 +9,7 @@ registered, and the folder from which files are named.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -191,6 +192,7 @@ def _on_slurm(
     """One array of Slurm jobs with a share of the tasks each; their logs lie in ./weft-slurm."""
     import submitit
 
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # its warnings (no accounting) would go to our stdout
     executor = submitit.SlurmExecutor(folder=Path.cwd() / "weft-slurm")
     n = min(len(tasks), workers or 16)
     given = dict(part.partition("=")[::2] for part in options.split(",")) if options else {}

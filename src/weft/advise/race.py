@@ -5,7 +5,8 @@ stacks see the same jobs and routes in it, and what counts is the ratio of mean 
 each round the worse half drops out (successive halving), and so does whoever is behind the leader with confidence; the
 best that stops no job and the best that needs no lengths always stay, since a site may be able to run only those.
 
-Jobs in the first part of a window fill the cluster and those in its last part keep it full; only those between count.
+A window begins with the jobs that were running by then, with what was left of them. Jobs submitted in its first part
+settle the queue and those in its last part keep it full; only those between count.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ SHORTLIST = (
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
 COUNTED_JOBS = 150  # of a window, on average
-MOST_JOBS = 600  # of a window with what goes before and after; a busier one ends earlier
-BEFORE, AFTER = 0.5, 0.25  # of the counted part: what goes before and after it
+MOST_JOBS = 800  # of a window with what goes before and after; a busier one ends earlier
+BEFORE, AFTER = 0.25, 0.25  # of the counted part: what goes before and after it
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
 
 
@@ -110,27 +111,22 @@ def replicates(log: JobLog, site: Site, n: int, seed: int = 1) -> tuple[list[Rep
     """Windows under guesses, in turn; how many windows lie side by side in the log, and how long one is."""
     submit = log.frame["submit_s"].to_numpy()
     first, span, jobs = float(submit[0]), log.span_s, len(submit)
-    counted = max(span * COUNTED_JOBS / jobs, 2.0 * float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
+    counted = max(span * COUNTED_JOBS / jobs, float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
     whole = counted * (1 + BEFORE + AFTER)
     every = list(site.guesses.items())
     if whole >= span:  # the log is one window
-        return [_replicate(every[i % len(every)], seed + i, first, span + 1, 0.0, span + 1) for i in range(n)], 1, span
+        guesses = [every[i % len(every)] for i in range(n)]
+        whole_log = [Replicate(one, name, seed + i, 0.0, span + 1) for i, (name, one) in enumerate(guesses)]
+        return whole_log, 1, span
     starts = first + np.array(Stream(seed, "windows").uniform(n)) * (span - whole)
     made = []
     for i, start in enumerate(starts.tolist()):
         last = min(int(np.searchsorted(submit, start)) + MOST_JOBS, jobs - 1)
         part = min(counted, (float(submit[last]) - start) / (1 + BEFORE + AFTER))
-        guess = every[i % len(every)]
-        made.append(_replicate(guess, seed + i, start, part * (1 + BEFORE + AFTER), BEFORE * part, (1 + BEFORE) * part))
+        name, scenario = every[i % len(every)]
+        window = changed(scenario, {"workload.trace": str(log.window(start, start + part * (1 + BEFORE + AFTER)))})
+        made.append(Replicate(window, name, seed + i, max(BEFORE * part, 1e-6), (1 + BEFORE) * part))
     return made, int(span // counted), counted
-
-
-def _replicate(
-    guess: tuple[str, Scenario], seed: int, start: float, length: float, low: float, high: float
-) -> Replicate:
-    name, scenario = guess
-    window = changed(scenario, {"workload.from_s": start, "workload.until_s": start + length})
-    return Replicate(window, name, seed, low, high)
 
 
 def entrants(site: Site, stacks: Sequence[str], reference: str) -> tuple[list[Entrant], dict[str, str]]:
