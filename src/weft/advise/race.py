@@ -41,13 +41,12 @@ __all__ = [
 # What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
-    "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "srsf:preemptive/tight/cassini",
-    "las/best-fit", "las/tight", "las/delay", "tiresias", "dally", "ada-srsf", "themis",
+    "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally", "ada-srsf",
 )  # fmt: skip
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
 COUNTED_JOBS = 150  # of a window, on average
-MOST_JOBS = 800  # of a window with what goes before and after; a busier one ends earlier
+MOST_JOBS = 500  # of a window with what goes before and after; a busier one ends earlier
 BEFORE, AFTER = 0.25, 0.25  # of the counted part: what goes before and after it
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
 

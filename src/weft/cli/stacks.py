@@ -50,9 +50,8 @@ def stacks(json: JsonOption = False) -> None:
 
 
 def _stack_table(table: Any, known: dict[str, dict[str, str]]) -> Any:
-    for name in ("stack", "order", "place", "interleave", "pace", "what it is"):
-        table.add_column(name, header_style="bold", overflow="fold", no_wrap=name == "stack")
+    for name in ("stack", "order/place/interleave/pace", "what it is"):
+        table.add_column(name, header_style="bold", overflow="fold", no_wrap=name != "what it is")
     for name, layers in known.items():
-        both = [layers["planner"], "(both)"] if "planner" in layers else [layers["order"], layers["place"]]
-        table.add_row(name, *both, layers["interleave"], layers["pace"], layers["about"])
+        table.add_row(name, "/".join(text for layer, text in layers.items() if layer != "about"), layers["about"])
     return table

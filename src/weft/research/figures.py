@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from weft.results.compare import mean_and_interval
 from weft.results.metrics import finished_jobs, summary
-from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
+from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_below, new_figure, tidy_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +48,10 @@ def figure_row(groups: Mapping[str, Sequence[RunResult]]) -> Figure:
         if low is not None:
             right.plot([i, i], [low, high], color="#1b1f24", linewidth=1.4)
     left.set_xscale("log")
-    left.legend(loc="lower right")
+    legend_below(figure, left)
     middle.set_xlim(left=0)
     middle.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
-    right.set_xticks(range(len(groups)), list(groups), fontsize=8)
+    right.set_xticks(range(len(groups)), list(groups), fontsize=8, rotation=35, ha="right")
     for axes in (left, middle):
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
     tidy_axes(left, "(a) Job completion time", "time (s)", "share of jobs", grid="both")
