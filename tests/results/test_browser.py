@@ -76,7 +76,7 @@ def test_legends_cover_nothing(name: str, seen: dict[tuple[str, str], dict[str, 
         for words, *box in plot["legends"]:
             legends += 1
             assert [words for axes in plot["axes"] if overlap(box, axes)] == []
-    assert legends >= 3
+    assert legends >= 2
 
 
 def test_values_show_on_hover(reports: dict[str, Path], seen: dict[tuple[str, str], dict[str, Any]]) -> None:

@@ -41,7 +41,8 @@ __all__ = [
 # What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
-    "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally", "ada-srsf",
+    "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally",
+    "ada-srsf",
 )  # fmt: skip
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
