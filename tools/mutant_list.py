@@ -44,7 +44,7 @@ MUTANTS: list[Mutant] = [
             "n_nodes = n_nodes + 0",
         ),
         ("links with room are those that are full", "m.loads(E)[k].caps <= m.links(E)[k].units", "True"),
-        ("weights are solved as if equal", "UNLIMITED if m.ints(E)[I_RANKED] == 0 else 0", "UNLIMITED"),
+        ("weights are solved as if equal", "UNLIMITED if m.scalars(E).ranked == 0 else 0", "UNLIMITED"),
     ),
     *_of(
         "sim/compiled/fill_kernel.py",
@@ -81,7 +81,7 @@ MUTANTS: list[Mutant] = [
         ("busy time is not closed", "link.busy += now - link.mark", "link.busy += 0.0"),
         ("last in line is admitted first", "m.nodes(E)[y].key < node.key or (", "m.nodes(E)[y].key > node.key or ("),
         ("one transfer too many is admitted", "if link.count >= k:", "if link.count > k:"),
-        ("waiting transfers are never looked at again", "every = m.ints(E)[I_RELEASED] != 0", "every = False"),
+        ("waiting transfers are never looked at again", "every = m.scalars(E).released != 0", "every = False"),
         ("latency is skipped", "heap_set(E, 2 * x, now + node.latency)", "heap_set(E, 2 * x, now)"),
         ("iteration times that differ are merged", "SAME = 1e-12", "SAME = 1e-2"),
     ),

@@ -1,7 +1,8 @@
-"""Compiled kernels: loaded on first use, with a cache folder that changes whenever one of their sources does.
+"""Compiled kernels: loaded on first use, with a cache folder that changes whenever what they are compiled from does.
 
-numba's own cache looks only at the file of each function; a change in a function it calls would go unseen. So kernels
-that call each other share a folder named after the hash of all of them.
+numba's own cache looks only at the file of each function; a change in a function that it calls, in a constant that it
+takes from elsewhere, or in numba's flags would go unseen. So the kernels of a folder, which call each other, share a
+cache folder that is named after the hash of all of this.
 """
 
 from __future__ import annotations
@@ -9,27 +10,51 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-__all__ = ["ENGINE", "cache_dir", "cache_root", "load"]
+__all__ = ["cache_dir", "cache_root", "load"]
 
-announce: Callable[[str], None] | None = None  # told before kernels are compiled on first use
-ENGINE = ("sim/compiled",)  # rooms whose kernels call each other
+announce: Callable[[str], None] | None = None  # told before kernels beside the engine's are compiled, on first use
+_ENGINE = "weft.sim.compiled"
+_ROOT = Path(__file__).resolve().parent.parent
+_IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 
 
 @cache
-def cache_dir(rooms: tuple[str, ...] = ENGINE) -> Path:
-    """Where the compiled kernels of these rooms are kept."""
-    root = Path(__file__).resolve().parent
-    digest = hashlib.sha256(sys.version.encode())
-    for room in rooms:
-        for source in sorted([*(root / room).glob("*_kernel.py"), *(root / room).glob("state.py")]):
-            digest.update(source.read_bytes())
+def cache_dir(package: str = "weft.sim.compiled") -> Path:
+    """Where the compiled kernels of a package are kept."""
+    digest = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')}".encode())
+    flags = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    flags.pop("NUMBA_CACHE_DIR", None)
+    digest.update(repr(sorted(flags.items())).encode())
+    for source in sources(package):
+        digest.update(source.read_bytes())
     return cache_root() / f"kernels-{digest.hexdigest()[:16]}"
+
+
+def sources(package: str) -> list[Path]:
+    """The kernels of a package, and every module of ours from which they take functions or constants."""
+    folder = _ROOT.joinpath(*package.split("."))
+    found: set[Path] = set()
+    todo = sorted(folder.glob("*_kernel.py"))
+    while todo:
+        source = todo.pop()
+        if source in found:
+            continue
+        found.add(source)
+        for module, several, one in _IMPORTS.findall(source.read_text(encoding="utf-8")):
+            at = _ROOT.joinpath(*module.split("."))
+            names = [name.split(" as ")[0].split("#")[0].strip() for name in re.split("[,\n]", several or one)]
+            inside = [at / f"{name}.py" for name in names if name]
+            todo += [path for path in (at.with_suffix(".py"), at / "__init__.py", *inside) if path.is_file()]
+    return sorted(found)
 
 
 def cache_root() -> Path:
@@ -39,21 +64,22 @@ def cache_root() -> Path:
 
 
 @cache
-def load(name: str, rooms: tuple[str, ...] = ENGINE) -> ModuleType:
+def load(name: str) -> ModuleType:
     """A kernel module; its functions are compiled (or read from the cache) when first called."""
-    folder = str(cache_dir(rooms))
-    if announce is not None and rooms != ENGINE and not any(Path(folder).glob("*/*.nbc")):
-        announce(f"compiling {name.rpartition('.')[2].removesuffix('_kernel')}, once for this version (about 20 s) ...")
-    os.environ["NUMBA_CACHE_DIR"] = folder
-    numba_config = importlib.import_module("numba.core.config")
-    numba_config.CACHE_DIR = folder  # type: ignore[attr-defined]
+    package, _, kernel = name.rpartition(".")
+    if announce is not None and package != _ENGINE and not any(cache_dir(package).glob("*/*.nbc")):
+        announce(f"compiling {kernel.removesuffix('_kernel')}, once for this version (about 20 s) ...")
+    config: Any = importlib.import_module("numba.core.config")
     # numba looks for a fast matrix product and so imports much of scipy; no kernel multiplies matrices.
     hidden = "scipy.linalg"
     missing = hidden not in sys.modules
     if missing:
         sys.modules[hidden] = None  # type: ignore[assignment]
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_dir(package))  # a function asks for it when it is defined
     try:
         return importlib.import_module(name)
     finally:
+        config.CACHE_DIR = before
         if missing:
             del sys.modules[hidden]

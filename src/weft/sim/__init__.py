@@ -68,9 +68,12 @@ def few_collections() -> Iterator[None]:
     before = gc.get_threshold()
     if before[0]:  # 0: switched off
         gc.set_threshold(max(before[0], 100_000), max(before[1], 100), max(before[2], 100))
-    gc.freeze()  # the jobs of a trace are there before the run and after it
+    ours = gc.get_freeze_count() == 0  # what a caller has frozen stays so
+    if ours:
+        gc.freeze()  # the jobs of a trace are there before the run and after it
     try:
         yield
     finally:
-        gc.unfreeze()
+        if ours:
+            gc.unfreeze()
         gc.set_threshold(*before)

@@ -181,7 +181,7 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
     """A link of 10 and slots of 1 s. Weights 1 and 4: 2 and 8. Alike: 5 and 5. B on a lower level: 10 and 0. A capped
     at 4, B below it: 4 and 6. A has 17 + 2 bytes, so it ends at 3.5 s; B has 13 + 3 then, and 5 more at 10: 4.0 s."""
     # Fails on the compiled engine while limits_kernel._rank lets a transfer become plain again without having its links
-    # felt from 0 on: with I_RANKED = 0 _felt_from then leaves slower transfers alone.
+    # felt from 0 on: while no transfer is ranked _felt_from then leaves slower transfers alone.
     told = [{0: (INF, 1, 0), 1: (INF, 4, 0)}, {}, {1: (INF, 1, 1)}, {0: (4.0, 1, 0), 1: (INF, 1, 1)}]
     engine = make(spec_of(lambda: Told(told), LINE))
     for uid, size in enumerate((19.0, 21.0)):

@@ -104,7 +104,7 @@ def uniform_score(circles: Sequence[Circle], capacity: float) -> float:
 
 
 def _kernel() -> Any:
-    return load("weft.interleave.cassini.rotate_kernel", ("interleave/cassini",))
+    return load("weft.interleave.cassini.rotate_kernel")
 
 
 def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> tuple[Any, ...]:

@@ -201,7 +201,7 @@ class FlowRule(RateRule):
     @property
     def kernel(self) -> ModuleType:
         """weft.pace.flow.flow_kernel, compiled by numba when first called."""
-        return load("weft.pace.flow.flow_kernel", ("pace/flow",))
+        return load("weft.pace.flow.flow_kernel")
 
     def begin(self, demand: Demand) -> None:
         """Empty tables."""

@@ -30,7 +30,7 @@ class McsRule(RateRule):
     @property
     def kernel(self) -> ModuleType:
         """weft.pace.mcs.mcs_kernel, compiled by numba when first called."""
-        return load("weft.pace.mcs.mcs_kernel", ("pace/mcs",))
+        return load("weft.pace.mcs.mcs_kernel")
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Rates by the smallest remaining bottleneck."""

@@ -4,7 +4,7 @@ from numba import njit
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.membership_kernel import join
-from weft.sim.compiled.state import F_NOW, RUNNING
+from weft.sim.compiled.state import RUNNING
 
 
 @njit(cache=True)
@@ -25,7 +25,7 @@ def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
     job.node1 = node0 + n_nodes
     job.p0 = p0
     job.p1 = p1
-    job.mark = m.floats(E)[F_NOW]
+    job.mark = m.scalars(E).now
     job.serial = serial
     for x in range(node0, node0 + n_nodes):
         node = m.nodes(E)[x]

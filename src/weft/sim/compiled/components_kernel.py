@@ -9,13 +9,6 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, apart, inner
 from weft.sim.compiled.state import (
     ADMIT_ALL,
-    I_ADMIT,
-    I_COMP_END,
-    I_COMP_FREE,
-    I_FORMED,
-    I_RULE,
-    I_SEATS,
-    I_SHARING,
     KWAY,
     MAXMIN,
     NOT_PARKED,
@@ -30,7 +23,7 @@ def update_binding(E, k):
     """Whether a link could ever be a bottleneck, given the jobs attached to it. Where a rule sets caps these tell more,
     and jobs have many flows: there any link could be."""
     link, jobs, nodes, flows = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E)
-    if m.ints(E)[I_RULE] != RULE_NONE:
+    if m.scalars(E).rule != RULE_NONE:
         link.binding = 1
         return
     total = 0.0
@@ -53,8 +46,8 @@ def update_binding(E, k):
             of_job += want
         f = flow.snext
     total += of_job
-    sharing = m.ints(E)[I_SHARING]
-    counted = sharing == KWAY or (m.ints(E)[I_ADMIT] != ADMIT_ALL and link.port != 0)
+    sharing = m.scalars(E).sharing
+    counted = sharing == KWAY or (m.scalars(E).admit != ADMIT_ALL and link.port != 0)
     if (sharing == MAXMIN and total > link.capacity * (1.0 - MARGIN)) or (counted and n_jobs > 1):
         link.binding = 1
     else:
@@ -65,7 +58,7 @@ def update_binding(E, k):
 def _more_seats(E, k):
     """Move a link's block of seats to the end of all, where it has twice the room it needs now."""
     link, seats = m.links(E)[k], m.seats(E)
-    start = m.ints(E)[I_SEATS]
+    start = m.scalars(E).n_seats
     for i in range(link.count):
         old, new = seats[link.seat0 + i], seats[start + i]
         new.node = old.node
@@ -74,7 +67,7 @@ def _more_seats(E, k):
         m.flows(E)[new.flow].seat = start + i
     link.seat0 = start
     link.room = 2 * link.attached
-    m.ints(E)[I_SEATS] = start + link.room
+    m.scalars(E).n_seats = start + link.room
 
 
 @apart(void(TABLE, int64))
@@ -158,25 +151,25 @@ def reset(E, c):
 @inner()
 def _new(E, j):
     """A component without jobs, to be that of j."""
-    ints = m.ints(E)
-    c = ints[I_COMP_FREE] - 1
+    scalars = m.scalars(E)
+    c = scalars.comp_free - 1
     if c >= 0:
-        ints[I_COMP_FREE] = m.comps(E)[c].ref + 1
+        scalars.comp_free = m.comps(E)[c].ref + 1
     else:
-        c = ints[I_COMP_END]
-        ints[I_COMP_END] = c + 1
+        c = scalars.comp_end
+        scalars.comp_end = c + 1
     comp = m.comps(E)[c]
     comp.head = -1
     comp.size = 0
     comp.parked = NOT_PARKED
     comp.ref = j
-    comp.ordered = 1 if ints[I_ADMIT] != ADMIT_ALL else 0
+    comp.ordered = 1 if scalars.admit != ADMIT_ALL else 0
     comp.opened = 0
     comp.fluid = 0
     comp.gap = math.inf
     comp.want = 0.0
-    ints[I_FORMED] = ints[I_FORMED] + 1 & 0x7FFFFFFF
-    comp.mark = ints[I_FORMED]
+    scalars.formed = scalars.formed + 1 & 0x7FFFFFFF
+    comp.mark = scalars.formed
     reset(E, c)
     return c
 
@@ -235,6 +228,6 @@ def dissolve(E, c):
     while j >= 0:
         m.jobs(E)[j].comp = -1
         j = m.jobs(E)[j].next
-    m.comps(E)[c].ref = m.ints(E)[I_COMP_FREE] - 1
+    m.comps(E)[c].ref = m.scalars(E).comp_free - 1
     m.comps(E)[c].head = -1
-    m.ints(E)[I_COMP_FREE] = c + 1
+    m.scalars(E).comp_free = c + 1

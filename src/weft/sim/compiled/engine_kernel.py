@@ -14,18 +14,7 @@ from weft.sim.compiled.state import (
     ACTIVE,
     COMPUTE,
     DONE,
-    F_NOW,
     FROZEN,
-    I_ASKED,
-    I_FINISHED,
-    I_GO_ON,
-    I_GPUS,
-    I_HEAP,
-    I_HELD,
-    I_IN_RUN,
-    I_RECORDS,
-    I_STARTERS,
-    I_TICKED,
     JOB_FINISHED,
     LATENCY,
     PARKED,
@@ -43,58 +32,58 @@ def begin(E, j):
     job = m.jobs(E)[j]
     if job.begun == 0 and job.state == RUNNING:
         job.begun = 1
-        begin_iteration(E, j, m.floats(E)[F_NOW])
+        begin_iteration(E, j, m.scalars(E).now)
 
 
 @inner()
 def _set_out(E):
     """What waits for a run: jobs that were parked from the start, and tasks released since the last one."""
-    ints = m.ints(E)
-    if ints[I_ASKED] == 0:
-        ints[I_FINISHED] = 0
-    ints[I_ASKED] = 0
-    ints[I_IN_RUN] = 1
-    for i in range(ints[I_STARTERS]):
+    scalars = m.scalars(E)
+    if scalars.asked == 0:
+        scalars.n_finished = 0
+    scalars.asked = 0
+    scalars.in_run = 1
+    for i in range(scalars.n_starters):
         m.jobs(E)[m.starters(E)[i]].listed = 0
         begin(E, m.starters(E)[i])
-    ints[I_STARTERS] = 0
+    scalars.n_starters = 0
     instant(E)
 
 
 @njit(cache=True)
 def run(E, until):
     """Advance to `until`, or to the end of the first instant at which a job finishes (unless told to go on)."""
-    ints, floats = m.ints(E), m.floats(E)
+    scalars = m.scalars(E)
     _set_out(E)
     retired = 0
     while True:
-        if ints[I_ASKED] != 0:
-            return ints[I_ASKED]
-        if retired < ints[I_FINISHED]:
-            ints[I_IN_RUN] = ints[I_GO_ON]
+        if scalars.asked != 0:
+            return scalars.asked
+        if retired < scalars.n_finished:
+            scalars.in_run = scalars.go_on
             retire(E, retired)
-            retired = ints[I_FINISHED]
-            if ints[I_GO_ON] == 0:
-                ints[I_TICKED] = 0
+            retired = scalars.n_finished
+            if scalars.go_on == 0:
+                scalars.n_ticked = 0
                 return JOB_FINISHED
             instant(E)  # those who regroup go on at once
             continue
-        if ints[I_RECORDS] + 6 * m.n_jobs(E) + 64 > m.n_records(E):
+        if scalars.n_records + 6 * m.n_jobs(E) + 64 > m.n_records(E):
             return RECORDS_FULL
-        for i in range(ints[I_TICKED]):
-            tick(E, m.ticked(E)[i], floats[F_NOW])
-        ints[I_TICKED] = 0
-        if ints[I_HEAP] == 0:
+        for i in range(scalars.n_ticked):
+            tick(E, m.ticked(E)[i], scalars.now)
+        scalars.n_ticked = 0
+        if scalars.n_heap == 0:
             if until < math.inf:
-                floats[F_NOW] = until
+                scalars.now = until
             return REACHED
         now = m.heap_key(E)[0]
         if now > until:
-            floats[F_NOW] = until
+            scalars.now = until
             return REACHED
-        floats[F_NOW] = now
+        scalars.now = now
         n = 0
-        while ints[I_HEAP] > 0 and m.heap_key(E)[0] == now:
+        while scalars.n_heap > 0 and m.heap_key(E)[0] == now:
             ident = m.heap_id(E)[0]
             heap_drop(E, ident)
             m.batch(E)[n] = ident
@@ -131,7 +120,7 @@ def order_batch(E, n):
 @njit(cache=True)
 def abort(E, j):
     """Take a job off its GPUs and links at once; bytes already sent and GPU seconds already used stay booked."""
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     job = m.jobs(E)[j]
     account(E, j, now, 0, 0, 0)
     for x in range(job.node0, job.node1):
@@ -165,8 +154,8 @@ def leave_gpu(E, x):
         gpu.running = -1
         if gpu.dirty == 0:
             gpu.dirty = 1
-            m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = m.nodes(E)[x].gpu
-            m.ints(E)[I_GPUS] += 1
+            m.dirty_gpus(E)[m.scalars(E).n_gpus] = m.nodes(E)[x].gpu
+            m.scalars(E).n_gpus += 1
         return
     before = -1
     y = gpu.head
@@ -184,15 +173,15 @@ def leave_gpu(E, x):
 def leave_held(E, x):
     """Take a transfer out of the admission queue."""
     kept = 0
-    for i in range(m.ints(E)[I_HELD]):
+    for i in range(m.scalars(E).n_held):
         if m.held(E)[i] != x:
             m.held(E)[kept] = m.held(E)[i]
             kept += 1
-    m.ints(E)[I_HELD] = kept
+    m.scalars(E).n_held = kept
 
 
 @njit(cache=True)
 def let(E, x):
     """Admit a transfer that waits."""
     leave_held(E, x)
-    admit(E, x, m.floats(E)[F_NOW])
+    admit(E, x, m.scalars(E).now)

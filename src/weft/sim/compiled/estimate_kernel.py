@@ -18,17 +18,6 @@ from weft.sim.compiled.park_kernel import book, park
 from weft.sim.compiled.skip_kernel import tick_exact
 from weft.sim.compiled.state import (
     COMPUTE,
-    F_EST_ERR,
-    F_EST_WEIGHT,
-    F_FLUID,
-    F_JITTER,
-    F_PACED,
-    F_STRAGGLE_P,
-    F_WINDOW,
-    I_BUDGET,
-    I_ESTIMATES,
-    I_EXACT,
-    I_RECORDS,
     NOT_PARKED,
     PARK_PACED,
     RUNNING,
@@ -47,7 +36,7 @@ CALIBRATION = 2.0  # a window corrects the fluid model by no more than this fact
 @inner()
 def _window(E, c):
     """Iterations of a component's window: what it asked for, or all that it may have where nobody has come or gone."""
-    whole = m.floats(E)[F_WINDOW]
+    whole = m.scalars(E).window
     if m.comps(E)[c].want > 0.0:
         return m.comps(E)[c].want
     if m.comps(E)[c].gap == math.inf:
@@ -72,7 +61,7 @@ def _open_window(E, c, now):
         job.win_gpu = job.gpu_s
         job.win_rate = 0.0
         j = job.next
-    comp.win_record = m.ints(E)[I_RECORDS]
+    comp.win_record = m.scalars(E).n_records
 
 
 @inner()
@@ -92,7 +81,7 @@ def measured(E, j, seen, span, comm, gate, gpu, adjusted):
     job.comm_per = (job.comm_s - comm) / seen
     job.gate_per = (job.gate_s - gate) / seen
     job.gpu_per = (job.gpu_s - gpu) / seen
-    if m.floats(E)[F_JITTER] <= 0.0 and m.floats(E)[F_STRAGGLE_P] <= 0.0:
+    if m.scalars(E).jitter <= 0.0 and m.scalars(E).straggle_p <= 0.0:
         job.gpu_per = 0.0  # every iteration computes as much; the window cuts some of them in two
         for x in range(job.node0, job.node1):
             if m.nodes(E)[x].kind == COMPUTE:
@@ -136,15 +125,15 @@ def _prices(E, c):
         longest = max(longest, 1.0 / job.per)
         paces += job.per
         j = job.next
-    extrapolated = max(1.0, (m.floats(E)[F_PACED] + m.floats(E)[F_FLUID]) * second / paces)
-    share = m.ints(E)[I_BUDGET] * (1.0 / PLENTY + EARLY / extrapolated)
+    extrapolated = max(1.0, (m.scalars(E).paced + m.scalars(E).fluid) * second / paces)
+    share = m.scalars(E).budget * (1.0 / PLENTY + EARLY / extrapolated)
     return second, due, longest, share
 
 
 @inner()
 def _least(E, c):
     """Iterations that a component's next window has at least: more than the last one, if that was of the same jobs."""
-    return min(m.floats(E)[F_WINDOW], max(LEAST, 2.0 * m.comps(E)[c].want))
+    return min(m.scalars(E).window, max(LEAST, 2.0 * m.comps(E)[c].want))
 
 
 @inner()
@@ -156,10 +145,10 @@ def ask_window(E, c, ahead, ends):
     to what is extrapolated from it: what was not simulated lately stands for what will not be. `ahead` are seconds for
     which the jobs are likely to stay the same, `ends` those until one of them is done.
     """
-    whole = m.floats(E)[F_WINDOW]
+    whole = m.scalars(E).window
     comp = m.comps(E)[c]
     second, due, longest, share = _prices(E, c)
-    most = AT_ONCE * m.ints(E)[I_BUDGET] / second
+    most = AT_ONCE * m.scalars(E).budget / second
     if comp.gap == math.inf:  # nobody has come or gone yet: who knows how long this will last
         takes = min((whole + WARM_UP) * longest, most)
     else:
@@ -169,18 +158,18 @@ def ask_window(E, c, ahead, ends):
     window = takes / longest - WARM_UP
     if window < _least(E, c):
         return 0.0
-    m.ints(E)[I_BUDGET] -= int(min(takes, comp.gap, ends) * second)
+    m.scalars(E).budget -= int(min(takes, comp.gap, ends) * second)
     return min(window, whole)
 
 
 @inner()
 def next_look(E, c):
     """Seconds until a component may have a window, as far as can be told."""
-    if m.comps(E)[c].want >= m.floats(E)[F_WINDOW]:
+    if m.comps(E)[c].want >= m.scalars(E).window:
         return math.inf
     second, due, longest, share = _prices(E, c)
     takes = (_least(E, c) + WARM_UP) * longest
-    if takes * second > AT_ONCE * m.ints(E)[I_BUDGET]:
+    if takes * second > AT_ONCE * m.scalars(E).budget:
         return math.inf
     return max(LEAST * longest, 1.01 * takes / share - due / second)
 
@@ -214,9 +203,9 @@ def _try_estimate(E, c, now):
     if wake * work < 4.0 * comp.size:
         return
     _take_measures(E, c, now)
-    m.ints(E)[I_ESTIMATES] += 1
-    m.floats(E)[F_EST_ERR] += worst * wake * work
-    m.floats(E)[F_EST_WEIGHT] += wake * work
+    m.scalars(E).n_estimates += 1
+    m.scalars(E).est_err += worst * wake * work
+    m.scalars(E).est_weight += wake * work
     comp.want = comp.window
     park(E, c, now, PARK_PACED, now + min(wake, next_look(E, c)))
 
@@ -234,10 +223,10 @@ def tick(E, j, now):
     if comp.ref != j or comp.parked != NOT_PARKED:
         return
     comp.ticks += 1
-    steady = m.floats(E)[F_JITTER] <= 0.0 and m.floats(E)[F_STRAGGLE_P] <= 0.0
+    steady = m.scalars(E).jitter <= 0.0 and m.scalars(E).straggle_p <= 0.0
     if comp.opened == 0 and steady and tick_exact(E, c, now):
         return
-    if m.ints(E)[I_EXACT] == 0:
+    if m.scalars(E).exact == 0:
         if comp.window <= 0.0:
             if comp.ticks >= WARM_UP:
                 _open_window(E, c, now)

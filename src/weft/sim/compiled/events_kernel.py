@@ -20,25 +20,8 @@ from weft.sim.compiled.state import (
     COMPUTE,
     CONTINUED,
     DONE,
-    F_NOW,
     FINISHED,
     GATED,
-    I_ADMIT,
-    I_ASKED,
-    I_DONE,
-    I_EVENTS,
-    I_FINISHED,
-    I_GPUS,
-    I_HELD,
-    I_ITERATIONS,
-    I_NEW_HELD,
-    I_READY,
-    I_RELEASED,
-    I_SEGMENT_MAX,
-    I_SEGMENTS,
-    I_SKIP,
-    I_STIRRED,
-    I_TICKED,
     LATENCY,
     MISSED,
     PENDING,
@@ -74,8 +57,8 @@ def begin_iteration(E, j, now):
         node.state = PENDING
         node.left = node.preds
         if node.preds == 0:
-            m.ready(E)[m.ints(E)[I_READY]] = x
-            m.ints(E)[I_READY] += 1
+            m.ready(E)[m.scalars(E).n_ready] = x
+            m.scalars(E).n_ready += 1
     for x in range(job.node0, job.node1):
         for g in range(m.nodes(E)[x].lead0, m.nodes(E)[x].lead1):
             m.leads(E)[g].tight = 1 if m.nodes(E)[x].chunk <= 0.0 else 0
@@ -86,7 +69,7 @@ def end_iteration(E, j, now):
     """Barrier: record the iteration, then begin the next one or end the job."""
     job = m.jobs(E)[j]
     job.done += 1
-    m.ints(E)[I_ITERATIONS] += 1
+    m.scalars(E).n_iterations += 1
     duration = now - job.iter_start
     if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
         job.last_count += 1.0
@@ -98,12 +81,12 @@ def end_iteration(E, j, now):
         job.state = FINISHED
         job.finish = now
         flush_record(E, j)
-        m.finished(E)[m.ints(E)[I_FINISHED]] = j
-        m.ints(E)[I_FINISHED] += 1
+        m.finished(E)[m.scalars(E).n_finished] = j
+        m.scalars(E).n_finished += 1
         return
-    if m.ints(E)[I_SKIP] != 0 and (job.comp < 0 or m.comps(E)[job.comp].ref == j):
-        m.ticked(E)[m.ints(E)[I_TICKED]] = j
-        m.ints(E)[I_TICKED] += 1
+    if m.scalars(E).skip != 0 and (job.comp < 0 or m.comps(E)[job.comp].ref == j):
+        m.ticked(E)[m.scalars(E).n_ticked] = j
+        m.scalars(E).n_ticked += 1
     begin_iteration(E, j, now)
 
 
@@ -138,11 +121,11 @@ def begin_node(E, x, now):
         gpu.head = x
         if gpu.dirty == 0:
             gpu.dirty = 1
-            m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
-            m.ints(E)[I_GPUS] += 1
+            m.dirty_gpus(E)[m.scalars(E).n_gpus] = node.gpu
+            m.scalars(E).n_gpus += 1
         return
     account(E, node.job, now, 0, 1, 0)
-    if m.ints(E)[I_ADMIT] == ADMIT_ALL:
+    if m.scalars(E).admit == ADMIT_ALL:
         admit(E, x, now)
     else:
         hold(E, x, now)
@@ -167,16 +150,16 @@ def finish_node(E, x, now):
     """A node is done: free what it held, release what waited for it, close the iteration if it was the last."""
     node = m.nodes(E)[x]
     job = m.jobs(E)[node.job]
-    m.ints(E)[I_EVENTS] += 1
+    m.scalars(E).n_events += 1
     heap_drop(E, 2 * x)
-    if m.ints(E)[I_SEGMENTS] < m.ints(E)[I_SEGMENT_MAX]:
-        segment = m.segments(E)[m.ints(E)[I_SEGMENTS]]
+    if m.scalars(E).n_segments < m.scalars(E).segment_max:
+        segment = m.segments(E)[m.scalars(E).n_segments]
         segment.uid = job.uid
         segment.task = node.task & (CONTINUED - 1)
         segment.kind = node.kind
         segment.start = node.began
         segment.end = now
-        m.ints(E)[I_SEGMENTS] += 1
+        m.scalars(E).n_segments += 1
     if node.kind == COMPUTE:
         account(E, node.job, now, -1, 0, 0)
         job.gpu_s += node.weight * node.remaining
@@ -185,8 +168,8 @@ def finish_node(E, x, now):
             gpu.running = -1
             if gpu.dirty == 0:
                 gpu.dirty = 1
-                m.dirty_gpus(E)[m.ints(E)[I_GPUS]] = node.gpu
-                m.ints(E)[I_GPUS] += 1
+                m.dirty_gpus(E)[m.scalars(E).n_gpus] = node.gpu
+                m.scalars(E).n_gpus += 1
     else:
         account(E, node.job, now, 0, -1, 0)
         node.state = ACTIVE
@@ -197,8 +180,8 @@ def finish_node(E, x, now):
         y = m.succ(E)[s]
         m.nodes(E)[y].left -= 1
         if m.nodes(E)[y].left == 0:
-            m.ready(E)[m.ints(E)[I_READY]] = y
-            m.ints(E)[I_READY] += 1
+            m.ready(E)[m.scalars(E).n_ready] = y
+            m.scalars(E).n_ready += 1
     if job.left == 0:
         end_iteration(E, node.job, now)
 
@@ -206,7 +189,7 @@ def finish_node(E, x, now):
 @inner()
 def hand_over_gpus(E, now):
     """Each idle GPU takes the waiting task whose job's turn it is (non-preemptive)."""
-    for i in range(m.ints(E)[I_GPUS]):
+    for i in range(m.scalars(E).n_gpus):
         g = m.dirty_gpus(E)[i]
         gpu = m.gpus(E)[g]
         gpu.dirty = 0
@@ -235,7 +218,7 @@ def hand_over_gpus(E, now):
             gpu.head = m.nodes(E)[best].next
         gpu.running = best
         start_compute(E, best, now)
-    m.ints(E)[I_GPUS] = 0
+    m.scalars(E).n_gpus = 0
 
 
 @inner()
@@ -268,41 +251,41 @@ def instant(E):
 
     Where a rule in Python has to be asked it comes back before that, and is called again.
     """
-    now = m.floats(E)[F_NOW]
-    ints = m.ints(E)
+    now = m.scalars(E).now
+    scalars = m.scalars(E)
     while True:
         i_done = 0
         i_ready = 0
-        while i_done < ints[I_DONE] or i_ready < ints[I_READY]:
-            if i_done < ints[I_DONE]:
+        while i_done < scalars.n_done or i_ready < scalars.n_ready:
+            if i_done < scalars.n_done:
                 i_done += 1
                 finish_node(E, m.finished_nodes(E)[i_done - 1], now)
             else:
                 i_ready += 1
                 release(E, m.ready(E)[i_ready - 1], now)
-            if i_done == ints[I_DONE]:
+            if i_done == scalars.n_done:
                 i_done = 0
-                ints[I_DONE] = 0
-            if i_ready == ints[I_READY]:
+                scalars.n_done = 0
+            if i_ready == scalars.n_ready:
                 i_ready = 0
-                ints[I_READY] = 0
-        if ints[I_GPUS] > 0:
+                scalars.n_ready = 0
+        if scalars.n_gpus > 0:
             hand_over_gpus(E, now)
-            if ints[I_DONE] > 0:
+            if scalars.n_done > 0:
                 continue
-        if ints[I_HELD] > 0 and (ints[I_RELEASED] != 0 or ints[I_NEW_HELD] > 0):
-            if ints[I_ADMIT] == ADMIT_ASK:
-                ints[I_RELEASED] = 0
-                ints[I_NEW_HELD] = 0
-                ints[I_ASKED] = ASK
+        if scalars.n_held > 0 and (scalars.released != 0 or scalars.n_new_held > 0):
+            if scalars.admit == ADMIT_ASK:
+                scalars.released = 0
+                scalars.n_new_held = 0
+                scalars.asked = ASK
                 return
             admit_held(E, now)
-            if ints[I_DONE] > 0:
+            if scalars.n_done > 0:
                 continue
-        ints[I_RELEASED] = 0
+        scalars.released = 0
         break
-    if ints[I_STIRRED] != 0:  # a rule says first what these transfers may have
-        ints[I_STIRRED] = 0
-        ints[I_ASKED] = STIRRED
+    if scalars.stirred != 0:  # a rule says first what these transfers may have
+        scalars.stirred = 0
+        scalars.asked = STIRRED
         return
     solve(E, now)

@@ -10,7 +10,7 @@ from numba import int64
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, inner
-from weft.sim.compiled.state import ACTIVE, I_OPENED, I_RANKED, I_RULE, I_STAMP, RULE_NONE, UNLIMITED
+from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
 SCAN = 24  # up to so many entries a linear search beats a heap
 
@@ -191,7 +191,7 @@ def _fill_level(E, n_nodes, n_links, level):
     nodes, links = m.nodes(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
     offset = m.n_links(E)
-    if m.ints(E)[I_OPENED] > 0 or m.ints(E)[I_RULE] != RULE_NONE:
+    if m.scalars(E).opened > 0 or m.scalars(E).rule != RULE_NONE:
         _fix_still(E, n_nodes, level)
     n, left, capped = _queue_all(E, n_nodes, n_links, level)
     heap = n > SCAN
@@ -243,9 +243,9 @@ def _next_level(E, n_nodes, n_links, after):
 @inner((TABLE, int64, int64))
 def fill(E, n_nodes, n_links):
     """Max-min rates of the transfers in work_nodes, limited by the links in work_links, into `fresh`."""
-    if m.ints(E)[I_RULE] != RULE_NONE:
-        _give_caps(E, n_nodes, m.ints(E)[I_STAMP])
-    if m.ints(E)[I_RANKED] == 0:
+    if m.scalars(E).rule != RULE_NONE:
+        _give_caps(E, n_nodes, m.scalars(E).stamp)
+    if m.scalars(E).ranked == 0:
         _fill_level(E, n_nodes, n_links, 0)
         return
     level = _next_level(E, n_nodes, n_links, -1)

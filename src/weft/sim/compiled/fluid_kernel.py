@@ -9,9 +9,6 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.state import (
     COMPUTE,
-    F_B,
-    F_ETA,
-    I_SHARING,
     KWAY,
 )
 
@@ -76,8 +73,8 @@ def _load(E, j, sign):
 def _among_others(E, j):
     """What a job's transfers take under the loads of the others; its own never meet each other."""
     job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
-    k_way = m.ints(E)[I_SHARING] == KWAY
-    b, eta = m.floats(E)[F_B], m.floats(E)[F_ETA]
+    k_way = m.scalars(E).sharing == KWAY
+    b, eta = m.scalars(E).b, m.scalars(E).eta
     for x in range(job.node0, job.node1):
         node = nodes[x]
         if node.kind == COMPUTE:

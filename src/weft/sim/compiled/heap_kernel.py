@@ -4,7 +4,6 @@ from numba import int64
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, inner
-from weft.sim.compiled.state import I_HEAP
 
 
 @inner((TABLE, int64))
@@ -29,7 +28,7 @@ def heap_up(E, i):
 def heap_down(E, i):
     """Move the event at position i towards the back while a child is earlier."""
     keys, ids, where = m.heap_key(E), m.heap_id(E), m.where(E)
-    n = m.ints(E)[I_HEAP]
+    n = m.scalars(E).n_heap
     key, ident = keys[i], ids[i]
     while True:
         child = 2 * i + 1
@@ -53,8 +52,8 @@ def heap_set(E, ident, key):
     """Put an event at a time, or move it there."""
     i = m.where(E)[ident]
     if i < 0:
-        i = m.ints(E)[I_HEAP]
-        m.ints(E)[I_HEAP] = i + 1
+        i = m.scalars(E).n_heap
+        m.scalars(E).n_heap = i + 1
         m.heap_key(E)[i] = key
         m.heap_id(E)[i] = ident
         heap_up(E, i)
@@ -74,8 +73,8 @@ def heap_drop(E, ident):
     if i < 0:
         return
     m.where(E)[ident] = -1
-    n = m.ints(E)[I_HEAP] - 1
-    m.ints(E)[I_HEAP] = n
+    n = m.scalars(E).n_heap - 1
+    m.scalars(E).n_heap = n
     if i == n:
         return
     old = m.heap_key(E)[i]

@@ -3,25 +3,25 @@
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.maxmin_kernel import take, take_fresh
 from weft.sim.compiled.memory_kernel import inner
-from weft.sim.compiled.state import ACTIVE, I_DIRTY, I_FRESH, I_STAMP
+from weft.sim.compiled.state import ACTIVE
 
 
 @inner()
 def collect_near(E):
     """Fresh transfers and all transfers on their links or on dirty links: what k-way sharing looks at."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
+    stamp = m.scalars(E).stamp + 1
+    m.scalars(E).stamp = stamp
     n_nodes = take_fresh(E, stamp)
-    for i in range(m.ints(E)[I_DIRTY]):
+    for i in range(m.scalars(E).n_dirty):
         links[m.dirty(E)[i]].fill = 0
         link = links[m.dirty(E)[i]]
         for s in range(link.seat0, link.seat0 + link.count):
             x = seats[s].node
             if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
                 n_nodes = take(E, x, stamp, n_nodes)
-    m.ints(E)[I_FRESH] = 0
-    m.ints(E)[I_DIRTY] = 0
+    m.scalars(E).n_fresh = 0
+    m.scalars(E).n_dirty = 0
     return n_nodes
 
 

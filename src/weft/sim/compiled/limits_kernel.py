@@ -9,14 +9,14 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.maxmin_kernel import loose
 from weft.sim.compiled.memory_kernel import TABLE, inner
 from weft.sim.compiled.rates_kernel import LATER, draw, schedule, schedule_opened
-from weft.sim.compiled.state import ACTIVE, DONE, F_NOW, F_UNIT, I_DRAWN, I_OPENED, I_RANKED
+from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.compiled.tasks_kernel import dirty_link, fresh_node, limit_to, remaining_bytes
 
 
 @njit(cache=True)
 def sent(E, rows, out):
     """Bytes that each flow of these transfers has sent."""
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     for i in range(len(rows)):
         out[i] = m.nodes(E)[rows[i]].amount - remaining_bytes(E, rows[i], now)
 
@@ -24,7 +24,7 @@ def sent(E, rows, out):
 @njit(cache=True)
 def carried(E, rows, out):
     """Bytes that transfers under the rule have sent over each link, those of `rows` being under way."""
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     for k in range(len(out)):
         out[k] = m.loads(E)[k].sent
     for i in range(len(rows)):
@@ -86,10 +86,10 @@ def _move(E, x):
     for f in range(node.flow0, node.flow1):
         m.links(E)[m.flows(E)[f].link].used += (node.demand_units - node.units) * m.flows(E)[f].n
     node.units = node.demand_units
-    draw(E, x, node.units * m.floats(E)[F_UNIT], m.floats(E)[F_NOW])
-    n = m.ints(E)[I_DRAWN]
+    draw(E, x, node.units * m.scalars(E).unit, m.scalars(E).now)
+    n = m.scalars(E).n_drawn
     m.drawn(E)[n] = x
-    m.ints(E)[I_DRAWN] = n + 1
+    m.scalars(E).n_drawn = n + 1
 
 
 @njit(cache=True)
@@ -99,7 +99,7 @@ def cap(E, rows, caps, changed):
     Those that can go to their new cap with nobody else noticing do so, those that get less first; only the others are
     solved again. `changed` is room to work in, one for each row.
     """
-    unit = m.floats(E)[F_UNIT]
+    unit = m.scalars(E).unit
     n = 0
     for i in range(len(rows)):
         node = m.nodes(E)[rows[i]]
@@ -110,7 +110,7 @@ def cap(E, rows, caps, changed):
             limit_to(E, rows[i], units)
             changed[n] = rows[i]
             n += 1
-    m.ints(E)[I_DRAWN] = 0
+    m.scalars(E).n_drawn = 0
     for less in range(2):
         for i in range(n):
             node = m.nodes(E)[changed[i]]
@@ -120,14 +120,14 @@ def cap(E, rows, caps, changed):
                 _move(E, changed[i])
             else:
                 fresh_node(E, changed[i])
-    if m.ints(E)[I_OPENED] > 0 and m.ints(E)[I_DRAWN] > 0:
-        schedule_opened(E, m.floats(E)[F_NOW])
+    if m.scalars(E).opened > 0 and m.scalars(E).n_drawn > 0:
+        schedule_opened(E, m.scalars(E).now)
 
 
 @njit(cache=True)
-def look_ahead(E, rows):
-    """A slot begins: find who of these would catch up with whom before it ends."""
-    now = m.floats(E)[F_NOW]
+def look_again(E, rows):
+    """A slot begins: find who of those that would end or catch up after the last one does so before this one ends."""
+    now = m.scalars(E).now
     for i in range(len(rows)):
         if m.nodes(E)[rows[i]].event == LATER:
             schedule(E, rows[i], now)
@@ -139,7 +139,7 @@ def _rank(E, x, claim, level):
     if node.claim == claim and node.level == level:
         return
     if node.state == ACTIVE:
-        m.ints(E)[I_RANKED] += (claim != 1 or level != 0) - (node.claim != 1 or node.level != 0)
+        m.scalars(E).ranked += (claim != 1 or level != 0) - (node.claim != 1 or node.level != 0)
         for f in range(node.flow0, node.flow1):
             link = m.links(E)[m.flows(E)[f].link]
             link.weight += m.flows(E)[f].n * (claim - node.claim)

@@ -16,13 +16,6 @@ from weft.sim.compiled.fill_kernel import fill
 from weft.sim.compiled.memory_kernel import TABLE, apart, inner
 from weft.sim.compiled.state import (
     ACTIVE,
-    I_DIRTY,
-    I_DRAWN,
-    I_FRESH,
-    I_OPENED,
-    I_RANKED,
-    I_RULE,
-    I_STAMP,
     RULE_NONE,
     UNLIMITED,
 )
@@ -32,7 +25,7 @@ from weft.sim.compiled.state import (
 def loose(E, k):
     """Whether a link has room for all that its transfers may have, so that it is nobody's bottleneck whatever their
     rates are. Known only where a rule sets caps."""
-    return m.ints(E)[I_RULE] != RULE_NONE and m.loads(E)[k].uncapped == 0 and m.loads(E)[k].caps <= m.links(E)[k].units
+    return m.scalars(E).rule != RULE_NONE and m.loads(E)[k].uncapped == 0 and m.loads(E)[k].caps <= m.links(E)[k].units
 
 
 @inner()
@@ -57,7 +50,7 @@ def _fills_at(E, k):
 @inner()
 def _tighten(E, x):
     """Any link of a transfer without a rate may turn out to be its bottleneck, unless it has room for everybody."""
-    ruled = m.ints(E)[I_RULE] != RULE_NONE
+    ruled = m.scalars(E).rule != RULE_NONE
     for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
         if not ruled or not loose(E, m.flows(E)[f].link):
             m.links(E)[m.flows(E)[f].link].tight = 1
@@ -84,13 +77,13 @@ def _felt_from(E):
     Where transfers have weights or priorities of their own, rates are not fixed in rising order: then it is 0.
     """
     nodes, flows, links = m.nodes(E), m.flows(E), m.links(E)
-    level = UNLIMITED if m.ints(E)[I_RANKED] == 0 else 0
-    for i in range(m.ints(E)[I_DIRTY]):
+    level = UNLIMITED if m.scalars(E).ranked == 0 else 0
+    for i in range(m.scalars(E).n_dirty):
         link = links[m.dirty(E)[i]]
         if link.tight != 0 or link.binding == 0:
             level = min(level, link.felt)
         link.felt = UNLIMITED
-    for i in range(m.ints(E)[I_FRESH]):
+    for i in range(m.scalars(E).n_fresh):
         node = nodes[m.fresh(E)[i]]
         if node.state != ACTIVE:
             continue
@@ -118,7 +111,7 @@ def take_fresh(E, stamp):
     """List the transfers that need a first rate; returns how many there are."""
     nodes = m.nodes(E)
     n_nodes = 0
-    for i in range(m.ints(E)[I_FRESH]):
+    for i in range(m.scalars(E).n_fresh):
         x = m.fresh(E)[i]
         nodes[x].listed = 0
         if nodes[x].state == ACTIVE and nodes[x].stamp != stamp:
@@ -143,7 +136,7 @@ def _seeds(E, stamp, level):
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     n_nodes = take_fresh(E, stamp)
     n_links = 0
-    for i in range(m.ints(E)[I_DIRTY]):
+    for i in range(m.scalars(E).n_dirty):
         k = m.dirty(E)[i]
         links[k].fill = 0
         if links[k].binding != 0:
@@ -155,8 +148,8 @@ def _seeds(E, stamp, level):
             if node.stamp != stamp and node.state == ACTIVE and node.units >= level:
                 _tighten(E, seats[s].node)
                 n_nodes = take(E, seats[s].node, stamp, n_nodes)
-    m.ints(E)[I_FRESH] = 0
-    m.ints(E)[I_DIRTY] = 0
+    m.scalars(E).n_fresh = 0
+    m.scalars(E).n_dirty = 0
     return n_nodes, n_links
 
 
@@ -182,8 +175,8 @@ def _collect(E):
     nodes, flows, links, seats = m.nodes(E), m.flows(E), m.links(E), m.seats(E)
     work_nodes, work_links = m.work_nodes(E), m.work_links(E)
     level = _felt_from(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
+    stamp = m.scalars(E).stamp + 1
+    m.scalars(E).stamp = stamp
     n_nodes, n_links = _seeds(E, stamp, level)
     i_node = 0
     i_link = 0
@@ -243,16 +236,16 @@ def _commit(E, n_nodes, instant, n_drawn):
             node.drawn = instant
             m.drawn(E)[n_drawn] = x
             n_drawn += 1
-    m.ints(E)[I_DIRTY] = n_dirty
+    m.scalars(E).n_dirty = n_dirty
     return n_drawn
 
 
 @inner()
 def _find_tight(E):
     """Links that were left out as they had room, and have none now: they are the next changes to be felt."""
-    links, dirty, stamp = m.links(E), m.dirty(E), m.ints(E)[I_STAMP]
+    links, dirty, stamp = m.links(E), m.dirty(E), m.scalars(E).stamp
     found = 0
-    for i in range(m.ints(E)[I_DIRTY]):
+    for i in range(m.scalars(E).n_dirty):
         link = links[dirty[i]]
         full = link.binding != 0 and link.units - link.used < link.weight
         if link.stamp != stamp and full and not loose(E, dirty[i]):
@@ -262,7 +255,7 @@ def _find_tight(E):
             found += 1
         else:
             link.fill = 0
-    m.ints(E)[I_DIRTY] = found
+    m.scalars(E).n_dirty = found
     return found > 0
 
 
@@ -271,7 +264,7 @@ def _note_opened(E, instant):
     """Transfers that may not overtake others, and are looked at, are listed as drawn even if their rates stay: when
     they meet those others may have changed. Returns how many there are."""
     nodes, n_drawn = m.nodes(E), 0
-    for i in range(m.ints(E)[I_FRESH]):
+    for i in range(m.scalars(E).n_fresh):
         x = m.fresh(E)[i]
         if nodes[x].state == ACTIVE and nodes[x].lead0 < nodes[x].lead1 and nodes[x].drawn != instant:
             nodes[x].drawn = instant
@@ -288,8 +281,8 @@ def settle_maxmin(E):
     those who only meet there. If it turns out to be too full for the new rates it is let in, which is one more change.
     """
     links = m.links(E)
-    instant = m.ints(E)[I_STAMP] + 1
-    n_drawn = _note_opened(E, instant) if m.ints(E)[I_OPENED] > 0 else 0
+    instant = m.scalars(E).stamp + 1
+    n_drawn = _note_opened(E, instant) if m.scalars(E).opened > 0 else 0
     while True:
         n_nodes, n_links = _collect(E)
         fill(E, n_nodes, n_links)
@@ -299,4 +292,4 @@ def settle_maxmin(E):
     for i in range(n_links):
         link = links[m.work_links(E)[i]]
         link.tight = link.units - link.used < link.weight and not loose(E, m.work_links(E)[i])
-    m.ints(E)[I_DRAWN] = n_drawn
+    m.scalars(E).n_drawn = n_drawn

@@ -16,18 +16,9 @@ from weft.sim.compiled.state import (
     ADMIT_ALL,
     COMPUTE,
     DONE,
-    F_NOW,
     FINISHED,
     FREE,
     FROZEN,
-    I_ADMIT,
-    I_BUDGET,
-    I_ESTIMATES,
-    I_EXACT,
-    I_FINISHED,
-    I_RECORDS,
-    I_SHARING,
-    I_SKIP,
     IDEAL,
     LATENCY,
     NOT_PARKED,
@@ -44,10 +35,10 @@ ALLOWANCE = 10  # what the budget of windows grows by with every job that leaves
 def _may_compute(E):
     """Whether paces may be computed in this run at all: no admission rule, and the user does not want it exact."""
     return (
-        m.ints(E)[I_EXACT] == 0
-        and m.ints(E)[I_SKIP] != 0
-        and m.ints(E)[I_ADMIT] == ADMIT_ALL
-        and m.ints(E)[I_SHARING] != IDEAL
+        m.scalars(E).exact == 0
+        and m.scalars(E).skip != 0
+        and m.scalars(E).admit == ADMIT_ALL
+        and m.scalars(E).sharing != IDEAL
     )
 
 
@@ -65,7 +56,7 @@ def _to_pace(E, c, now):
         comp.parked = PARK_PACED
         freeze(E, c)
         if now > comp.park_time:  # where in its period each job is by now gets lost
-            m.ints(E)[I_ESTIMATES] += 1
+            m.scalars(E).n_estimates += 1
     if comp.parked == PARK_PACED:
         settle_paced(E, c, now)
     else:
@@ -73,7 +64,7 @@ def _to_pace(E, c, now):
         while j >= 0:
             book(E, j, now)
             j = m.jobs(E)[j].next
-        comp.record0 = m.ints(E)[I_RECORDS]
+        comp.record0 = m.scalars(E).n_records
         park(E, c, now, PARK_PACED, now)
         comp.record0 = comp.record1
     heap_drop(E, 2 * comp.ref + 1)
@@ -134,8 +125,8 @@ def _decide(E, c, now):
         resume(E, c, now)
         return
     comp.fluid = 1
-    m.ints(E)[I_ESTIMATES] += 1
-    comp.record0 = m.ints(E)[I_RECORDS]
+    m.scalars(E).n_estimates += 1
+    comp.record0 = m.scalars(E).n_records
     park(E, c, now, PARK_PACED, now + max(0.0, min(ends, next_look(E, c))))
 
 
@@ -175,8 +166,8 @@ def _end_here(E, j, now):
         elif node.state == DONE:
             _take_back(E, x)
         node.state = DONE
-    m.finished(E)[m.ints(E)[I_FINISHED]] = j
-    m.ints(E)[I_FINISHED] += 1
+    m.finished(E)[m.scalars(E).n_finished] = j
+    m.scalars(E).n_finished += 1
 
 
 @inner()
@@ -249,9 +240,9 @@ def join(E, j):
     True if some of them have events before this moment now, to be simulated first.
     """
     enter(E, j)
-    if m.ints(E)[I_SKIP] == 0:  # then nobody has a component
+    if m.scalars(E).skip == 0:  # then nobody has a component
         return False
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     job = m.jobs(E)[j]
     job.gap = math.inf
     job.calib = 1.0
@@ -302,16 +293,16 @@ def _depart(E, j, now, n):
             dissolve(E, c)
     leave(E, j)
     m.jobs(E)[j].comp = -1
-    m.ints(E)[I_BUDGET] += ALLOWANCE
+    m.scalars(E).budget += ALLOWANCE
     return n
 
 
 @apart(void(TABLE, int64))
 def retire(E, first):
     """Jobs that finished at this instant (from the first-th on) leave; those they could influence regroup."""
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     n = 0
-    for i in range(first, m.ints(E)[I_FINISHED]):
+    for i in range(first, m.scalars(E).n_finished):
         n = _depart(E, m.finished(E)[i], now, n)
     _put_together(E, n, now)
 
@@ -319,7 +310,7 @@ def retire(E, first):
 @inner()
 def part(E, j):
     """A job that is stopped leaves; those it could influence regroup."""
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     n = _depart(E, j, now, 0)
     m.jobs(E)[j].state = FREE
     _put_together(E, n, now)
@@ -331,7 +322,7 @@ def up_to_date(E, j):
     c = m.jobs(E)[j].comp
     if c < 0 or m.comps(E)[c].parked == NOT_PARKED:
         return False
-    now = m.floats(E)[F_NOW]
+    now = m.scalars(E).now
     if m.comps(E)[c].parked == PARK_PACED and _regroups(E, c):
         settle_paced(E, c, now)
         return False

@@ -11,20 +11,14 @@ from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.sim.compiled import plain_memory, rows_kernel
-from weft.sim.compiled.state import COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SEAT, SEGMENT
+from weft.sim.compiled.state import COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SCALARS, SEAT, SEGMENT
 
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
 
 _options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls them
 
-try:
-    from weft.sim.compiled.linked_kernel import LinkedOnly
-
-    _linked: dict[str, Any] = {"pipeline_class": LinkedOnly}
-except ImportError:  # a numba whose insides have other names: its own way takes a fifth longer, and does the same
-    _linked = {}
-_inner = njit(error_model="numpy", **_linked, **_options)
+_inner = njit(error_model="numpy", **_options)
 
 
 def inner(signature=None):
@@ -98,16 +92,15 @@ ratios = _rows(54, F8)
 records = _rows(56, RECORD)
 segments = _rows(58, SEGMENT)
 finished = _rows(60, I4)
-ints = _rows(62, I8)
-floats = _rows(64, F8)
-seats = _rows(66, SEAT)
-drawn = _rows(68, I4)
-starters = _rows(70, I4)
-loads = _rows(72, LOAD)
-live = _rows(74, U1)
-since = _rows(76, F8)
-stirs = _rows(78, I4)
-noted = _rows(80, U1)
+scalars = _access.one(62, SCALARS)
+seats = _rows(64, SEAT)
+drawn = _rows(66, I4)
+starters = _rows(68, I4)
+loads = _rows(70, LOAD)
+live = _rows(72, U1)
+since = _rows(74, F8)
+stirs = _rows(76, I4)
+noted = _rows(78, U1)
 
 n_jobs = _word(1)
 n_links = _word(15)

@@ -16,14 +16,7 @@ from weft.sim.compiled.memory_kernel import TABLE, apart, inner
 from weft.sim.compiled.state import (
     ACTIVE,
     COMPUTE,
-    F_FLUID,
-    F_PACED,
     FROZEN,
-    I_IN_RUN,
-    I_ITERATIONS,
-    I_RECORDS,
-    I_STAMP,
-    I_STARTERS,
     NOT_PARKED,
     PARK_EXACT,
     PARK_PACED,
@@ -63,7 +56,7 @@ def park(E, c, now, kind, wake):
     comp = m.comps(E)[c]
     comp.parked = kind
     comp.park_time = now
-    comp.record1 = m.ints(E)[I_RECORDS]
+    comp.record1 = m.scalars(E).n_records
     j = comp.head
     while j >= 0:
         job = m.jobs(E)[j]
@@ -124,8 +117,8 @@ def _shift_job(E, j, shift):
 
 @inner()
 def _next_stamp(E):
-    m.ints(E)[I_STAMP] += 1
-    return m.ints(E)[I_STAMP]
+    m.scalars(E).stamp += 1
+    return m.scalars(E).stamp
 
 
 @inner((TABLE, int64, float64, float64))
@@ -166,7 +159,7 @@ def _settle_exact(E, c, now):
         job.gpu_s += factor * (job.gpu_s - job.snap_gpu)
         job.adjusted += int(factor * (job.adjusted - job.snap_adjusted))
         job.done += int(steps)
-        m.ints(E)[I_ITERATIONS] += int(steps)
+        m.scalars(E).n_iterations += int(steps)
         _shift_job(E, j, shift)
         _carry_bytes(E, j, steps)
         job.snap_comm = factor  # kept for the records below
@@ -214,8 +207,11 @@ def settle_paced(E, c, now):
         job.adjusted += int(steps * job.adjusted_per)
         job.done += int(steps)
         job.due += steps
-        m.ints(E)[I_ITERATIONS] += int(steps)
-        m.floats(E)[F_PACED if comp.fluid == 0 else F_FLUID] += steps
+        m.scalars(E).n_iterations += int(steps)
+        if comp.fluid == 0:
+            m.scalars(E).paced += steps
+        else:
+            m.scalars(E).fluid += steps
         _shift_job(E, j, passed)
         job.gate_last = math.inf  # which slot it would have had is not known
         _carry_on(E, j, steps, passed, comp.mark, stamp)
@@ -237,13 +233,13 @@ def settle_paced(E, c, now):
 @inner()
 def _set_off(E, j, now):
     """Let a job begin that was parked from the start; between two runs it may be parked again, so the next run does."""
-    if m.ints(E)[I_IN_RUN] != 0:
+    if m.scalars(E).in_run != 0:
         m.jobs(E)[j].begun = 1
         begin_iteration(E, j, now)
     elif m.jobs(E)[j].listed == 0:
         m.jobs(E)[j].listed = 1
-        m.starters(E)[m.ints(E)[I_STARTERS]] = j
-        m.ints(E)[I_STARTERS] += 1
+        m.starters(E)[m.scalars(E).n_starters] = j
+        m.scalars(E).n_starters += 1
 
 
 @apart(void(TABLE, int64, float64))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["reader", "word"]
+__all__ = ["one", "reader", "word"]
 
 
 class _Row:
@@ -62,3 +62,9 @@ def reader(at: int, dtype: np.dtype[Any]) -> Callable[[int], Any]:
     """A function: the array whose address and length are the at-th word of a table and the one after it."""
     address, length = word(at), word(at + 1)
     return lambda table: _rows(address(table), length(table), np.dtype(dtype))
+
+
+def one(at: int, dtype: np.dtype[Any]) -> Callable[[int], _Row]:
+    """A function: the only record of the array whose address is the at-th word of a table."""
+    rows = reader(at, dtype)
+    return lambda table: rows(table)[0]

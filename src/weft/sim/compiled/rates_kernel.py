@@ -12,17 +12,6 @@ from weft.sim.compiled.memory_kernel import TABLE, apart, inner
 from weft.sim.compiled.state import (
     ACTIVE,
     DONE,
-    F_B,
-    F_ETA,
-    F_HORIZON,
-    F_SLOT_END,
-    F_UNIT,
-    I_DIRTY,
-    I_DRAWN,
-    I_FRESH,
-    I_OPENED,
-    I_SHARING,
-    I_STAMP,
     KWAY,
     MAXMIN,
 )
@@ -47,7 +36,7 @@ def next_event_of(E, x, now):
             if lead.state == ACTIVE:
                 ahead -= lead.amount - lead.remaining - lead.rate * lead.mark
             catch = max(now, -ahead / (node.rate - lead_rate))
-            if catch < when and (catch < m.floats(E)[F_HORIZON] or m.live(E)[x] == 0):
+            if catch < when and (catch < m.scalars(E).horizon or m.live(E)[x] == 0):
                 when = catch
                 node.event = g
             elif catch < when and node.event < 0:
@@ -58,7 +47,7 @@ def next_event_of(E, x, now):
 @inner((TABLE, int64, float64))
 def _put_down(E, x, when):
     """When a transfer ends or catches up, unless a rule speaks before."""
-    if when > m.floats(E)[F_SLOT_END] and m.live(E)[x] != 0:
+    if when > m.scalars(E).slot_end and m.live(E)[x] != 0:
         m.nodes(E)[x].event = LATER
         heap_drop(E, 2 * x)
     elif when < math.inf:
@@ -74,10 +63,10 @@ def _list_opened(E):
     On the way followers whose leader has become faster are loosened from it.
     """
     nodes, leads = m.nodes(E), m.leads(E)
-    stamp = m.ints(E)[I_STAMP] + 1
-    m.ints(E)[I_STAMP] = stamp
+    stamp = m.scalars(E).stamp + 1
+    m.scalars(E).stamp = stamp
     n = 0
-    for i in range(m.ints(E)[I_DRAWN]):
+    for i in range(m.scalars(E).n_drawn):
         node = nodes[m.drawn(E)[i]]
         if node.lead0 < node.lead1 and node.stamp != stamp:
             n = take(E, m.drawn(E)[i], stamp, n)
@@ -122,23 +111,23 @@ def draw(E, x, rate, now):
 
 @inner()
 def _solve_maxmin(E, now):
-    nodes, unit = m.nodes(E), m.floats(E)[F_UNIT]
+    nodes, unit = m.nodes(E), m.scalars(E).unit
     settle_maxmin(E)
-    for i in range(m.ints(E)[I_DRAWN]):
+    for i in range(m.scalars(E).n_drawn):
         x = m.drawn(E)[i]
         rate = nodes[x].units * unit
         if rate != nodes[x].rate:
             draw(E, x, rate, now)
-    if m.ints(E)[I_OPENED] > 0:
+    if m.scalars(E).opened > 0:
         schedule_opened(E, now)
 
 
 @inner()
 def _solve_near(E, now):
-    nodes, k_way = m.nodes(E), m.ints(E)[I_SHARING] == KWAY
+    nodes, k_way = m.nodes(E), m.scalars(E).sharing == KWAY
     n_nodes = collect_near(E)
     if k_way:
-        fill_kway(E, n_nodes, m.floats(E)[F_B], m.floats(E)[F_ETA])
+        fill_kway(E, n_nodes, m.scalars(E).b, m.scalars(E).eta)
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         rate = nodes[x].key if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
@@ -149,9 +138,9 @@ def _solve_near(E, now):
 @apart(void(TABLE, float64))
 def solve(E, now):
     """New rates for everything that this instant touched."""
-    if m.ints(E)[I_FRESH] == 0 and m.ints(E)[I_DIRTY] == 0:
+    if m.scalars(E).n_fresh == 0 and m.scalars(E).n_dirty == 0:
         return
-    if m.ints(E)[I_SHARING] == MAXMIN:
+    if m.scalars(E).sharing == MAXMIN:
         _solve_maxmin(E, now)
     else:
         _solve_near(E, now)

@@ -107,6 +107,19 @@ def reader(at, dtype):
     return intrinsic(rows)
 
 
+def one(at, dtype):
+    """A function of compiled code: the only record of the array whose address is the at-th word of the table."""
+    record = numpy_support.from_dtype(np.dtype(dtype))
+
+    def row(typing_context, E):
+        def codegen(context, builder, sig, args):
+            return builder.inttoptr(_word(builder, args[0], at), context.get_value_type(record))
+
+        return record(types.int64), codegen
+
+    return intrinsic(row)
+
+
 def word(at):
     """A function of compiled code: the at-th word of the table that lies at E."""
 

@@ -10,7 +10,7 @@ import math
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.park_kernel import book, park
-from weft.sim.compiled.state import ACTIVE, COMPUTE, GATED, I_PARKS, I_RECORDS, LATENCY, PARK_EXACT
+from weft.sim.compiled.state import ACTIVE, COMPUTE, GATED, LATENCY, PARK_EXACT
 from weft.sim.compiled.tasks_kernel import remaining_bytes, turn
 
 
@@ -92,7 +92,7 @@ def _snapshot(E, c, now):
                 k = m.flows(E)[f].link
                 m.links(E)[k].snap_busy = _busy(E, k, now)
         j = job.next
-    comp.snap_record = m.ints(E)[I_RECORDS]
+    comp.snap_record = m.scalars(E).n_records
 
 
 @inner()
@@ -141,7 +141,7 @@ def _try_exact(E, c, now):
     comp.record0 = comp.snap_record
     comp.period = now - comp.snap_time
     comp.periods = periods
-    m.ints(E)[I_PARKS] += 1
+    m.scalars(E).n_parks += 1
     park(E, c, now, PARK_EXACT, now + periods * comp.period)
     return True
 

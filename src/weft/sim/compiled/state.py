@@ -119,23 +119,28 @@ COMP = np.dtype(
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
 
-# indices into the arrays of scalars
-(
-    I_HEAP, I_STAMP, I_READY, I_DONE, I_DIRTY, I_FRESH, I_HELD, I_RELEASED, I_GPUS, I_EVENTS, I_RECORDS, I_SEGMENTS,
-    I_FINISHED, I_SHARING, I_ADMIT, I_ADMIT_K, I_SKIP, I_EXACT, I_SEED, I_ITERATIONS, I_COMP_FREE, I_COMP_END, I_PARKS,
-    I_ESTIMATES, I_NEW_HELD, I_SEGMENT_MAX, I_GO_ON, I_TICKED, I_BUDGET,
-    I_SEATS, I_OPENED, I_DRAWN, I_IN_RUN, I_STARTERS, I_ASKED, I_FORMED, I_RANKED, I_RULE, I_STIRRED,
-    I_STIRS,
-) = range(40)  # fmt: skip
-# I_RANKED: transfers with a weight or a level of their own; I_RULE: whether a rule sets caps, and asks to be told
+# What the engine has one of. n_...: how much of the array of that name is in use, or how many there have been.
+SCALARS = np.dtype(
+    [
+        ("n_heap", "i8"), ("stamp", "i8"), ("n_ready", "i8"), ("n_done", "i8"), ("n_dirty", "i8"), ("n_fresh", "i8"),
+        ("n_held", "i8"), ("released", "i8"), ("n_gpus", "i8"), ("n_events", "i8"), ("n_records", "i8"),
+        ("n_segments", "i8"), ("n_finished", "i8"), ("sharing", "i8"), ("admit", "i8"), ("admit_k", "i8"),
+        ("skip", "i8"), ("exact", "i8"), ("seed", "i8"), ("n_iterations", "i8"), ("comp_free", "i8"),
+        ("comp_end", "i8"), ("n_parks", "i8"), ("n_estimates", "i8"), ("n_new_held", "i8"), ("segment_max", "i8"),
+        ("go_on", "i8"), ("n_ticked", "i8"), ("budget", "i8"), ("n_seats", "i8"), ("opened", "i8"), ("n_drawn", "i8"),
+        ("in_run", "i8"), ("n_starters", "i8"), ("asked", "i8"), ("formed", "i8"),
+        ("ranked", "i8"),  # transfers with a weight or a level of their own
+        ("rule", "i8"),  # whether a rule sets caps, and asks to be told
+        ("stirred", "i8"), ("n_stirs", "i8"),
+        ("now", "f8"), ("b", "f8"), ("eta", "f8"), ("jitter", "f8"), ("straggle_p", "f8"), ("straggle_x", "f8"),
+        ("est_err", "f8"), ("est_weight", "f8"), ("window", "f8"), ("unit", "f8"),
+        ("paced", "f8"), ("fluid", "f8"),  # iterations that were not simulated: at a measured, at a computed pace
+        ("horizon", "f8"),  # from here on a rule will have spoken again: who would catch up with whom is seen then
+        ("slot_end", "f8"),  # transfers under a rule that end later are not put down before the rule has spoken again
+    ]
+)  # fmt: skip
 RULE_NONE, RULE_STARTS, RULE_ENDS = 0, 1, 2  # nothing; that transfers start; that they start or end
 FOREIGN = 1 << 40  # from this uid on, transfers are not ours: no rule sets their caps
-N_INTS = 44
-F_NOW, F_B, F_ETA, F_JITTER, F_STRAGGLE_P, F_STRAGGLE_X, F_EST_ERR, F_EST_WEIGHT, F_WINDOW, F_UNIT = range(10)
-F_PACED, F_FLUID = 11, 12  # iterations that were not simulated: at a measured, at a computed pace
-F_HORIZON = 13  # from here on a rule will have spoken again: who would catch up with whom is seen then
-F_SLOT_END = 14  # transfers under a rule that end later than this are not put down before the rule has spoken again
-N_FLOATS = 16
 
 
 class Arrays(NamedTuple):
@@ -172,8 +177,7 @@ class Arrays(NamedTuple):
     records: npt.NDArray[Any]
     segments: npt.NDArray[Any]
     finished: npt.NDArray[np.int32]  # job slots that finished at this instant
-    ints: npt.NDArray[np.int64]
-    floats: npt.NDArray[np.float64]
+    scalars: npt.NDArray[Any]  # without dimensions: one record
     seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
     starters: npt.NDArray[np.int32]  # jobs that the next run lets begin
@@ -207,7 +211,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
         fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
         ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
-        finished=np.zeros(jobs, i4), ints=np.zeros(N_INTS, np.int64), floats=np.zeros(N_FLOATS, f8),
+        finished=np.zeros(jobs, i4), scalars=np.zeros((), SCALARS),
         seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4), starters=np.zeros(jobs, i4),
         loads=aligned(max(1, n_links), LOAD), live=np.zeros(nodes, np.uint8), since=np.zeros(nodes, f8),
         stirs=np.zeros(nodes, i4), noted=np.zeros(nodes, np.uint8),
@@ -226,7 +230,7 @@ def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
 
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:
     """Address and length of every array, as memory_kernel reads them; the arrays must outlive it."""
-    return np.array([x for array in arrays for x in (array.ctypes.data, len(array))], dtype=np.int64)
+    return np.array([x for array in arrays for x in (array.ctypes.data, array.size)], dtype=np.int64)
 
 
 def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]:
@@ -248,5 +252,5 @@ def seated_anew(arrays: Arrays, more: int) -> npt.NDArray[Any]:
     seats[new] = arrays.seats[np.repeat(links["seat0"], taken) + within]
     arrays.flows["seat"][seats["flow"][new]] = new
     links["seat0"], links["room"] = start, room
-    arrays.ints[I_SEATS] = int(room.sum())
+    arrays.scalars["n_seats"] = int(room.sum())
     return seats

@@ -13,25 +13,7 @@ from weft.sim.compiled.random_kernel import slow_factor
 from weft.sim.compiled.state import (
     ACTIVE,
     ADMIT_AT_MOST,
-    F_JITTER,
-    F_STRAGGLE_P,
-    F_STRAGGLE_X,
     FOREIGN,
-    I_ADMIT,
-    I_ADMIT_K,
-    I_DIRTY,
-    I_DONE,
-    I_FRESH,
-    I_HELD,
-    I_NEW_HELD,
-    I_RANKED,
-    I_RECORDS,
-    I_RELEASED,
-    I_RULE,
-    I_SEED,
-    I_SHARING,
-    I_STIRRED,
-    I_STIRS,
     KWAY,
     LATENCY,
     PARKED,
@@ -65,8 +47,8 @@ def dirty_link(E, k):
     """Have the transfers on a link get new rates at the end of this instant."""
     if m.links(E)[k].fill == 0:
         m.links(E)[k].fill = 1
-        m.dirty(E)[m.ints(E)[I_DIRTY]] = k
-        m.ints(E)[I_DIRTY] += 1
+        m.dirty(E)[m.scalars(E).n_dirty] = k
+        m.scalars(E).n_dirty += 1
 
 
 @inner((TABLE, int64))
@@ -74,8 +56,8 @@ def fresh_node(E, x):
     """Have a transfer get a new rate at the end of this instant."""
     if m.nodes(E)[x].listed == 0:
         m.nodes(E)[x].listed = 1
-        m.fresh(E)[m.ints(E)[I_FRESH]] = x
-        m.ints(E)[I_FRESH] += 1
+        m.fresh(E)[m.scalars(E).n_fresh] = x
+        m.scalars(E).n_fresh += 1
 
 
 @inner((TABLE, int64))
@@ -90,8 +72,8 @@ def freshen_followers(E, x):
 @inner((TABLE, int64))
 def push_done(E, x):
     """Note a node as done at this instant."""
-    m.finished_nodes(E)[m.ints(E)[I_DONE]] = x
-    m.ints(E)[I_DONE] += 1
+    m.finished_nodes(E)[m.scalars(E).n_done] = x
+    m.scalars(E).n_done += 1
 
 
 @inner()
@@ -106,12 +88,12 @@ def flush_record(E, j):
     """Write the pending run of equal iteration times."""
     job = m.jobs(E)[j]
     if job.last_count > 0.0:
-        r = m.ints(E)[I_RECORDS]
+        r = m.scalars(E).n_records
         m.records(E)[r].uid = job.uid
         m.records(E)[r].slot = j
         m.records(E)[r].duration = job.last_dur
         m.records(E)[r].count = job.last_count
-        m.ints(E)[I_RECORDS] = r + 1
+        m.scalars(E).n_records = r + 1
         job.last_count = 0.0
 
 
@@ -120,15 +102,15 @@ def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]
     seconds = node.amount
-    if m.floats(E)[F_JITTER] > 0.0 or m.floats(E)[F_STRAGGLE_P] > 0.0:
+    if m.scalars(E).jitter > 0.0 or m.scalars(E).straggle_p > 0.0:
         job = m.jobs(E)[node.job]
         factor = 0.0
         for r in range(node.rank0, node.rank1):
             factor = max(
                 factor,
                 slow_factor(
-                    m.ints(E)[I_SEED], job.uid, job.base + job.done, m.ranks(E)[r],
-                    m.floats(E)[F_JITTER], m.floats(E)[F_STRAGGLE_P], m.floats(E)[F_STRAGGLE_X],
+                    m.scalars(E).seed, job.uid, job.base + job.done, m.ranks(E)[r],
+                    m.scalars(E).jitter, m.scalars(E).straggle_p, m.scalars(E).straggle_x,
                 ),
             )  # fmt: skip
         seconds = seconds * factor
@@ -164,8 +146,8 @@ def _note(E, x):
     """Have the rule told of a transfer the next time it is asked."""
     if m.noted(E)[x] == 0:
         m.noted(E)[x] = 1
-        m.stirs(E)[m.ints(E)[I_STIRS]] = x
-        m.ints(E)[I_STIRS] += 1
+        m.stirs(E)[m.scalars(E).n_stirs] = x
+        m.scalars(E).n_stirs += 1
 
 
 @inner((TABLE, int64, float64))
@@ -182,7 +164,7 @@ def come_under_rule(E, x, now):
     m.live(E)[x] = 1
     m.since(E)[x] = now
     _note(E, x)
-    m.ints(E)[I_STIRRED] = 1
+    m.scalars(E).stirred = 1
 
 
 @inner((TABLE, int64, float64))
@@ -198,8 +180,8 @@ def leave_rule(E, x, sent):
     _note(E, x)
     for f in range(node.flow0, node.flow1):
         m.loads(E)[m.flows(E)[f].link].sent += sent * m.flows(E)[f].n
-    if m.ints(E)[I_RULE] == RULE_ENDS:
-        m.ints(E)[I_STIRRED] = 1
+    if m.scalars(E).rule == RULE_ENDS:
+        m.scalars(E).stirred = 1
 
 
 @inner((TABLE, int64, float64))
@@ -211,7 +193,7 @@ def start_flowing(E, x, now):
     node.rate = NO_RATE
     node.units = -1
     node.mark = now
-    m.ints(E)[I_RANKED] += node.claim != 1 or node.level != 0
+    m.scalars(E).ranked += node.claim != 1 or node.level != 0
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
@@ -222,7 +204,7 @@ def start_flowing(E, x, now):
     if node.amount <= 0.0 or node.alone == math.inf:
         push_done(E, x)
         return
-    if m.ints(E)[I_RULE] != RULE_NONE:
+    if m.scalars(E).rule != RULE_NONE:
         come_under_rule(E, x, now)
     fresh_node(E, x)
     freshen_followers(E, x)
@@ -244,7 +226,7 @@ def admit(E, x, now):
         seat.n = flow.n
         seat.flow = f
         link.count += 1
-        if m.ints(E)[I_SHARING] == KWAY:
+        if m.scalars(E).sharing == KWAY:
             dirty_link(E, flow.link)
     if node.latency > 0.0:
         node.state = LATENCY
@@ -277,12 +259,12 @@ def unlink(E, x, now, sent):
                 link.felt = min(link.felt, node.units if not ranked else 0)
             if link.flowing == 0:
                 link.busy += now - link.mark
-        if link.binding != 0 or m.ints(E)[I_SHARING] == KWAY:
+        if link.binding != 0 or m.scalars(E).sharing == KWAY:
             dirty_link(E, flow.link)
-    m.ints(E)[I_RELEASED] = 1
+    m.scalars(E).released = 1
     if flowed:
-        m.ints(E)[I_RANKED] -= ranked
-        if m.ints(E)[I_RULE] != RULE_NONE:
+        m.scalars(E).ranked -= ranked
+        if m.scalars(E).rule != RULE_NONE:
             leave_rule(E, x, sent)
     freshen_followers(E, x)
 
@@ -296,7 +278,7 @@ def hold(E, x, now):
     node.key = turn(E, node.job)
     node.event = 1  # not yet looked at
     uid = m.jobs(E)[node.job].uid
-    i = m.ints(E)[I_HELD]
+    i = m.scalars(E).n_held
     while i > 0:
         y = m.held(E)[i - 1]
         other = m.jobs(E)[m.nodes(E)[y].job].uid
@@ -307,8 +289,8 @@ def hold(E, x, now):
         m.held(E)[i] = y
         i -= 1
     m.held(E)[i] = x
-    m.ints(E)[I_HELD] += 1
-    m.ints(E)[I_NEW_HELD] += 1
+    m.scalars(E).n_held += 1
+    m.scalars(E).n_new_held += 1
 
 
 @inner()
@@ -324,14 +306,14 @@ def remaining_bytes(E, x, now):
 def may_start(E, x, now):
     """The admission rule for one transfer, looking only at links that are ports of servers."""
     node = m.nodes(E)[x]
-    k = m.ints(E)[I_ADMIT_K]
+    k = m.scalars(E).admit_k
     for f in range(node.flow0, node.flow1):
         link = m.links(E)[m.flows(E)[f].link]
         if link.port == 0 or link.count == 0:
             continue
         if link.count >= k:
             return False
-        if m.ints(E)[I_ADMIT] == ADMIT_AT_MOST:
+        if m.scalars(E).admit == ADMIT_AT_MOST:
             continue
         threshold = m.ratios(E)[link.count - 1]
         for s in range(link.seat0, link.seat0 + link.count):
@@ -343,11 +325,11 @@ def may_start(E, x, now):
 @inner()
 def admit_held(E, now):
     """Look at the waiting transfers in order; all of them if a link was released, else only the new ones."""
-    every = m.ints(E)[I_RELEASED] != 0
-    m.ints(E)[I_RELEASED] = 0
-    m.ints(E)[I_NEW_HELD] = 0
+    every = m.scalars(E).released != 0
+    m.scalars(E).released = 0
+    m.scalars(E).n_new_held = 0
     kept = 0
-    for i in range(m.ints(E)[I_HELD]):
+    for i in range(m.scalars(E).n_held):
         x = m.held(E)[i]
         node = m.nodes(E)[x]
         # While a skipped component catches up, `now` lies in the past of the others: theirs were looked at later than
@@ -361,4 +343,4 @@ def admit_held(E, now):
         else:
             m.held(E)[kept] = x
             kept += 1
-    m.ints(E)[I_HELD] = kept
+    m.scalars(E).n_held = kept

@@ -88,27 +88,27 @@ class Engine:
         a.links["capacity"][: len(spec.capacity)] = spec.capacity
         a.links["port"][: len(spec.capacity)] = spec.ports
         a.links["felt"] = state.UNLIMITED
-        a.floats[state.F_UNIT] = unit = state.rate_unit(spec.capacity)
+        a.scalars["unit"] = unit = state.rate_unit(spec.capacity)
         a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
-        ints, floats = a.ints, a.floats
-        ints[state.I_SHARING], ints[state.I_ADMIT] = _SHARING[spec.sharing], _ADMIT[spec.admission]
-        ints[state.I_ADMIT_K], ints[state.I_SEED] = spec.admission_k, spec.seed
-        ints[state.I_BUDGET] = spec.budget
-        ints[state.I_EXACT] = int(spec.exact)
+        scalars = a.scalars
+        scalars["sharing"], scalars["admit"] = _SHARING[spec.sharing], _ADMIT[spec.admission]
+        scalars["admit_k"], scalars["seed"] = spec.admission_k, spec.seed
+        scalars["budget"] = spec.budget
+        scalars["exact"] = int(spec.exact)
         rule = spec.rule() if spec.rule is not None else None
         # what a rule will say does not repeat
-        ints[state.I_SKIP] = int(spec.skip and spec.admission != "ask" and rule is None)
-        floats[state.F_B], floats[state.F_ETA], floats[state.F_JITTER] = (
+        scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
+        scalars["b"], scalars["eta"], scalars["jitter"] = (
             spec.b_s_per_byte,
             spec.eta_s_per_byte,
             spec.jitter,
         )
-        floats[state.F_STRAGGLE_P], floats[state.F_STRAGGLE_X] = spec.straggle_p, spec.straggle_x
-        floats[state.F_WINDOW] = spec.window
-        floats[state.F_HORIZON] = floats[state.F_SLOT_END] = math.inf
+        scalars["straggle_p"], scalars["straggle_x"] = spec.straggle_p, spec.straggle_x
+        scalars["window"] = spec.window
+        scalars["horizon"] = scalars["slot_end"] = math.inf
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))
-            ints[state.I_SEGMENT_MAX] = spec.segments
+            scalars["segment_max"] = spec.segments
         self._layout = Layout()
         self._use(a._replace(ratios=np.array(spec.admission_ratios or (0.0,), np.float64)))
         self._programs: dict[int, Program] = {}
@@ -119,7 +119,7 @@ class Engine:
         self._attach = attach_kernel().attach
         self.ruled: Ruled | None = None
         if rule is not None:
-            ints[state.I_RULE] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
+            scalars["rule"] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
             self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), EngineBody(self))
 
     def _use(self, arrays: Arrays) -> None:
@@ -131,33 +131,33 @@ class Engine:
     @property
     def now(self) -> float:
         """Current simulated time."""
-        return self.arrays.floats.item(state.F_NOW)
+        return float(self.arrays.scalars["now"])
 
     @property
     def events(self) -> int:
         """Task completions simulated one by one (skipped ones not counted), and limits that a rule has set."""
-        return int(self.arrays.ints[state.I_EVENTS]) + (self.ruled.decisions if self.ruled is not None else 0)
+        return int(self.arrays.scalars["n_events"]) + (self.ruled.decisions if self.ruled is not None else 0)
 
     @property
     def iterations(self) -> int:
         """Iterations completed, skipped ones included (parked components as of their last update)."""
-        return int(self.arrays.ints[state.I_ITERATIONS])
+        return int(self.arrays.scalars["n_iterations"])
 
     @property
     def exact(self) -> bool:
         """Whether nothing was extrapolated so far."""
-        return int(self.arrays.ints[state.I_ESTIMATES]) == 0
+        return int(self.arrays.scalars["n_estimates"]) == 0
 
     @property
     def estimate_error(self) -> float:
         """Relative disagreement of the measuring windows, averaged over the extrapolated iterations."""
-        weight = float(self.arrays.floats[state.F_EST_WEIGHT])
-        return float(self.arrays.floats[state.F_EST_ERR]) / weight if weight > 0 else 0.0
+        weight = float(self.arrays.scalars["est_weight"])
+        return float(self.arrays.scalars["est_err"]) / weight if weight > 0 else 0.0
 
     @property
     def estimated(self) -> tuple[float, float]:
         """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
-        paced, fluid = self.arrays.floats[state.F_PACED], self.arrays.floats[state.F_FLUID]
+        paced, fluid = self.arrays.scalars["paced"], self.arrays.scalars["fluid"]
         return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
 
     def attach(
@@ -191,7 +191,7 @@ class Engine:
         if self.ruled is not None:
             self.ruled.attach(starts[0], slot, uid, program)
         if len(program.leads):
-            self.arrays.ints[state.I_OPENED] += 1
+            self.arrays.scalars["opened"] += 1
         return slot
 
     def detach(self, slot: int) -> Usage:
@@ -205,16 +205,16 @@ class Engine:
             self._kernel.abort(self.table, slot)
         job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
         if job[_LISTED]:  # it was to begin with the next run
-            count = int(a.ints[state.I_STARTERS])
+            count = int(a.scalars["n_starters"])
             rest = a.starters[:count][a.starters[:count] != slot]
-            a.starters[: len(rest)], a.ints[state.I_STARTERS] = rest, len(rest)
+            a.starters[: len(rest)], a.scalars["n_starters"] = rest, len(rest)
         usage = Usage(*_used(job))
         a.jobs["state"][slot] = state.FREE
         program, starts = self._programs.pop(slot), self._starts.pop(slot)
         if self.ruled is not None:
             self.ruled.detach(slot)
         if len(program.leads):
-            a.ints[state.I_OPENED] -= 1
+            a.scalars["opened"] -= 1
         self._layout.give(slot, program, starts)
         return usage
 
@@ -223,7 +223,7 @@ class Engine:
 
         With `go_on` it advances to `until` whatever finishes on the way. Slots are to be detached by the caller.
         """
-        self.arrays.ints[state.I_GO_ON] = int(go_on)
+        self.arrays.scalars["go_on"] = int(go_on)
         for slot in self._to_begin:
             self._kernel.begin(self.table, slot)
         self._to_begin.clear()
@@ -234,21 +234,21 @@ class Engine:
 
     def step(self, until: float = math.inf) -> list[int]:
         """Advance to the next instant at which something happens, or to `until`; returns the jobs that finish then."""
-        ints = self.arrays.ints
-        event = float(self.arrays.heap_key[0]) if ints[state.I_HEAP] else math.inf
+        scalars = self.arrays.scalars
+        event = float(self.arrays.heap_key[0]) if scalars["n_heap"] else math.inf
         due = math.inf if self.ruled is None else math.nextafter(self.ruled.due, math.inf)
         return self.run(self.now if self._to_begin else min(event, due, until))
 
     def link_rates(self) -> npt.NDArray[np.float64]:
         """Bytes per second that each link carries now (max-min sharing)."""
         used: npt.NDArray[np.float64] = (
-            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.floats[state.F_UNIT]
+            self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.scalars["unit"]
         )
         return used
 
     def on_link(self, link: int) -> dict[int, tuple[float, float]]:
         """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
-        a, unit = self.arrays, float(self.arrays.floats[state.F_UNIT])
+        a, unit = self.arrays, float(self.arrays.scalars["unit"])
         first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
         found: dict[int, tuple[float, float]] = {}
         for seat in a.seats[first : first + int(a.links["count"][link])]:
@@ -265,12 +265,12 @@ class Engine:
         a = self.arrays
         links = program.flows["link"]
         need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block that doubles is moved now and again
-        if int(a.ints[state.I_SEATS]) + need > len(a.seats):
+        if int(a.scalars["n_seats"]) + need > len(a.seats):
             self._use(a._replace(seats=seated_anew(a, need)))
 
     def _make_room(self) -> None:
         """See to it that every job can write a record or two."""
-        if int(self.arrays.ints[state.I_RECORDS]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
+        if int(self.arrays.scalars["n_records"]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
 
     def _advance(self, until: float) -> list[int]:
@@ -279,18 +279,18 @@ class Engine:
         while True:
             stop = until if self.ruled is None else min(until, self.ruled.due)
             why = self._kernel.run(self.table, stop)
-            self.arrays.ints[state.I_IN_RUN] = 0
+            self.arrays.scalars["in_run"] = 0
             if why == state.ASK:
                 self._ask()
                 continue
             if self.ruled is not None and why == state.STIRRED:
                 self.ruled.stirred(self.now)
                 continue
-            if count := int(self.arrays.ints[state.I_FINISHED]):
+            if count := int(self.arrays.scalars["n_finished"]):
                 finished += self.arrays.finished[:count].tolist()
             if self.ruled is not None and why == state.REACHED and stop < until:
                 self.ruled.renew(self.now)
-                if not (self.ruled.stuck and until == math.inf and self.arrays.ints[state.I_HEAP] == 0):
+                if not (self.ruled.stuck and until == math.inf and self.arrays.scalars["n_heap"] == 0):
                     continue
             if why != state.RECORDS_FULL:
                 if until == math.inf and not finished:
@@ -312,10 +312,10 @@ class Engine:
         return float(job["done"]) * float(self.arrays.nodes["amount"][rows[0]]) + float(EngineBody(self).sent(rows)[0])
 
     def _check_progress(self) -> None:
-        ints = self.arrays.ints
-        if self.spec.ask and ints[state.I_HELD] > 0 and ints[state.I_HEAP] == 0:
+        scalars = self.arrays.scalars
+        if self.spec.ask and scalars["n_held"] > 0 and scalars["n_heap"] == 0:
             raise EngineError(
-                f"the admission rule lets none of {int(ints[state.I_HELD])} waiting transfers start, and nothing else "
+                f"the admission rule lets none of {int(scalars['n_held'])} waiting transfers start, and nothing else "
                 "will happen: a rule must let a transfer start when nothing runs beside it"
             )
 
@@ -359,11 +359,11 @@ class Engine:
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""
-        return self.arrays.records[: int(self.arrays.ints[state.I_RECORDS])]
+        return self.arrays.records[: int(self.arrays.scalars["n_records"])]
 
     def segments(self) -> npt.NDArray[Any]:
         """The first tasks, as far as they were recorded."""
-        return self.arrays.segments[: int(self.arrays.ints[state.I_SEGMENTS])]
+        return self.arrays.segments[: int(self.arrays.scalars["n_segments"])]
 
     def links(self) -> npt.NDArray[Any]:
         """Bytes carried and busy time of each link, those of transfers under way included, once all is up to date."""

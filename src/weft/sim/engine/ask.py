@@ -18,7 +18,7 @@ def questions(
     arrays: Arrays, ports: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[int, TransferView, tuple[TransferView, ...]]]:
     """Each waiting transfer in its turn: (node, itself, those that have started and use one of its ports, now)."""
-    for x in arrays.held[: int(arrays.ints[state.I_HELD])].tolist():
+    for x in arrays.held[: int(arrays.scalars["n_held"])].tolist():
         waiting = _view(arrays, ports, x)
         nodes = {y for k in waiting.ports for y in _admitted_on(arrays, k)}
         beside = sorted((_view(arrays, ports, y) for y in nodes), key=lambda view: (int(view.job), view.task))
@@ -35,7 +35,7 @@ def _view(arrays: Arrays, ports: npt.NDArray[np.bool_], x: int) -> TransferView:
     job = arrays.jobs[node["job"]]
     left = float(node["amount"])
     if node["state"] == state.ACTIVE and node["rate"] >= 0.0:
-        left = float(node["remaining"] - node["rate"] * (arrays.floats[state.F_NOW] - node["mark"]))
+        left = float(node["remaining"] - node["rate"] * (arrays.scalars["now"] - node["mark"]))
     links = arrays.flows["link"][node["flow0"] : node["flow1"]]
     turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
     return TransferView(

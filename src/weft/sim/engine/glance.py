@@ -21,7 +21,7 @@ def iterations_done(arrays: Arrays, slot: int) -> int:
     if job["state"] != state.PARKED:
         return done
     comp = arrays.comps[int(job["comp"])]
-    now = float(arrays.floats[state.F_NOW])
+    now = float(arrays.scalars["now"])
     if comp["parked"] != state.PARK_EXACT:
         return done + int((now - float(comp["park_time"])) * float(job["per"]) + float(job["carry"]))
     period, per = float(comp["period"]), int(job["per"])
@@ -42,7 +42,7 @@ def _ends(arrays: Arrays, comp: Any, slot: int) -> npt.NDArray[np.float64]:
 def carried(arrays: Arrays, n_links: int, slots: Iterable[int]) -> npt.NDArray[np.float64]:
     """Bytes that each link has carried up to now; a parked job is taken to send evenly."""
     total = arrays.links["bytes"][:n_links].copy()
-    now = float(arrays.floats[state.F_NOW])
+    now = float(arrays.scalars["now"])
     for slot in slots:
         job = arrays.jobs[slot]
         parked = job["state"] == state.PARKED

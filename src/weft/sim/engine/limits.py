@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.pace.rates import Bools, Floats, Ints, Limits
-from weft.sim.compiled import state
 from weft.sim.compiled.load import limits_kernel
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ class EngineBody:
     def stirred(self) -> tuple[Ints, Bools, Floats]:
         """Transfers that came under the rule or left it."""
         a = self._engine.arrays
-        rows = np.sort(a.stirs[: int(a.ints[state.I_STIRS])]).astype(np.int64)
-        a.noted[rows], a.ints[state.I_STIRS] = 0, 0
+        rows = np.sort(a.stirs[: int(a.scalars["n_stirs"])]).astype(np.int64)
+        a.noted[rows], a.scalars["n_stirs"] = 0, 0
         return rows, a.live[rows] != 0, a.since[rows]
 
     def sent(self, rows: Ints) -> Floats:
@@ -48,11 +47,14 @@ class EngineBody:
         self._kernel.full(self._engine.table, rows, out)
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
+    def look_to(self, horizon_s: float, due_s: float) -> None:
         """Who catches up with whom is of interest up to the horizon, who ends until the rule speaks again."""
-        floats = self._engine.arrays.floats
-        floats[state.F_HORIZON], floats[state.F_SLOT_END] = horizon_s, due_s
-        self._kernel.look_ahead(self._engine.table, rows)
+        scalars = self._engine.arrays.scalars
+        scalars["horizon"], scalars["slot_end"] = horizon_s, due_s
+
+    def look_again(self, rows: Ints) -> None:
+        """What of this happens to these."""
+        self._kernel.look_again(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:
         """Caps, and weights and levels where they are given."""

@@ -49,9 +49,13 @@ class Body(Protocol):
         """From now on these rows have these limits."""
         ...
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Find who of these would catch up with whom before the horizon, and who would end by `due_s`, when the rule
-        speaks again."""
+    def look_to(self, horizon_s: float, due_s: float) -> None:
+        """From now on it matters who would catch up with whom before the horizon, and who would end by `due_s`, when
+        the rule speaks again."""
+        ...
+
+    def look_again(self, rows: Ints) -> None:
+        """Find what of this happens to these, which have bytes left."""
         ...
 
 
@@ -112,7 +116,8 @@ class Ruled:
             self._begin(now)
         if not self.flows.active.any():
             self.due = math.inf
-            self._look_ahead(self._dust[:0])
+            self._look_to()
+            self._look_again(self._dust[:0])
             return
         part = min((self.due - now) / self.rule.slot_s, 1.0) if self.rule.slot_s < math.inf else 1.0
         jobs = np.unique(self.flows.job[new]).tolist()
@@ -130,7 +135,7 @@ class Ruled:
         if self.rule.slot_s < math.inf:
             self._slot = math.floor(now / self.rule.slot_s + _NEARLY)
             self.due = (self._slot + 1) * self.rule.slot_s
-            self._look_ahead(np.flatnonzero(self.flows.active))
+            self._look_to()
 
     @property
     def stuck(self) -> bool:
@@ -154,13 +159,15 @@ class Ruled:
         live = np.flatnonzero(f.active)
         self.rule.carried(passed, f, live, came)
         self.due = (self._slot + 1) * slot_s if len(live) else math.inf
+        self._look_to()
         self._ask(Moment(self._slot), live)
-        self._look_ahead(np.flatnonzero(f.active & self._going))
+        self._look_again(np.flatnonzero(f.active & self._going))
 
-    def _look_ahead(self, live: Ints) -> None:
-        rows = np.concatenate([live, self._dust]) if len(self._dust) else live
-        horizon = self.due - _NEARLY * self.rule.slot_s if self.due < math.inf else math.inf
-        self.body.look_ahead(rows, horizon, self.due)
+    def _look_to(self) -> None:
+        self.body.look_to(self.due - _NEARLY * self.rule.slot_s if self.due < math.inf else math.inf, self.due)
+
+    def _look_again(self, live: Ints) -> None:
+        self.body.look_again(np.concatenate([live, self._dust]) if len(self._dust) else live)
 
     def _ask(self, when: Moment, live: Ints) -> None:
         if not len(live):

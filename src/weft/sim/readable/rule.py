@@ -61,9 +61,12 @@ class RefBody:
                     out[link] |= room[link] < 0
         return out
 
-    def look_ahead(self, rows: Ints, horizon_s: float, due_s: float) -> None:
-        """Who catches up with whom is of interest up to the horizon."""
+    def look_to(self, horizon_s: float, due_s: float) -> None:
+        """Who catches up with whom is of interest up to the horizon; all ends are, as nothing is to be saved here."""
         self._engine.horizon = horizon_s
+
+    def look_again(self, rows: Ints) -> None:
+        """Everything is looked at again."""
         self._engine.limits_changed()
 
     def limit(self, rows: Ints, limits: Limits) -> None:

@@ -1,0 +1,72 @@
+"""Compiled kernels: what their cache depends on, and what loading them leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import compiled
+from weft.sim import few_collections
+
+
+def test_the_key_covers_every_module_that_a_kernel_takes_something_from() -> None:
+    names = {source.name for source in compiled.sources("weft.sim.compiled")}
+    assert {"engine_kernel.py", "state.py", "contention.py"} <= names  # a kernel, its constants, and theirs
+    assert "world.py" not in names
+
+
+def test_a_changed_constant_changes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "weft" / "room").mkdir(parents=True)
+    (tmp_path / "weft" / "room" / "a_kernel.py").write_text("from weft.room import (\n    numbers as n,\n)\n")
+    numbers = tmp_path / "weft" / "room" / "numbers.py"
+    numbers.write_text("MISSED = 1.5\n")
+    monkeypatch.setattr(compiled, "_ROOT", tmp_path)
+    compiled.cache_dir.cache_clear()
+    before = compiled.cache_dir("weft.room")
+    numbers.write_text("MISSED = 2.5\n")
+    compiled.cache_dir.cache_clear()
+    assert compiled.cache_dir("weft.room") != before
+    compiled.cache_dir.cache_clear()
+
+
+def test_numbas_flags_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled.cache_dir.cache_clear()
+    before = compiled.cache_dir()
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "0" if os.environ.get("NUMBA_BOUNDSCHECK") == "1" else "1")
+    compiled.cache_dir.cache_clear()
+    assert compiled.cache_dir() != before
+    compiled.cache_dir.cache_clear()
+
+
+CODE = """
+import os
+from numba import config
+before = (config.CACHE_DIR, dict(os.environ))
+from weft.compiled import load
+kernel = load("weft.pace.mcs.mcs_kernel")
+assert (config.CACHE_DIR, dict(os.environ)) == before
+assert str(__import__("weft.compiled").compiled.cache_dir("weft.pace.mcs")) in kernel.decide.stats.cache_path
+"""
+
+
+def test_loading_a_kernel_leaves_numbas_settings_and_the_environment_alone() -> None:
+    subprocess.run([sys.executable, "-c", CODE], check=True)
+
+
+def test_a_run_leaves_what_its_caller_has_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with few_collections():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+    with few_collections():
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
