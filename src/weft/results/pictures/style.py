@@ -79,6 +79,8 @@ _RC: Any = {
     "ytick.color": GRID,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
+    "xtick.major.pad": 6.0,  # labels of both axes meet at the origin
+    "ytick.major.pad": 6.0,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
