@@ -81,6 +81,6 @@ def inside(inner: list[float], outer: list[float], slack: float = 1.5) -> bool:
     )  # fmt: skip
 
 
-def overlap(a: list[float], b: list[float], slack: float = 1.5) -> bool:
-    """Whether two boxes lie over each other."""
+def overlap(a: list[float], b: list[float], slack: float = 4.0) -> bool:
+    """Whether two boxes lie over each other; a browser's box around a text has room above and below the letters."""
     return a[0] < b[2] - slack and b[0] < a[2] - slack and a[1] < b[3] - slack and b[1] < a[3] - slack

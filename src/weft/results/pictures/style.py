@@ -131,7 +131,7 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
 
 def hover(axes: Axes, x: float, y: float, words: str) -> None:
     """Words that a browser shows while the pointer is near a point."""
-    spot = axes.plot([x], [y], "o", color=INK, alpha=0.0, markersize=9, zorder=9, label="_spot")[0]
+    spot = axes.scatter([x], [y], s=80, color=INK, alpha=0.0, zorder=9, label="_spot")
     spot.set_gid("hover:" + words.encode().hex())
 
 
