@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sim.paced import CAPACITY, program, ring, rule_of, run_all, spec_of
-from weft.model.traffic import Traffic
+from weft.model.flows import Traffic
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.mcs import Mcs
 from weft.sim.engine import Engine

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     """Write docs/images from the demo comparison, the same pictures that its report has."""
     import weft
-    from weft.results.pictures import gantt, plots
+    from weft.results.pictures import plots
     from weft.results.pictures.style import house_style
 
     folder = ROOT / "docs" / "images"
@@ -32,7 +32,7 @@ def main() -> None:
             "jct.png": plots.jct_cdf(result.runs),
             "links-best-fit.png": plots.link_utilisation(first["srsf"], end_s, "srsf, best-fit", most=8),
             "links-first-fit.png": plots.link_utilisation(first["srsf-first-fit"], end_s, "srsf, first-fit", most=8),
-            "timeline.png": gantt.cluster_timeline(first["srsf"], None, "srsf, seed 1"),
+            "timeline.png": plots.cluster_timeline(first["srsf"], None, "srsf, seed 1"),
         }
         for name, figure in figures.items():
             figure.savefig(folder / name, dpi=110)

@@ -289,7 +289,7 @@ def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:
 
 
 def seeds_of(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
-    """The seeds: those given, or so many from the scenario's on."""
+    """The seeds: those given, or a number of seeds from the scenario's on."""
     if given is None:
         given = scenario.compare.seeds if scenario.compare else 5
     numbers = [scenario.run.seed + i for i in range(given)] if isinstance(given, int) else list(given)

@@ -31,8 +31,6 @@ from weft.workload import zoo
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-__all__ = ["Keeping", "current", "identity", "kept"]
-
 _FORMAT = 1  # of the files; another one makes them unknown
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "polars")
 
@@ -90,7 +88,7 @@ def identity(scenario: Scenario, layers: Any, stack: Stack, seed: int, record: b
 
 
 def _content(scenario: Scenario) -> str:
-    """Of everything that a scenario says about a run, but for the seed, and of the files that it names."""
+    """A digest of all that a scenario says about a run, except the seed, and of the files that it names."""
     said = scenario.model_dump(mode="json", exclude={"compare": True, "run": {"seed"}})
     files = {path: _digest_of(Path(path)) for path in sorted(set(_files_named(said, scenario)))}
     return hashlib.sha256(json.dumps([said, files], sort_keys=True).encode()).hexdigest()
@@ -138,7 +136,7 @@ def _digest_of(path: Path) -> str:
 
 @cache
 def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
-    """Of a file's content; asked again only when the file has been written."""
+    """The digest of a file's content, computed again only when the file has been written."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from weft.collectives.registry import COLLECTIVES
+from weft.collectives.algorithms import COLLECTIVES
 from weft.core.layered import Layered
-from weft.core.layered.dealt import Dealt
-from weft.core.layered.even import Even
+from weft.core.layered.even import Dealt, Even
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.order.base import Order

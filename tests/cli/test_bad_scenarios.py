@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.workload.zoo.gpus import GPUS
+from weft.workload.zoo.timings import GPUS
 
 GOOD = """\
 [cluster]
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "two hierarchies": (
         'sharing = "max-min"', 'cost = "analytical"\nhierarchy = "older"\nastra_network = "n.json"',
-        "network.hierarchy stands beside astra_network; give the one or the other",
+        "network.hierarchy excludes astra_network; remove one of them",
     ),
     "a network file that is not there": (
         'sharing = "max-min"', 'cost = "analytical"\nastra_network = "n.json"',
@@ -154,7 +154,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "a table beside rows": (
         'sharing = "max-min"', 'cost = "tiers"\ntable = "themis"\ntiers = {default = {rack = 0.1, network = 0.5}}',
-        "network.table stands beside tiers; give the one or the other",
+        "network.table excludes tiers; remove one of them",
     ),
     "a constant of another sharing": (
         'sharing = "max-min"', "eta_s_per_byte = 1e-10",

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.physics.analytical import Analytical
-from weft.physics.hierarchy import MODERN
+from weft.physics.analytical import MODERN, Analytical
 from weft.workload.profiles.files import load_file
 from weft.workload.profiles.layers import read_layers
 

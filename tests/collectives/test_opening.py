@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.collectives.test_lowering import even_placements, link_bytes
 from weft.collectives import COLLECTIVES, open_collective, ring_order, route_collective
-from weft.collectives.opening import OpenFlow
+from weft.collectives.lowering import OpenFlow
 from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, leaf_spine, single_switch
 

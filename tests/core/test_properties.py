@@ -86,7 +86,7 @@ def test_every_job_ends_and_no_gpu_is_given_twice(world: Guarded, layers: dict[s
 @settings(max_examples=25)
 @given(st.integers(0, 30), st.sampled_from(LAYERS))
 def test_one_seed_one_result(number: int, layers: dict[str, str]) -> None:
-    from weft.testing.workloads import workload
+    from weft.testing.toy import workload
 
     runs = []
     for _ in range(2):

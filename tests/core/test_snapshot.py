@@ -18,7 +18,7 @@ from weft.errors import InputError, StackError
 from weft.model import Compute, Gate, Job, Profile, Start, Started, Submitted, Transfer
 from weft.stacks import STACKS, resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
-from weft.testing.workloads import workload
+from weft.testing.toy import workload
 
 
 def saved(core: Core) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
 from weft.testing import toy_cluster, toy_job
-from weft.testing.recorder import Recorder
+from weft.testing.watch import Recorder
 
 CLUSTER = toy_cluster(1, 2, 2)
 JOBS = 12

@@ -9,7 +9,7 @@ from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Start, Stop
 from weft.order.defrag import Defragment
-from weft.results.machines import machine_use
+from weft.results.metrics import machine_use
 from weft.sim import RunSpec, simulate
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job

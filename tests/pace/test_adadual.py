@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft.errors import StackError
-from weft.pace.adadual import AdaDual, threshold
-from weft.pace.at_most import AtMost
+from weft.pace.admission import AdaDual, AtMost, threshold
 from weft.pace.base import Admission, Pace
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld

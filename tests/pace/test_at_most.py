@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import StackError
-from weft.pace.at_most import AtMost
+from weft.pace.admission import AtMost
 from weft.pace.base import Admission
 from weft.testing import check_pace
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from weft.pace.admission import Fair
 from weft.pace.base import Admission
-from weft.pace.fair import Fair
 from weft.testing import check_pace
 
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, JOBS, Job
-from weft.model.flow_set import flow_set
-from weft.pace.mcs import Mcs, McsRule
-from weft.pace.mcs.plan import bottleneck_s, coflow_rates
+from weft.model.flows import flow_set
+from weft.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates
 from weft.pace.rates import Demand, Moment
 from weft.sim.engine.program import make_program
 from weft.sim.engine.ruled import flow_rows

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
-from weft.physics.alone import run_alone
+from weft.physics.estimates import run_alone
 from weft.workload import zoo
 
 NIC_50 = 50e9 / 8

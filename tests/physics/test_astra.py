@@ -16,10 +16,8 @@ import pytest
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.physics.analytical import Analytical
-from weft.physics.astra_files import layer_text, network_text, read_network, read_system, system_text
-from weft.physics.astra_sim import AstraSim
-from weft.physics.hierarchy import MODERN, Dimension
+from weft.physics.analytical import MODERN, Analytical, Dimension
+from weft.physics.astra import AstraSim, layer_text, network_text, read_network, read_system, system_text
 from weft.workload import zoo
 from weft.workload.profiles.layers import parse_layers
 

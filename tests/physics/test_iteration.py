@@ -16,8 +16,8 @@ from weft.model.plan import Placement
 from weft.model.topologies import Machine, fat_tree, leaf_spine, single_switch
 from weft.model.view import Spread
 from weft.physics.analytical import Analytical
+from weft.physics.cost import Shape
 from weft.physics.iteration import play_on
-from weft.physics.shape import Shape
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering

@@ -6,8 +6,8 @@ import pytest
 
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import cassini
+from weft.physics.estimates import link_traffic
 from weft.physics.iteration import play_on
-from weft.physics.traffic import link_traffic
 
 GBPS = 1e9 / 8
 

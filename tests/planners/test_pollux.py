@@ -7,9 +7,8 @@ import pytest
 
 from tests.planners.test_themis import sequence
 from weft.errors import StackError
-from weft.planners.pollux import Pollux
+from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput
 from weft.planners.pollux.genetic import Problem, evolve
-from weft.planners.pollux.goodput import Goodput, efficiency, fit_throughput
 from weft.testing import check_planner, toy_job
 
 

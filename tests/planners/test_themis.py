@@ -16,8 +16,7 @@ from weft.model import Start, Stop, Submitted
 from weft.model.job import Job
 from weft.model.topologies import cassini
 from weft.model.view import Spread
-from weft.planners.themis import Themis, believed_s
-from weft.planners.themis.auction import auction, payment, proportional_fair
+from weft.planners.themis import Themis, auction, believed_s, payment, proportional_fair
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve

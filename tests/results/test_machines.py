@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weft.results.machines import (
+from weft.results.metrics import (
     accuracy,
     comm_s_per_epoch,
     machine_use,

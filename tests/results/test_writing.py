@@ -8,7 +8,7 @@ import pytest
 
 from weft.cli.main import run
 from weft.errors import InputError
-from weft.results.writing import refuse_unwritable, refuse_unwritable_folder, write_text
+from weft.results.files import refuse_unwritable, refuse_unwritable_folder, write_text
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:

@@ -14,15 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from weft.pace.admission import Fair
 from weft.pace.base import Pace
-from weft.pace.ccml import Ccml
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
 from weft.pace.flow import Flow, FlowRule, FlowSpec
 from weft.pace.mcs import Mcs
-from weft.pace.pcc import Pcc
 from weft.pace.rates import RateRule
-from weft.pace.tcp import Tcp
+from weft.pace.senders import Ccml, Equal, Pcc, Tcp
 from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.limits import EngineBody

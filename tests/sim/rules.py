@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from weft.model.flow_set import FlowSet
+from weft.model.flows import FlowSet
 from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule
 
 

@@ -28,14 +28,12 @@ from tests.sim.paced import (
 from tests.sim.rules import Told
 from weft.errors import ScenarioError, StackError
 from weft.model.topologies import build_cluster
-from weft.pace.adadual import AdaDual
+from weft.pace.admission import AdaDual, Fair
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
 from weft.pace.flow import Flow, FlowRule
 from weft.pace.mcs import Mcs
 from weft.pace.rates import Transport
-from weft.pace.tcp import Tcp, loss_limit
+from weft.pace.senders import Equal, Tcp, loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, make_program, transfer_node
@@ -253,8 +251,8 @@ def test_cross_traffic_is_the_same_whatever_ours_do() -> None:
         there: list[tuple[float, tuple[int, ...]]] = []
         while lab.engine.now < 2.0:
             lab.step(2.0)
-            if lab.others._slots.keys() and (not there or there[-1][1] != tuple(sorted(lab.others._slots))):
-                there.append((lab.engine.now, tuple(sorted(lab.others._slots))))
+            if lab.others._job_rows.keys() and (not there or there[-1][1] != tuple(sorted(lab.others._job_rows))):
+                there.append((lab.engine.now, tuple(sorted(lab.others._job_rows))))
         seen.append({when for when, _ in there if when % 0.5 == 0.0})
         assert lab.others.bytes.sum() > 0.0
     assert seen[0] == seen[1]
@@ -387,5 +385,5 @@ def test_cross_traffic_without_a_pause_never_pauses(every_s: float) -> None:
         if others.next_s <= engine.now:
             others.change(engine)
         if others.next_s > engine.now + 1e-9:  # an end may come a bit in the last place before the next start
-            assert len(others._slots) == len(CLUSTER.servers)
+            assert len(others._job_rows) == len(CLUSTER.servers)
         engine.run(others.next_s)

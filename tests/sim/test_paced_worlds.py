@@ -20,11 +20,11 @@ from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
+from weft.pace.admission import Fair
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
-from weft.pace.fair import Fair
 from weft.pace.flow import Flow
 from weft.pace.mcs import Mcs
+from weft.pace.senders import Equal
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.spec import Foreign
 from weft.sim.world import SimWorld
@@ -179,11 +179,11 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
         ({"cost": "analytical"}, 'network.cost "analytical"'),
     ):
         for pace in ("flow", "equal", "mcs"):
-            refused = f"pace {pace} needs single flows on links, which {words} does not know"
+            refused = f"pace {pace} needs single flows on links, and {words} has none"
             with pytest.raises(StackError, match=refused):
                 weft.simulate({**scene, "network": network}, pace=pace)
     for network, words in (
-        (NetworkSpec(cost="analytical", packet_loss=0.01), "packet_loss is that of links"),
+        (NetworkSpec(cost="analytical", packet_loss=0.01), "packet_loss is a property of links"),
         (NetworkSpec(sharing="k-way", foreign=(Foreign("a", "b"),)), "foreign traffic goes over links"),
     ):
         with pytest.raises(StackError, match=words):

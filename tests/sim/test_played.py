@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
-from weft.model.traffic import Traffic
+from weft.model.flows import Traffic
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
 from weft.pace.flow import Flow, FlowSpec
-from weft.pace.tcp import Tcp
+from weft.pace.senders import Equal, Tcp
 from weft.sim.engine import Engine
 from weft.sim.played import PlayedTraffic
 

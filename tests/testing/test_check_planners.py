@@ -9,8 +9,7 @@ from typing import ClassVar
 import pytest
 
 from weft.core.layered import Layered
-from weft.interleave.base import Interleave, Pick
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import Interleave, NoInterleave, Pick
 from weft.model import Candidate, Gate, Plan, State
 from weft.model.view import ClusterView
 from weft.order.fifo import Fifo

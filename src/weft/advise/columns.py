@@ -14,10 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from weft.errors import InputError
-from weft.workload.traces import slurm
+from weft.workload.traces import tools as slurm
 from weft.workload.traces.base import Delimited, Head, Options
-from weft.workload.traces.rows import MAX_S, Rows
-from weft.workload.traces.schema import Trace
+from weft.workload.traces.rows import MAX_S, Rows, Trace
 
 __all__ = ["FIELDS", "guess", "parse_map", "read_table"]
 

@@ -15,7 +15,7 @@ from weft.advise.columns import read_table
 from weft.compiled import cache_root
 from weft.errors import InputError, TraceError
 from weft.workload.traces.reading import read, write
-from weft.workload.traces.schema import Trace
+from weft.workload.traces.rows import Trace
 
 __all__ = ["JobLog", "read_jobs"]
 

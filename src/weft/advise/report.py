@@ -12,10 +12,10 @@ from rich.console import Group
 from rich.text import Text
 
 from weft.results.display import count, duration, number, percent
+from weft.results.files import write_text
 from weft.results.html import definition_list, grid_table, page
 from weft.results.pictures.style import MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text, ratio_cell
-from weft.results.writing import write_text
 
 __all__ = ["advice_text", "write_report"]
 

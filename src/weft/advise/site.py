@@ -17,7 +17,7 @@ from weft.errors import InputError
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.scenario.changes import Setting, changed, settings
-from weft.scenario.files import read_toml
+from weft.scenario.problems import read_toml
 
 __all__ = ["Flags", "Site", "site_of", "what_if"]
 

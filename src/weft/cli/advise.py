@@ -85,7 +85,7 @@ def advise(
     from weft.kept import kept
 
     if report is not None:
-        from weft.results.writing import refuse_unwritable
+        from weft.results.files import refuse_unwritable
 
         refuse_unwritable(report)
     request = Request(

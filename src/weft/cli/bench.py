@@ -12,14 +12,14 @@ __all__ = ["bench"]
 
 
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which to run; none: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks (default: all).")] = None,
     show: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes: a smoke test, not a measurement.")] = False,
     large: Annotated[
         bool, typer.Option("--large", help="A large size instead, for benchmarks that have one (scale: 15 minutes).")
     ] = False,
     queued: Annotated[
-        int, typer.Option("--queued", min=0, help="Of slurm: with so many jobs in its queue, for a minute.")
+        int, typer.Option("--queued", min=0, help="slurm only: one minute with this many jobs in its queue.")
     ] = 0,
     json: JsonOption = False,
 ) -> None:

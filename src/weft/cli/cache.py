@@ -8,8 +8,6 @@ import typer
 
 from weft.cli.common import JsonOption, notice, print_json
 
-__all__ = ["cache"]
-
 
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all kept results.")] = False, json: JsonOption = False

@@ -80,7 +80,7 @@ def compare(
     from weft.kept import kept
 
     if report is not None:
-        from weft.results.writing import refuse_unwritable
+        from weft.results.files import refuse_unwritable
 
         refuse_unwritable(report)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}

@@ -39,7 +39,7 @@ def compat(
     """
     from weft.interleave.cassini.circle import Circle
     from weft.interleave.cassini.compat import compat as solve
-    from weft.scenario.compatfile import load_compat_file
+    from weft.scenario.jobfile import load_compat_file
 
     given = load_compat_file(jobs)
     circles = {
@@ -48,7 +48,8 @@ def compat(
     solve(circles, given.capacity_gbps)  # so that wall_s is without compilation
     found = solve(circles, given.capacity_gbps, quantum_ms / 1e3, padding, grid)
     if plot is not None:
-        from weft.results.pictures.circle import Ring, circles_figure, save_circles
+        from weft.results.pictures.circle import Ring, circles_figure
+        from weft.results.pictures.style import save_picture
 
         rings = [
             Ring(name, period, circle.pieces, shift)
@@ -57,7 +58,7 @@ def compat(
             )
         ]
         perimeter = found.rotation.perimeter_s if found.periods.fit else max(ring.period_s for ring in rings)
-        save_circles(circles_figure(rings, perimeter, given.capacity_gbps, found.rotation.score), plot)
+        save_picture(circles_figure(rings, perimeter, given.capacity_gbps, found.rotation.score), plot)
     answer = found.to_dict()
     if json:
         print_json(answer)

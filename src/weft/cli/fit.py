@@ -51,12 +51,11 @@ def allreduce(
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     if plot is not None:
-        from weft.results.pictures.fit import save_fit_plot
+        from weft.results.pictures.circle import fit_figure
+        from weft.results.pictures.style import save_picture
 
-        sizes = sorted({(s.k, s.bytes) for s in fit.samples})
-        save_fit_plot(
-            [(s.k, s.bytes, s.seconds) for s in fit.samples], [(k, m, fit.predict_s(k, m)) for k, m in sizes], plot
-        )
+        fitted = [(k, m, fit.predict_s(k, m)) for k, m in sorted({(s.k, s.bytes) for s in fit.samples})]
+        save_picture(fit_figure([(s.k, s.bytes, s.seconds) for s in fit.samples], fitted), plot)
         notice(f"wrote {plot}")
     if json:
         print_json(_as_dict(file, fit))

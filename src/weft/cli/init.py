@@ -10,8 +10,6 @@ import typer
 from weft.cli.common import notice
 from weft.errors import InputError
 
-__all__ = ["init"]
-
 
 def init(
     path: Annotated[Path, typer.Argument(metavar="[FILE]", help='Where to write it ("-": stdout).')] = Path(

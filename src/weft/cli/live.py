@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DirOption", "run_folder"]
-
 DirOption = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DIR", help="Folder of the run (default: WEFT_DIR, or weft in ~/.local/state)."),

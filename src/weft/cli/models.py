@@ -11,7 +11,7 @@ from weft.cli.common import JsonOption, notice, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile, Task
-    from weft.physics.alone import Alone
+    from weft.physics.estimates import Alone
     from weft.results.pictures.iteration import IterationPicture
     from weft.workload.zoo import Model, Timing
 
@@ -74,7 +74,7 @@ def show(
     """
     from weft.errors import InputError
     from weft.model.units import gbps_to_bytes_per_s
-    from weft.physics.alone import run_alone
+    from weft.physics.estimates import run_alone
     from weft.workload import zoo
 
     model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))
@@ -111,9 +111,10 @@ def _speed(gbps: float) -> float:
 
 
 def _save(picture: IterationPicture, file: Path) -> None:
-    from weft.results.pictures.iteration import save_iteration
+    from weft.results.pictures.iteration import iteration_figure
+    from weft.results.pictures.style import save_picture
 
-    save_iteration(picture, file)
+    save_picture(iteration_figure(picture), file)
     notice(f"wrote {file}")
 
 

@@ -19,9 +19,7 @@ __all__ = ["profile"]
 
 def profile(
     model: Annotated[str, typer.Argument(help="A model of the zoo (weft models lists them).")],
-    batch: Annotated[
-        list[int] | None, typer.Option("--batch", help="Samples per iteration; may be given often.")
-    ] = None,
+    batch: Annotated[list[int] | None, typer.Option("--batch", help="Samples per iteration; may be repeated.")] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...; auto is the GPU if any.")] = "auto",
     dtype: Annotated[
         str, typer.Option("--dtype", help="fp32, tf32, bf16 (autocast), bf16-weights, or as-is (torch's settings).")

@@ -9,8 +9,6 @@ import typer
 
 from weft.cli.common import JsonOption, notice, print_json, progress, stdout
 
-__all__ = ["replay"]
-
 
 def replay(
     jobs: Annotated[Path, typer.Argument(metavar="JOBS.json", help="Links, and jobs as cycles of phases.")],

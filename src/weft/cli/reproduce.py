@@ -55,7 +55,7 @@ def reproduce(
     from weft.research import reproduce as run
     from weft.research.claims import Request
     from weft.research.report import claims_table, write
-    from weft.results.writing import refuse_unwritable
+    from weft.results.files import refuse_unwritable
 
     if show:
         words = {name: check.what for name, check in claims_of(paper).items()}

@@ -66,7 +66,7 @@ TakeOption = Annotated[
 ]
 PreemptionsOption = Annotated[
     int,
-    typer.Option("--preemptions", min=0, metavar="N", help="Jobs that may give way to one user's, per hour; 0: any."),
+    typer.Option("--preemptions", min=0, metavar="N", help="Most preemptions an hour for one user's jobs; 0: any."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
@@ -96,9 +96,9 @@ def serve(
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
-    In the local world jobs come by weft submit, in the Slurm world by sbatch. They run on when the server ends or is
-    killed, and the next one of the same folder takes them over, with the same stack unless it never ran. docs/live.md
-    and docs/slurm.md tell the rest.
+    In the local world jobs arrive by weft submit, in the Slurm world by sbatch. They keep running when the server ends
+    or is killed. The next server of the same folder takes them over; it must have the same stack, unless the first
+    never ran. More is in docs/live.md and docs/slurm.md.
 
     Example: weft serve --world slurm --stack srsf --dir /shared/weft --dry-run
     """

@@ -58,7 +58,7 @@ def simulate(
     if len(points) > 1:
         raise InputError("simulate: --set takes one value here; weft compare takes several")
     if out is not None:
-        from weft.results.writing import refuse_unwritable_folder
+        from weft.results.files import refuse_unwritable_folder
 
         refuse_unwritable_folder(out)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}

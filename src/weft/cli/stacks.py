@@ -6,8 +6,6 @@ from typing import Any
 
 from weft.cli.common import JsonOption, print_json, stdout
 
-__all__ = ["stacks"]
-
 _QUESTIONS = {
     "order": "who goes next, who gives way?",
     "place": "on which GPUs?",

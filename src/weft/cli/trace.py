@@ -11,7 +11,7 @@ from weft.cli.common import MOST_SEED, JsonOption, notice, print_json, stdout
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.workload.traces.schema import Trace
+    from weft.workload.traces.rows import Trace
 
 __all__ = ["app"]
 
@@ -46,14 +46,15 @@ def inspect(
 
     Example: weft trace inspect cluster04.csv.gz --plot cluster04.svg
     """
-    from weft.workload.traces.summary import summary
+    from weft.workload.traces.reading import summary
 
     trace = _read(file, format, strict, attempts)
     facts = summary(trace)
     if plot is not None:
-        from weft.cli.trace_plot import save_trace_plot
+        from weft.cli.trace_plot import plot_trace
+        from weft.results.pictures.style import save_picture
 
-        save_trace_plot(trace, plot)
+        save_picture(plot_trace(trace), plot)
         facts["plot"] = str(plot)
     if json:
         print_json(facts)

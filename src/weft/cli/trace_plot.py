@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from weft.errors import InputError
 from weft.results.pictures.style import ACCENT, PALETTE, house_style, new_figure, say, tidy_axes
-from weft.workload.traces.schema import Trace
+from weft.workload.traces.rows import Trace
 
-__all__ = ["plot_trace", "save_trace_plot"]
+__all__ = ["plot_trace"]
 
 BINS = 100
-SUFFIXES = (".svg", ".png", ".pdf")
 
 
 @house_style()
@@ -30,18 +25,6 @@ def plot_trace(trace: Trace) -> Figure:
     _durations(durations, seconds[np.isfinite(seconds)])
     _arrivals(arrivals, frame["submit_s"].to_numpy())
     return figure
-
-
-def save_trace_plot(trace: Trace, path: Path) -> None:
-    """Draw a trace into a file; the ending says which kind."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--plot: {path} must end in {', '.join(SUFFIXES)}")
-    try:
-        with rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
-            plain = {"Date": None} if path.suffix.lower() == ".svg" else None
-            plot_trace(trace).savefig(path, dpi=150, facecolor="white", metadata=plain)
-    except OSError as error:
-        raise InputError(f"--plot: {path}: {error.strerror or error}; give a path that can be written") from error
 
 
 def _sizes(axes: Axes, gpus: np.ndarray, seconds: np.ndarray) -> None:

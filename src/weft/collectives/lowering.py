@@ -1,13 +1,19 @@
-"""Lowering: a collective on a placement becomes a chain of lock-step flow groups on the links of the cluster.
+"""Lowering: a collective on a placement becomes flows on the links of the cluster, in one of two forms.
 
-Each stage is a FlowGroup, and groups follow one another. Neighbouring groups that load the wire in the same way are
-merged (a ring is one group of 2(N-1)/N M per edge; its latency is 2(N-1) messages'). Every message of a stage is one
-flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for every transfer
-of the job.
+`route_collective` makes a chain of lock-step flow groups, one per stage. Neighbouring groups that load the wire in the
+same way are merged (a ring is one group of 2(N-1)/N M per edge, with the latency of 2(N-1) messages). Every message of
+a stage is one flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for
+every transfer of the job.
+
+`open_collective` makes single flows between servers, with what each of them waits for. A ring is one flow from each
+server to the next, 2(N-1)/N of the message each. Before anything has come in, a server can send the first chunks (1/N
+of the message each) of all of its workers; after that it is never ahead of the flow that comes in. A parameter server
+gets a push from every worker on another server, and its broadcasts are never ahead of the least advanced push. Any
+other collective goes stage by stage, with one flow for each pair of workers.
 
 Messages between GPUs of one server load no link: a server's inner fabric is not a shared resource here, not even
-between jobs on the same server. They cap the group instead, at the speed of a GPU's port over the number of messages
-that it sends or receives at once.
+between jobs on the same server. They cap the flows of their stage instead, at the speed of a GPU's port divided by the
+number of messages that it sends or receives at once.
 """
 
 from __future__ import annotations
@@ -17,22 +23,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft.collectives.base import Pair, Stage, Stages
-from weft.collectives.registry import get_collective, stages
+from weft.collectives.algorithms import Pair, Stage, Stages, get_collective, host_ranks, stages
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
-
-__all__ = [
-    "Leg",
-    "PlacedStage",
-    "RoutedCollective",
-    "alone_s",
-    "lower",
-    "placed_stages",
-    "ring_order",
-    "route_collective",
-]
 
 _INF = float("inf")
 _SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
@@ -217,3 +211,74 @@ def _leg(stage: PlacedStage, cluster: Cluster, flow_key: int) -> Leg:
         for link in stage.path(cluster, pair, flow_key):
             counts[link] = counts.get(link, 0) + 1
     return Leg(stage.share, tuple(sorted(counts.items())), stage.ports, stage.demand_bytes_per_s, stage.latency_s)
+
+
+_NOBODY = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFlow:
+    """One flow, per byte of message. `feed` are the flows that it may not be ahead of, but for its first `chunk`;
+    `after` those that must have ended before it starts (both as ranges of the list it stands in)."""
+
+    path: tuple[int, ...]
+    share: float
+    demand_bytes_per_s: float
+    latency_s: float
+    chunk: float = 0.0
+    feed: tuple[int, int] = _NOBODY
+    after: tuple[int, int] = _NOBODY
+
+
+def open_collective(
+    collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
+) -> tuple[OpenFlow, ...]:
+    """The flows of a collective on these GPUs; none if nothing leaves a server."""
+    rounds = placed_stages(collective, placement, cluster, n_ps)
+    if not any(stage.between for stage in rounds):
+        return ()
+    if collective == "ring":
+        return _open_ring(rounds[0], len(placement), cluster, flow_key)
+    if collective == "parameter-server":
+        return _open_servers(rounds[0], rounds[-1], len(placement), cluster, n_ps, flow_key)
+    flows: list[OpenFlow] = []
+    last = _NOBODY
+    for stage in rounds:
+        paths = [tuple(stage.path(cluster, pair, flow_key)) for pair in stage.between]
+        if not paths and stage.latency_s <= 0.0 and stage.demand_bytes_per_s == float("inf"):
+            continue
+        flows += [_flow(stage, path, after=last) for path in paths or [()]]
+        last = (last[1], len(flows))
+    return tuple(flows)
+
+
+def _flow(
+    stage: PlacedStage, path: tuple[int, ...], *, share: float | None = None, chunk: float = 0.0,
+    feed: tuple[int, int] = _NOBODY, after: tuple[int, int] = _NOBODY,
+) -> OpenFlow:  # fmt: skip
+    part = stage.share if share is None else share
+    return OpenFlow(path, part, stage.demand_bytes_per_s, stage.latency_s, chunk, feed, after)
+
+
+def _open_ring(stage: PlacedStage, n: int, cluster: Cluster, flow_key: int) -> tuple[OpenFlow, ...]:
+    """Messages between neighbours in the ring that stand on two servers, in the order of the ring."""
+    pairs = sorted(stage.between)
+    flows = []
+    for i, (a, b) in enumerate(pairs):
+        before = (i - 1) % len(pairs)
+        workers = (a - pairs[before][0]) % n  # on the server that it leaves
+        path = tuple(stage.path(cluster, (a, b), flow_key))
+        flows.append(_flow(stage, path, share=2.0 * (n - 1) / n, chunk=workers / n, feed=(before, before + 1)))
+    return tuple(flows)
+
+
+def _open_servers(
+    push: PlacedStage, pull: PlacedStage, n: int, cluster: Cluster, n_ps: int, flow_key: int
+) -> tuple[OpenFlow, ...]:
+    flows: list[OpenFlow] = []
+    for host in host_ranks(n, n_ps):
+        far = [r for r in range(n) if push.servers[r] != push.servers[host]]
+        pushes = (len(flows), len(flows) + len(far))
+        flows += [_flow(push, tuple(push.path(cluster, (r, host), flow_key))) for r in far]
+        flows += [_flow(pull, tuple(pull.path(cluster, (host, r), flow_key)), feed=pushes) for r in far]
+    return tuple(flows)

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.core.world import World
 
-__all__ = ["Capabilities", "refuse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

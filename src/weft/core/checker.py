@@ -13,8 +13,6 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Hold, Placement, SetGate, Start, Stop
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["check"]
-
 
 def check(decisions: Iterable[Decision], table: Table, can: Capabilities, shared: bool) -> None:
     """Raise DecisionError at the first decision that cannot be carried out.

@@ -19,8 +19,6 @@ from weft.errors import DecisionError
 from weft.model.events import Event
 from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
 
-__all__ = ["Core"]
-
 
 class Core:
     """A stack at work: it keeps the job table and the policies' memory, and asks the policies once per cycle.

@@ -1,16 +1,42 @@
-"""The difference between a plan and the present state, as decisions."""
+"""From a plan to decisions: the difference between the plan and the present state.
+
+A plan may be written as an amendment: the current placements with a few changes. It then costs what it changes, not
+what stays as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 
-from weft.core.amended import Amended
 from weft.core.table import Table, memory_of
 from weft.interleave.base import Pick
 from weft.model.plan import Candidate, Decision, Gate, Hold, Placement, SetGate, Start, Stop
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["decide", "wake_time"]
+
+class Amended(Mapping[str, Placement]):
+    """`base` without the jobs in `removed` and with those in `added`. Valid as long as `base` does not change."""
+
+    def __init__(self, base: Mapping[str, Placement], added: Mapping[str, Placement], removed: Set[str]) -> None:
+        self.base = base
+        self.added = added
+        self.removed = removed
+
+    def __getitem__(self, job_id: str) -> Placement:
+        if job_id in self.added:
+            return self.added[job_id]
+        if job_id in self.removed:
+            raise KeyError(job_id)
+        return self.base[job_id]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (job for job in self.base if job not in self.removed and job not in self.added)
+        yield from self.added
+
+    def __len__(self) -> int:
+        gone = sum(job in self.base and job not in self.added for job in self.removed)
+        return len(self.base) - gone + sum(job not in self.base for job in self.added)
+
 
 Turn = Callable[[JobView], tuple[float, float]]
 

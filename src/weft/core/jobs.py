@@ -10,8 +10,6 @@ from typing import Any
 
 from weft.model.view import JobView
 
-__all__ = ["QueueBySize", "SortedJobs"]
-
 _Entry = tuple[Any, float, int, str]  # key, time of submission, number of arrival (unique), id
 
 

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 
-__all__ = ["Entry", "Journal", "MemoryJournal", "rows"]
-
 Entry = tuple[int, float, Decision]  # cycle, time_s, decision
 
 _ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}

@@ -9,8 +9,6 @@ from weft.core.world import World
 from weft.errors import DecisionError
 from weft.model.events import Event, Failed, Started
 
-__all__ = ["run"]
-
 _MAX_ROUNDS = 1000  # cycles at one instant, for orders that stop what they have just started
 _MAX_IDLE_WAKES = 100_000  # wake-ups in a row that changed nothing while nothing ran
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from weft.model.cluster import Cluster
 from weft.model.view import Offer
 
-__all__ = ["Draft", "Occupancy"]
-
 _T = TypeVar("_T", bound=np.generic)
 _FEW = 32  # up to this many GPUs a loop is faster than numpy
 

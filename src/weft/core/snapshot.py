@@ -12,11 +12,6 @@ from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.view import JobStatus, JobView
 
-__all__ = [
-    "VERSION", "Changes", "Saver", "assembled", "load_profile", "load_table", "refuse_other", "save_profile",
-    "save_table",
-]  # fmt: skip
-
 VERSION = 1
 
 _JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",

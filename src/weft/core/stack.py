@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from weft.errors import StackError
-from weft.interleave.base import Interleave
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import Interleave, NoInterleave
+from weft.pace.admission import Fair
 from weft.pace.base import Pace
-from weft.pace.fair import Fair
 from weft.planners.base import Planner
-
-__all__ = ["Stack"]
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 from weft.model.view import JobStatus, JobView
 
-__all__ = ["Table", "memory_of", "shape_of"]
-
 Key = Callable[[JobView], float | tuple[float, ...]]
 _MAX_QUEUES = 8  # orders kept between cycles; more means that a policy passes a new function each time
 

@@ -8,13 +8,11 @@ from typing import Protocol, runtime_checkable
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
 from weft.model.events import Event
+from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement
-from weft.model.traffic import Traffic
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-
-__all__ = ["Around", "KnowsTraffic", "World"]
 
 
 class World(Protocol):
@@ -94,17 +92,13 @@ class Around:
         self.capabilities, self.facts = world.capabilities, world.facts
 
     def now(self) -> float:
-        """As the world says."""
         return self._world.now()
 
     def iterations_done(self, job_id: str) -> int:
-        """As the world says."""
         return self._world.iterations_done(job_id)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """As the world says."""
         return self._world.estimate(job, workers, spread)
 
     def set_pace(self, pace: Pace) -> None:
-        """Passed on."""
         self._world.set_pace(pace)

@@ -1,4 +1,4 @@
-"""Interleave: when does each job's communication start?"""
+"""Interleave: when does each job's communication start? And `none`, by which it starts when it is ready."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from weft.model.plan import Candidate, Placement, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView
-
-__all__ = ["Interleave", "Pick"]
 
 
 @dataclass(frozen=True)
@@ -49,3 +47,14 @@ class Interleave(Policy):
     @abstractmethod
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """Choose one candidate and set its gates."""
+
+
+class NoInterleave(Interleave):
+    """The planner's first choice, without gates."""
+
+    name = "none"
+    idle_without_gates = True
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        """The best candidate as it is."""
+        return Pick(candidates[0], state)

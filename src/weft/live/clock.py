@@ -8,8 +8,6 @@ from typing import Any
 
 from weft.live.family import boot_id
 
-__all__ = ["Clock"]
-
 
 @dataclass(frozen=True)
 class Clock:

@@ -14,8 +14,6 @@ from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
 
-__all__ = ["Description", "ProfileOf", "unread"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}

@@ -9,8 +9,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Cluster", "Link", "Route", "Server", "Topology"]
-
 Route = tuple[int, ...]  # link ids from source to destination
 Router = Callable[[int, int, int], Route]  # (source server, destination server, flow hash) -> links
 

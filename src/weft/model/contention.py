@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["K_WAY_B_S_PER_BYTE", "K_WAY_ETA_S_PER_BYTE", "rate_unit"]
-
 K_WAY_B_S_PER_BYTE = 8.56e-10  # alone
 K_WAY_ETA_S_PER_BYTE = 2.35e-10  # what each further transfer adds
 

@@ -6,11 +6,6 @@ from dataclasses import dataclass
 
 from weft.model.job import Job
 
-__all__ = [
-    "Barred", "Cleared", "Event", "Failed", "Finished", "Learned", "NodeDown", "NodeUp", "Started", "Stopped",
-    "Submitted", "Withdrawn",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Submitted:

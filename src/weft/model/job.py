@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from weft.model.profile import Profile
 
-__all__ = ["Job"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

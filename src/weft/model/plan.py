@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "Candidate", "Decision", "Declined", "Gate", "Hold", "Placement", "Plan", "SetGate", "Start", "State", "Stop",
-]  # fmt: skip
-
 Placement = tuple[int, ...]  # GPU id of each rank
 State = dict[str, Any]  # a policy's memory: versioned, JSON-able, kept by the core
 

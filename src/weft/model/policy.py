@@ -9,8 +9,6 @@ from weft.errors import StackError
 from weft.model.plan import State
 from weft.model.view import Fact
 
-__all__ = ["Policy"]
-
 
 class Policy(ABC):  # noqa: B024 - each layer has its own question
     """One answer to one layer's question. Stateless itself: its memory is the `state` it is given and returns."""

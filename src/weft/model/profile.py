@@ -13,8 +13,6 @@ from functools import cached_property
 
 from weft.errors import InputError
 
-__all__ = ["Compute", "Phase", "Profile", "Task", "Transfer"]
-
 Workers = tuple[int, ...] | None  # ranks; None means all workers of the job
 
 

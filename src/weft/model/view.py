@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.cluster import Cluster
+from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
-from weft.model.traffic import Traffic
-
-__all__ = ["ClusterView", "Estimate", "Fact", "JobStatus", "JobView", "Offer", "Spread"]
 
 
 class Fact(Enum):
@@ -144,7 +142,7 @@ class ClusterView(Protocol):
 
     @property
     def demand(self) -> Mapping[tuple[int, float], int]:
-        """How many waiting jobs could start on no fewer than so many GPUs with so many bytes of memory each."""
+        """Number of waiting jobs by the least they could start on: (GPUs, bytes of memory on each)."""
         ...
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:

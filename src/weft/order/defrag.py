@@ -13,8 +13,6 @@ from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Order, Ranking
 from weft.order.leases import positive
 
-__all__ = ["Defragment"]
-
 PERIOD_S = 3600.0
 OLD_ENOUGH = 2.0  # a job is moved only after so many periods on its GPUs: what a move costs must come back
 

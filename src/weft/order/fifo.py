@@ -9,8 +9,6 @@ from weft.model.plan import State
 from weft.model.view import ClusterView
 from weft.order.base import Claim, Order, Ranking
 
-__all__ = ["Fifo"]
-
 
 class Fifo(Order):
     """Jobs in order of submission; nobody passes the first one that does not fit, unless backfilling (`fifo:backfill`).

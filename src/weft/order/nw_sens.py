@@ -7,8 +7,6 @@ from collections.abc import Callable
 from weft.model.view import ClusterView, Fact, JobView
 from weft.order.leases import Key, OwnLeases, last_lease_s
 
-__all__ = ["NetworkSensitive"]
-
 _DIGITS = 3  # of Nw_sens: smaller differences are whole iterations that do not fill a lease, and no reason to swap jobs
 
 

@@ -6,8 +6,6 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, Fact, JobView
 from weft.order.base import Claim, Order, Ranking
 
-__all__ = ["ShortestJobFirst"]
-
 
 class ShortestJobFirst(Order):
     """Jobs by the compute time of all their iterations, whatever their size; a job that does not fit is passed."""

@@ -11,8 +11,6 @@ from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim, Ranking
 from weft.order.leases import Key, LeaseOrder, positive, scattered
 
-__all__ = ["TimeSlice"]
-
 SLICE_S = 60.0
 
 

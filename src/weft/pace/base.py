@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from weft.model.flows import Ask
 from weft.model.policy import Policy
-from weft.model.transfer import Ask
 from weft.pace.rates import RateRule, Transport
-
-__all__ = ["MOST_TRANSFERS", "Admission", "Pace", "RatedPace"]
 
 MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
 
@@ -58,7 +56,7 @@ class RatedPace(Pace):
     steers = True
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows, of senders that keep the rate they are told whatever is lost."""
+        """Single flows, whose senders keep the rate they were given whatever is lost."""
         return Transport(opened=True, reacts=False)
 
     @abstractmethod

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.flow_set import FlowSet
-
-__all__ = ["Carried", "Demand", "Limits", "Moment", "RateRule", "Transport"]
+from weft.model.flows import FlowSet
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -87,15 +85,15 @@ class RateRule(ABC):
 
     @abstractmethod
     def begin(self, demand: Demand) -> None:
-        """Before anything else."""
+        """Start a run; called once, before anything else."""
 
     @abstractmethod
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
-        """What the flows of these rows may have from now on: of all that have bytes left or, when some start within a
-        slot, of all that these jobs have."""
+        """Limits of the flows in rows `live` from now on. At the start of a slot these are all flows with bytes left;
+        when some start within a slot, all flows of their jobs."""
 
     def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:  # noqa: B027 - most need nothing
-        """What a slot came to, before the next is decided; `flows.rate` and `flows.sent` are those after it."""
+        """What a slot has carried, told before the next is decided; `flows.rate` and `flows.sent` are up to date."""
 
     def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
-        """These flows have ended, all bytes sent, or are gone with their job."""
+        """These flows have ended: all their bytes are sent, or their job is gone."""

@@ -17,8 +17,6 @@ from pathlib import Path
 from weft.errors import InputError, TraceError
 from weft.workload.profiles.layers import read_text
 
-__all__ = ["AllReduceFit", "Sample", "fit_allreduce", "read_allreduce"]
-
 _COLUMNS = ("job_num", "msg_size", "avg_latency")
 _SENSIBLE = {"job_num": (1, 1e6), "msg_size": (1e-3, 1e18), "avg_latency": (1e-3, 1e15)}
 _US = 1e-6

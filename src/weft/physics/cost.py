@@ -7,13 +7,50 @@ one fixed delay.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from weft.model.profile import Profile
-from weft.physics.shape import Shape, tier
+import numpy as np
 
-__all__ = ["DALLY_TABLE_I", "THEMIS", "Cached", "CostModel", "Tier", "TierTable"]
+from weft.model.cluster import Cluster
+from weft.model.plan import Placement
+from weft.model.profile import Profile
+
+Shape = tuple[tuple[int, ...], ...]  # GPUs on each server, largest first, rack by rack
+
+
+def shape_of(cluster: Cluster, gpus: Placement) -> Shape:
+    """The shape of a placement."""
+    servers = Counter(cluster.server_of_gpu[np.asarray(gpus, dtype=np.int64)].tolist())
+    racks: dict[int, list[int]] = {}
+    for server, count in servers.items():
+        racks.setdefault(int(cluster.rack_of_server[server]), []).append(count)
+    return tuple(sorted((tuple(sorted(counts, reverse=True)) for counts in racks.values()), reverse=True))
+
+
+def tier(shape: Shape) -> int:
+    """0 on one machine, 1 in one rack, 2 over several racks."""
+    return 2 if len(shape) > 1 else 1 if len(shape[0]) > 1 else 0
+
+
+def units(shape: Shape) -> tuple[int, int, int]:
+    """GPUs on each machine, machines in each rack, racks: the regular hierarchy that stands for a shape.
+
+    A shape that is not regular has no hierarchy to reduce over: all its workers then stand side by side on the tier
+    where it is irregular (as in the Dally authors' simulator).
+    """
+    machines = [len(rack) for rack in shape]
+    counts = [count for rack in shape for count in rack]
+    workers = sum(counts)
+    if len(set(counts)) == 1 and len(set(machines)) == 1:
+        return counts[0], machines[0], len(shape)
+    if len(shape) == 1:
+        return 1, workers, 1
+    per_rack = [sum(rack) for rack in shape]
+    if len(set(per_rack)) == 1:
+        return 1, per_rack[0], len(shape)
+    return 1, 1, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +112,6 @@ class Cached(CostModel):
         self._known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # kept, so that its id stays its own
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
-        """As the other model says."""
         key = (id(profile), model, shape)
         if key not in self._known:
             self.asked += 1

@@ -1,22 +1,28 @@
-"""Estimates: how fast a job would run alone at some size and spread, for both worlds and for workload generators."""
+"""A job that runs alone: its speed at some size and spread, its traffic, and a picture of an iteration.
+
+Pictures assume that every worker has a server of its own with one full-duplex NIC, and that one switch joins them all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from weft.errors import InputError
 from weft.model.cluster import Cluster
+from weft.model.flows import Arcs, Traffic
 from weft.model.plan import Placement
 from weft.model.profile import Profile
+from weft.model.topologies import Machine, single_switch
+from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
-from weft.physics.iteration import MAX_MIN, Sharing, play_on
-
-__all__ = ["Estimates", "example_placement"]
+from weft.physics.iteration import MAX_MIN, Piece, Sharing, play_on
 
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
 
 def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placement:
-    """GPUs for so many workers on so many servers of so many racks, as evenly as possible.
+    """GPUs for a number of workers on given numbers of servers and racks, as evenly as possible.
 
     Where the cluster has no such shape (not enough servers in a rack, or GPUs in a server), the nearest wider one is
     taken.
@@ -87,3 +93,95 @@ class Estimates:
             return profile.compute_s * compute_factor + self.exposed(profile, model, gpus)
         played = play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
         return played.seconds
+
+
+def link_traffic(
+    profile: Profile,
+    gpus: Placement,
+    cluster: Cluster,
+    collective: str = "ring",
+    flow_key: int = 0,
+    sharing: Sharing = MAX_MIN,
+) -> Traffic:
+    """The traffic of one iteration; `flow_key` is the job's, for equal-cost paths."""
+    played = play_on(cluster, profile, gpus, collective, flow_key, sharing)
+    if not played.links or played.first is None:
+        return Traffic(played.seconds)
+    offset = played.start_s[played.first]
+    arcs: dict[int, Arcs] = {}  # links of one kind share their pieces, and so their arcs
+    links = {}
+    for link, pieces in played.links.items():
+        if id(pieces) not in arcs:
+            arcs[id(pieces)] = _from(offset, pieces)
+        links[link] = arcs[id(pieces)]
+    return Traffic(played.seconds, played.first, offset, 0.0, links)
+
+
+def _from(offset: float, pieces: tuple[Piece, ...]) -> Arcs:
+    return tuple((start - offset, end - start, rate) for start, end, rate in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a task ran."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A time in which a NIC sent at one rate."""
+
+    start_s: float
+    end_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The iteration: a span per task (in the profile's order), and what a worker sends over time."""
+
+    profile: Profile
+    nic_bytes_per_s: float
+    spans: tuple[Span, ...]
+    sent: tuple[tuple[Segment, ...], ...]  # by worker
+
+    @property
+    def iteration_s(self) -> float:
+        """Length of the iteration: the perimeter of CASSINI's circle."""
+        return max((s.end_s for s in self.spans), default=0.0)
+
+    def up_phases(self, worker: int = 0, least_s: float = 0.0) -> tuple[Segment, ...]:
+        """CASSINI's Up phases of a worker's NIC: times of sending without a pause, with their mean rate.
+
+        Pauses of `least_s` or shorter are no Down phase.
+        """
+        merged: list[list[float]] = []  # start, end, bytes
+        for s in self.sent[worker]:
+            moved = (s.end_s - s.start_s) * s.bytes_per_s
+            if merged and s.start_s - merged[-1][1] <= max(least_s, 1e-9 * self.iteration_s):
+                merged[-1][1] = s.end_s
+                merged[-1][2] += moved
+            else:
+                merged.append([s.start_s, s.end_s, moved])
+        return tuple(Segment(a, b, moved / (b - a)) for a, b, moved in merged)
+
+    def sent_bytes(self, worker: int) -> float:
+        """Bytes that a worker's NIC sends in one iteration."""
+        return sum((s.end_s - s.start_s) * s.bytes_per_s for s in self.sent[worker])
+
+
+def run_alone(profile: Profile, nic_bytes_per_s: float, collective: str = "ring") -> Alone:
+    """Play one iteration; `collective` is used for all-reduces that do not name one."""
+    if not 0 < nic_bytes_per_s < float("inf"):
+        raise InputError(f"the NIC's speed is {nic_bytes_per_s} bytes/s; it must be finite and more than 0")
+    machine = Machine(gpus_per_server=1, nic_gbps=bytes_per_s_to_gbps(nic_bytes_per_s))
+    cluster = single_switch(profile.workers, machine)
+    played = play_on(cluster, profile, tuple(range(profile.workers)), collective)
+    spans = tuple(Span(start, end) for start, end in zip(played.start_s, played.end_s, strict=True))
+    out = {link.src: link.id for link in cluster.topology.links}
+    sent = tuple(
+        tuple(Segment(*piece) for piece in played.links.get(out[server.name], ())) for server in cluster.servers
+    )
+    return Alone(profile, nic_bytes_per_s, spans, sent)

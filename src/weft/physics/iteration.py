@@ -20,8 +20,6 @@ from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 
-__all__ = ["MAX_MIN", "Chains", "Iteration", "Piece", "Sharing", "play", "play_on"]
-
 _INF = math.inf
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)
 Piece = tuple[float, float, float]  # start, end, bytes per second
@@ -203,7 +201,7 @@ class _Rates:
         return min(_whole(group.demand_bytes_per_s, self.unit), links) * self.unit
 
     def _k_way(self, group: FlowGroup, flying: Mapping[int, _Flight]) -> float:
-        """By the most transfers on one of its servers, those included whose first byte has not gone yet."""
+        """Rate by the busiest of its servers; transfers whose first byte has not been sent yet count too."""
         if not group.links:
             return group.demand_bytes_per_s
         there = [dict(flight.groups[0].links) for flight in flying.values()]

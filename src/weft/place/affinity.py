@@ -10,8 +10,6 @@ from weft.model.view import ClusterView, JobStatus, JobView, Offer, Spread
 from weft.place.base import Answer, Place
 from weft.place.shares import idle_first
 
-__all__ = ["Affinity"]
-
 Ints = npt.NDArray[np.int64]
 
 

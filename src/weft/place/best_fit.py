@@ -9,8 +9,6 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 
-__all__ = ["BestFit"]
-
 Ints = npt.NDArray[np.int64]
 Share = tuple[int, int]  # server, GPUs on it
 

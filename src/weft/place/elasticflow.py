@@ -10,8 +10,6 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.shares import Share, idle_first
 
-__all__ = ["ElasticFlow"]
-
 _KEPT = "kept idle"
 
 

@@ -9,8 +9,6 @@ from weft.model.plan import Placement
 from weft.model.view import ClusterView, JobView
 from weft.place.fitting import AlwaysShared, Fitting
 
-__all__ = ["FF", "FirstFit"]
-
 
 class FirstFit(Fitting):
     """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left.

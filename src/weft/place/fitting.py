@@ -14,8 +14,6 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.ledger import with_room
 
-__all__ = ["AlwaysShared", "Fitting"]
-
 
 class Fitting(Place):
     """Some of the free GPUs; shared, some of those with enough memory left."""

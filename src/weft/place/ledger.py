@@ -15,8 +15,6 @@ import numpy.typing as npt
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
 
-__all__ = ["NEEDS", "big_enough", "noted", "with_room", "workload_gpu_s", "workloads"]
-
 NEEDS = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
 _EARLIER = "answered this cycle"

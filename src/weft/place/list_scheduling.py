@@ -9,8 +9,6 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.ledger import NEEDS, big_enough, noted, workloads
 
-__all__ = ["ListScheduling"]
-
 
 class ListScheduling(Place):
     """LS of the Ada-SRSF paper (section IV-A): of the GPUs with enough memory left, those with the least work left.

@@ -12,8 +12,6 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.ledger import NEEDS, big_enough, noted, workloads
 
-__all__ = ["LeastWorkloadFirst"]
-
 
 class LeastWorkloadFirst(Place):
     """`lwf:K` (by default `lwf:1`): jobs of up to K GPUs take the GPUs with the least work left, wherever they are.

@@ -12,8 +12,6 @@ from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.affinity import Affinity
 from weft.place.base import Answer
 
-__all__ = ["Packing"]
-
 LOOK_S = 30.0  # how long a job that finds no room waits before it looks for one to share with
 PAYS = 1.0  # two jobs that take turns, a slice each, get this much done of what each would get done alone
 

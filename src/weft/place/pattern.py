@@ -15,15 +15,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives.registry import stages
+from weft.collectives.algorithms import stages
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile, Transfer
-
-__all__ = [
-    "HD", "Dealing", "Division", "Fits", "Kind", "Load", "Pattern", "bytes_across", "divide", "grow", "grow_one",
-    "kind_of", "pattern_of", "swapped", "within",
-]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

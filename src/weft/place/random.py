@@ -9,8 +9,6 @@ from weft.model.plan import Placement
 from weft.model.view import ClusterView, JobView
 from weft.place.fitting import AlwaysShared, Fitting
 
-__all__ = ["Rand", "RandomPlace"]
-
 
 class RandomPlace(Fitting):
     """Free GPUs drawn by lot; with `random:shared` GPUs with enough memory left (RAND of the Ada-SRSF paper).

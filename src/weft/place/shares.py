@@ -9,8 +9,6 @@ import numpy as np
 from weft.model.plan import Placement
 from weft.model.view import ClusterView, Offer
 
-__all__ = ["Share", "idle_first"]
-
 Share = tuple[int, int]  # server, GPUs on it
 
 

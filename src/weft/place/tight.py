@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives.registry import COLLECTIVES
+from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
@@ -16,8 +16,6 @@ from weft.place.base import Answer, Place
 from weft.place.best_fit import tightest
 from weft.place.pattern import HD, Dealing
 from weft.place.shares import Share, idle_first
-
-__all__ = ["Tight"]
 
 Ints = npt.NDArray[np.int64]
 

@@ -10,8 +10,6 @@ from weft.model.plan import Candidate, Placement, Plan, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView
 
-__all__ = ["Planner"]
-
 
 class Planner(Policy):
     """Whole-cluster plans, best first. Stateless itself: its memory is the `state` it is given and returns.
@@ -37,7 +35,7 @@ class Planner(Policy):
         return replace(candidate, plan=Plan(placements, candidate.plan.gates))
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
-        """At most so many running jobs give way to the jobs of one user within a window of time.
+        """Limit how many running jobs give way to the jobs of one user within a window of time.
 
         A claim of a job's length is its user's word. A planner that takes no job's word for who gives way ignores it.
         """

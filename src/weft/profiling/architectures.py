@@ -17,11 +17,9 @@ from weft.errors import InputError
 from weft.model.units import GB
 from weft.profiling.torch_bridge import load_torch, optional
 from weft.workload import zoo
-from weft.workload.zoo import mobilenet, recommend
+from weft.workload.zoo import language, vision
 from weft.workload.zoo.catalogue import SHAPES
 from weft.workload.zoo.language import Transformer
-
-__all__ = ["LIBRARIES", "Trainable", "build", "least_sample_bytes"]
 
 LIBRARIES = ("auto", "torchvision", "transformers", "weft")
 
@@ -131,9 +129,8 @@ def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
 
 
 def _own(name: str) -> Any:
-    from weft.profiling.inception_net import InceptionV3
     from weft.profiling.language_nets import Dlrm, LstmPtb, TransformerNet
-    from weft.profiling.vision_nets import AlexNet, MobileNetV3, ResNet, Vgg
+    from weft.profiling.vision_nets import AlexNet, InceptionV3, MobileNetV3, ResNet, Vgg
 
     if name in SHAPES:
         return TransformerNet(SHAPES[name])
@@ -145,12 +142,12 @@ def _own(name: str) -> Any:
         "resnet50": lambda: ResNet((3, 4, 6, 3), bottleneck=True),
         "wide-resnet101": lambda: ResNet((3, 4, 23, 3), bottleneck=True, widen=2),
         "alexnet": AlexNet,
-        "mobilenet-v3-small": lambda: MobileNetV3(mobilenet.SMALL, 576, 1024),
-        "mobilenet-v3-large": lambda: MobileNetV3(mobilenet.LARGE, 960, 1280),
+        "mobilenet-v3-small": lambda: MobileNetV3(vision.SMALL, 576, 1024),
+        "mobilenet-v3-large": lambda: MobileNetV3(vision.LARGE, 960, 1280),
         "inception-v3": InceptionV3,
         "lstm-ptb": LstmPtb,
         "dlrm": Dlrm,
-        "dlrm-benchmark": lambda: Dlrm(recommend.BENCHMARK_ROWS, recommend.BENCHMARK_BOTTOM, recommend.BENCHMARK_TOP),
+        "dlrm-benchmark": lambda: Dlrm(language.BENCHMARK_ROWS, language.BENCHMARK_BOTTOM, language.BENCHMARK_TOP),
     }
     return makers[name]()
 
@@ -192,10 +189,10 @@ def _data(torch: Any, name: str, batch: int, weights: Any) -> tuple[Any, Callabl
         return torch.randn(batch, 3, side, side, dtype=weights), classify
     if name.startswith("dlrm"):
         benchmark = name == "dlrm-benchmark"
-        rows = torch.tensor(recommend.BENCHMARK_ROWS if benchmark else recommend.CRITEO_KAGGLE_ROWS)
+        rows = torch.tensor(language.BENCHMARK_ROWS if benchmark else language.CRITEO_KAGGLE_ROWS)
         categories = (torch.rand(batch, len(rows)) * rows).long()
         clicks = torch.randint(2, (batch, 1)).float()
-        dense = torch.rand(batch, (recommend.BENCHMARK_BOTTOM if benchmark else recommend.DLRM_BOTTOM)[0])
+        dense = torch.rand(batch, (language.BENCHMARK_BOTTOM if benchmark else language.DLRM_BOTTOM)[0])
         return (dense, categories), lambda out: functional.binary_cross_entropy_with_logits(out.float(), clicks)
     shape = SHAPES.get(name)
     vocabulary, sequence = (shape.vocabulary, shape.sequence) if shape else (10_000, 35)

@@ -10,10 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.workload.zoo.language import Transformer
-from weft.workload.zoo.recommend import CRITEO_KAGGLE_ROWS, DLRM_BOTTOM, DLRM_TOP
-
-__all__ = ["Dlrm", "LstmPtb", "TransformerNet"]
+from weft.workload.zoo.language import CRITEO_KAGGLE_ROWS, DLRM_BOTTOM, DLRM_TOP, Transformer
 
 
 class _Block(nn.Module):
@@ -32,7 +29,6 @@ class _Block(nn.Module):
         self.up, self.down = nn.Linear(h, n, bias=bias), nn.Linear(n, h, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
         b, s, h = x.shape
         y = self.norms[0](x)
         q, k, v = (f(y).view(b, s, self.heads, h // self.heads).transpose(1, 2) for f in self.qkv)
@@ -61,7 +57,6 @@ class TransformerNet(nn.Module):
         self.tied = shape.head == "tied"
 
     def forward(self, ids: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits, or states and the pooled state."""
         x = self.tokens(ids)
         if self.positions is not None:
             x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
@@ -88,7 +83,6 @@ class LstmPtb(nn.Module):
         self.decoder = nn.Linear(hidden, vocabulary)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Logits."""
         return self.decoder(self.lstm(self.embedding(ids))[0])
 
 
@@ -108,7 +102,6 @@ class Dlrm(nn.Module):
         self.top = _perceptron((dimension + vectors * (vectors - 1) // 2, *top), last_relu=False)
 
     def forward(self, dense: Tensor, categories: Tensor) -> Tensor:
-        """Logits of a click; `categories` holds one row number per table."""
         x = self.bottom(dense)
         looked_up = [table(categories[:, i : i + 1]) for i, table in enumerate(self.tables)]
         vectors = torch.stack([x, *(v.to(x.dtype) for v in looked_up)], 1)

@@ -22,8 +22,6 @@ from weft.workload.profiles.measured import (
     bucket,
 )
 
-__all__ = ["profile"]
-
 
 def profile(
     model: Any,

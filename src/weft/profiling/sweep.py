@@ -22,8 +22,6 @@ from weft.profiling.torch_bridge import load_torch
 from weft.results.display import percent
 from weft.workload import zoo
 
-__all__ = ["PLAN", "main", "runs"]
-
 # model: batches, precisions. bf16-weights: the weights themselves are bf16, for models that do not fit otherwise.
 PLAN: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "resnet50": ((16, 64, 256), ("fp32", "bf16")),

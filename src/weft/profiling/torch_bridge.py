@@ -7,8 +7,6 @@ from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["load_torch", "optional"]
-
 
 def load_torch() -> Any:
     """The torch module."""

@@ -1,7 +1,5 @@
 """The zoo's image models in plain PyTorch, for machines without torchvision. Parameter for parameter the same."""
 
-# mypy: disable-error-code="import-not-found,misc"
-
 from __future__ import annotations
 
 from typing import Any
@@ -10,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.workload.zoo.mobilenet import Row, round_channels
-from weft.workload.zoo.vision import VGG_BLOCKS
+from weft.workload.zoo.vision import VGG_BLOCKS, Row, round_channels
 
-__all__ = ["AlexNet", "MobileNetV3", "ResNet", "Vgg", "conv"]
+# mypy: disable-error-code="import-not-found,misc"
 
 
 def conv(inputs: int, outputs: int, kernel: Any, stride: int = 1, padding: Any = 0, groups: int = 1) -> nn.Sequential:
@@ -46,7 +43,6 @@ class Vgg(nn.Module):
         self.classifier = _classifier(512 * 7 * 7)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.adaptive_avg_pool2d(self.features(x), 7)
         return self.classifier(torch.flatten(x, 1))
 
@@ -66,7 +62,6 @@ class AlexNet(nn.Module):
         self.classifier = _classifier(256 * 6 * 6)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.adaptive_avg_pool2d(self.features(x), 6)
         return self.classifier(torch.flatten(x, 1))
 
@@ -84,7 +79,6 @@ class _Residual(nn.Module):
         self.downsample = conv(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of the block and its shortcut."""
         out = x
         for step in self.convs[:-1]:
             out = functional.relu(step(out), inplace=True)
@@ -109,7 +103,6 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(channels, 1000)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         x = functional.max_pool2d(functional.relu(self.stem(x), inplace=True), 3, 2, 1)
         return self.fc(torch.flatten(functional.adaptive_avg_pool2d(self.layers(x), 1), 1))
 
@@ -123,7 +116,6 @@ class _Excite(nn.Module):
         self.squeeze, self.excite = nn.Conv2d(channels, inner, 1), nn.Conv2d(inner, channels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input, weighted by channel."""
         scale = functional.relu(self.squeeze(functional.adaptive_avg_pool2d(x, 1)))
         return x * functional.hardsigmoid(self.excite(scale))
 
@@ -145,7 +137,6 @@ class _Inverted(nn.Module):
         self.shortcut = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block, plus its input where shapes agree."""
         return self.block(x) + x if self.shortcut else self.block(x)
 
 
@@ -165,5 +156,127 @@ class MobileNetV3(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
         return self.classifier(torch.flatten(functional.adaptive_avg_pool2d(self.features(x), 1), 1))
+
+
+# mypy: disable-error-code="import-not-found,misc"
+
+
+# One branch: (output channels, kernel, stride, padding) for each of its convolutions.
+Branch = tuple[tuple[int, Any, int, Any], ...]
+
+_ROW, _COLUMN = ((1, 7), (0, 3)), ((7, 1), (3, 0))
+
+
+def _wide(width: int) -> tuple[Branch, ...]:
+    """The 17 x 17 block: one by seven and seven by one convolutions of a given width."""
+    (row, across), (column, down) = _ROW, _COLUMN
+    return (
+        ((192, 1, 1, 0),),
+        ((width, 1, 1, 0), (width, row, 1, across), (192, column, 1, down)),
+        (
+            (width, 1, 1, 0), (width, column, 1, down), (width, row, 1, across), (width, column, 1, down),
+            (192, row, 1, across),
+        ),
+    )  # fmt: skip
+
+
+def _narrow() -> tuple[Branch, ...]:
+    """The 35 x 35 block."""
+    return (
+        ((64, 1, 1, 0),),
+        ((48, 1, 1, 0), (64, 5, 1, 2)),
+        ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 1, 1)),
+    )
+
+
+_REDUCE_A: tuple[Branch, ...] = (((384, 3, 2, 0),), ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 2, 0)))
+_REDUCE_B: tuple[Branch, ...] = (
+    ((192, 1, 1, 0), (320, 3, 2, 0)),
+    ((192, 1, 1, 0), (192, *_ROW[:1], 1, _ROW[1]), (192, *_COLUMN[:1], 1, _COLUMN[1]), (192, 3, 2, 0)),
+)
+
+
+class _Chain(nn.Module):
+    """Convolutions with ReLU, one after another."""
+
+    def __init__(self, inputs: int, branch: Branch) -> None:
+        super().__init__()
+        steps = []
+        for outputs, kernel, stride, padding in branch:
+            steps.append(conv(inputs, outputs, kernel, stride, padding))
+            inputs = outputs
+        self.steps, self.channels = nn.ModuleList(steps), inputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        for step in self.steps:
+            x = functional.relu(step(x), inplace=True)
+        return x
+
+
+class _Mixed(nn.Module):
+    """Branches side by side, and a pooled one: averaged and projected, or (pool 0) the maximum with stride 2."""
+
+    def __init__(self, inputs: int, branches: tuple[Branch, ...], pool: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(_Chain(inputs, b) for b in branches)
+        self.pooled = _Chain(inputs, ((pool, 1, 1, 0),)) if pool else None
+        self.channels = sum(b.channels for b in self.branches) + (pool or inputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.pooled is None:
+            last = functional.max_pool2d(x, 3, 2)
+        else:
+            last = self.pooled(functional.avg_pool2d(x, 3, 1, 1))
+        return torch.cat([*(b(x) for b in self.branches), last], 1)
+
+
+class _Split(nn.Module):
+    """The 8 x 8 block: two of its branches end in a one by three and a three by one convolution side by side."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.one = _Chain(inputs, ((320, 1, 1, 0),))
+        self.stems = nn.ModuleList(
+            [_Chain(inputs, ((384, 1, 1, 0),)), _Chain(inputs, ((448, 1, 1, 0), (384, 3, 1, 1)))]
+        )
+        shapes = (((384, (1, 3), 1, (0, 1)),), ((384, (3, 1), 1, (1, 0)),))
+        self.ends = nn.ModuleList(_Chain(384, shape) for _ in self.stems for shape in shapes)
+        self.pooled = _Chain(inputs, ((192, 1, 1, 0),))
+        self.channels = 320 + 4 * 384 + 192
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [self.one(x)]
+        for i, stem in enumerate(self.stems):
+            y = stem(x)
+            parts += [self.ends[2 * i](y), self.ends[2 * i + 1](y)]
+        return torch.cat([*parts, self.pooled(functional.avg_pool2d(x, 3, 1, 1))], 1)
+
+
+class InceptionV3(nn.Module):
+    """Inception-v3; in training it returns its logits and the auxiliary ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = _Chain(3, ((32, 3, 2, 0), (32, 3, 1, 0), (64, 3, 1, 1)))
+        self.neck = _Chain(64, ((80, 1, 1, 0), (192, 3, 1, 0)))
+        channels, blocks = 192, []
+        plan: list[tuple[tuple[Branch, ...], int]] = [(_narrow(), 32), (_narrow(), 64), (_narrow(), 64), (_REDUCE_A, 0)]
+        plan += [(_wide(width), 192) for width in (128, 160, 160, 192)]
+        for branches, pool in plan:
+            blocks.append(_Mixed(channels, branches, pool))
+            channels = blocks[-1].channels
+        self.middle = nn.Sequential(*blocks)
+        self.aux = _Chain(channels, ((128, 1, 1, 0), (768, 5, 1, 0)))
+        self.aux_fc = nn.Linear(768, 1000)
+        reduce = _Mixed(channels, _REDUCE_B, 0)
+        first = _Split(reduce.channels)
+        self.end = nn.Sequential(reduce, first, _Split(first.channels))
+        self.fc = nn.Linear(first.channels, 1000)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = functional.max_pool2d(self.stem(x), 3, 2)
+        x = self.middle(functional.max_pool2d(self.neck(x), 3, 2))
+        side = functional.adaptive_avg_pool2d(self.aux(functional.avg_pool2d(x, 5, 3)), 1)
+        x = functional.dropout(functional.adaptive_avg_pool2d(self.end(x), 1), training=self.training)
+        return self.fc(torch.flatten(x, 1)), self.aux_fc(torch.flatten(side, 1))

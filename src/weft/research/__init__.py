@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from weft.research.checks import Check
     from weft.research.claims import Reproduction, Request
 
-__all__ = ["PAPERS", "claims_of", "reproduce"]
-
 # name: module, title
 PAPERS: dict[str, tuple[str, str]] = {
     "ada-srsf": (

@@ -12,11 +12,6 @@ from weft.registry import near
 from weft.research.claims import Claim, Measured, Request, Runs, Verdict
 from weft.scenario.shipped import scenario_path
 
-__all__ = [
-    "Check", "LabCheck", "Rule", "chosen", "equal", "graded", "judge", "nearly", "on_that_side", "order", "saving",
-    "some_effect", "test", "times", "value",
-]  # fmt: skip
-
 # How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
 Rule = Callable[[float, Measured], Verdict | bool]
 FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is as wide as the world

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from weft.results.run import RunResult
 
-__all__ = ["VERDICTS", "Claim", "Measured", "Picture", "Reproduction", "Request", "Runs", "Verdict"]
-
 Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
 # reproduced: the published number lies in the interval over seeds, or within a tenth of the mean. direction: there is

@@ -26,8 +26,6 @@ from weft.results.windows import FEW, Table, window_intervals, windows_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["METRICS", "compare", "flat_metrics", "mean_and_interval"]
-
 # flat name -> path in a summary
 METRICS: dict[str, tuple[str, ...]] = {
     "jct_mean_s": ("jct_s", "mean"),

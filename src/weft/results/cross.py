@@ -14,8 +14,6 @@ from typing import Any
 from weft.results.compare import compare, flat_metrics, mean_and_interval
 from weft.results.windows import Table, window_intervals, windows_of
 
-__all__ = ["MORE_IS_BETTER", "layer_effects", "rank"]
-
 MORE_IS_BETTER = frozenset({"gpu_utilisation"})
 LAYERS = ("planner", "order", "place", "interleave", "pace")
 
@@ -90,7 +88,7 @@ def _over_best(
 
 
 def layer_effects(entries: Sequence[Mapping[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
-    """By layer, each policy: median and best of its combinations' ratios to the reference; best median first."""
+    """For each policy of a layer, the median and best ratio of its combinations to the reference; best median first."""
     sign = -1.0 if by in MORE_IS_BETTER else 1.0
     ratios: dict[str, dict[str, list[float]]] = {layer: {} for layer in LAYERS}
     for entry in entries:

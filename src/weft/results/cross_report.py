@@ -15,13 +15,11 @@ from rich.text import Text
 
 from weft.results.cross import MORE_IS_BETTER
 from weft.results.display import MISSING, count, number, time_unit
+from weft.results.files import write_text
 from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
 from weft.results.words import ranking_verdict, verdict_card
-from weft.results.writing import write_text
-
-__all__ = ["heat_map", "ranking_grid", "ranking_table", "render", "write_report"]
 
 _SHOWN = 20  # rows in the terminal
 _MOST_ROWS = 400  # in the report

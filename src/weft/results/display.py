@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["MISSING", "Unit", "amount", "count", "duration", "number", "percent", "time_unit"]
-
 MISSING = "–"  # noqa: RUF001 - an en dash stands for "undefined" in tables
 
 

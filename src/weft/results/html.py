@@ -9,8 +9,6 @@ from typing import Any
 
 from weft.results.tables import Cell, Grid, facts, run_grid
 
-__all__ = ["definition_list", "grid_table", "notebook_summary", "page", "plain_table"]
-
 # Nothing may be fetched, whatever a job's name or a reason contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

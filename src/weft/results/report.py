@@ -13,17 +13,15 @@ from matplotlib.figure import Figure
 from weft.errors import InputError
 from weft.results.compare import compare
 from weft.results.display import amount, count, duration, percent, time_unit
+from weft.results.files import write_text
 from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.metrics import finished_jobs, summary
-from weft.results.pictures import gantt, plots
+from weft.results.pictures import plots
 from weft.results.pictures.style import inline_svg
 from weft.results.run import RunResult
 from weft.results.series import busy_gpus, extent_s
 from weft.results.tables import comparison_grid, run_grid
 from weft.results.words import DEFINITIONS, comparison_verdict, meanings, run_verdict, verdict_card
-from weft.results.writing import write_text
-
-__all__ = ["render_report", "write_report"]
 
 _WIDE = ' class="wide"'
 _MOST_JOBS = 15
@@ -142,7 +140,7 @@ def _pictures(everything: Sequence[RunResult], first: Sequence[RunResult]) -> st
     large = [_figure(plots.load_over_time(shown), "load")]
     for i, run in enumerate(shown):
         title = f"Cluster timeline: {run.stack}, seed {run.seed}"
-        large.append(_figure(gantt.cluster_timeline(run, end_s, title), f"gantt{i}"))
+        large.append(_figure(plots.cluster_timeline(run, end_s, title), f"gantt{i}"))
     for i, run in enumerate(shown):
         title = f"Busiest links: {run.stack}, seed {run.seed}"
         large.append(
@@ -252,7 +250,7 @@ def _ranges(gpus: str) -> str:
     words = gpus.split()
     if not all(word.isdecimal() for word in words):
         return gpus
-    return " ".join(f"{low}-{high}" if high > low else str(low) for low, high in gantt.neighbours(map(int, words)))
+    return " ".join(f"{low}-{high}" if high > low else str(low) for low, high in plots.neighbours(map(int, words)))
 
 
 def _what_was_run(runs: Sequence[RunResult], comparison: Mapping[str, Any] | None) -> str:

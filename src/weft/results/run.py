@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-__all__ = ["DECISIONS", "ITERATIONS", "JOBS", "LINKS", "LINK_SERIES", "SEGMENTS", "SPANS", "RunResult"]
-
 # One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
 # queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
 # communication (its GPUs waited for the network); gpu_s: GPU seconds computed;

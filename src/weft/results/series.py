@@ -10,10 +10,6 @@ import polars as pl
 
 from weft.results.run import RunResult
 
-__all__ = [
-    "LinkGrid", "Steps", "busy_gpus", "cluster_rows", "extent_s", "link_grid", "occupancy", "thin", "waiting_jobs",
-]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -1,8 +1,8 @@
 """Store: results of finished runs on disk, so that an interrupted comparison goes on where it was.
 
 Each result is one file in the folder `results` of weft's cache, written beside its place and then renamed: a file that
-is there is whole. One that cannot be read is as good as none. When the files take more room than they may, those
-that were not used for longest go first.
+is there is whole. A file that cannot be read is ignored. When the files take more room than allowed, the
+least recently used ones are removed first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ import polars as pl
 from weft.compiled import cache_root
 from weft.errors import InputError
 from weft.results.run import RunResult
-
-__all__ = ["MOST_MB", "Store", "results_folder", "results_limit"]
 
 MOST_MB = 2000  # unless WEFT_RESULTS_MB says otherwise
 _STALE_S = 86_400.0  # a file that was being written that long ago never will be

@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from weft.results.display import time_unit
+from weft.results.files import write_text
 from weft.results.html import grid_table, page
 from weft.results.pictures.style import (
     DASHES,
@@ -25,7 +26,6 @@ from weft.results.pictures.style import (
 )
 from weft.results.tables import Cell, Grid, comparison_grid, grid_text, interval_words, ratio_cell
 from weft.results.words import meanings, sweep_verdict, verdict_card
-from weft.results.writing import write_text
 
 __all__ = ["ratio_lines", "sweep_grid", "sweep_table", "write_report"]
 

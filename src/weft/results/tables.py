@@ -14,19 +14,6 @@ from rich.text import Text
 
 from weft.results.display import MISSING, count, duration, number, percent, time_unit
 
-__all__ = [
-    "Cell",
-    "Grid",
-    "comparison_grid",
-    "comparison_table",
-    "facts",
-    "grid_text",
-    "interval_words",
-    "ratio_cell",
-    "run_grid",
-    "run_table",
-]
-
 _DISTRIBUTIONS = {
     "jct_s": "JCT",
     "queueing_s": "queueing",

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from weft.results.files import write_text
 from weft.results.run import RunResult
 from weft.results.series import Steps, busy_gpus, extent_s, spans_until, thin, waiting_jobs
-from weft.results.writing import write_text
-
-__all__ = ["timeline", "write_timeline"]
 
 Event = dict[str, Any]
 

@@ -19,9 +19,9 @@ from weft.model.topologies import build_cluster as build_topology
 from weft.model.topologies.files import read_topology
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
-from weft.physics.astra_files import read_network, read_system
+from weft.physics.analytical import MODERN, OLDER, Dimension, Hierarchy
+from weft.physics.astra import read_network, read_system
 from weft.physics.cost import DALLY_TABLE_I, THEMIS
-from weft.physics.hierarchy import MODERN, OLDER, Dimension, Hierarchy
 from weft.registry import files_from
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
@@ -30,8 +30,6 @@ from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cos
 from weft.stacks import Stack, default_stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
-
-__all__ = ["Layers", "build_cluster", "build_hierarchy", "build_stack", "build_workload", "check", "located", "physics"]
 
 
 @dataclass(frozen=True)

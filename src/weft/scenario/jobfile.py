@@ -1,4 +1,4 @@
-"""JobFile: the input of `weft replay`, the physics alone: links, jobs as cycles of phases, no scheduler."""
+"""Job files: the input of `weft replay` (links, and jobs as cycles of phases) and of `weft compat` (one link)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from weft.scenario.files import read_json
-from weft.scenario.problems import check_names, checked, near, problem
-from weft.scenario.sections import Bytes, Gbps, NotNegative, Seconds, Section, Sharing
-
-__all__ = ["JobFile", "load_job_file"]
+from weft.scenario.problems import check_names, checked, near, problem, read_json
+from weft.scenario.sections import MOST_GBPS, Bytes, Gbps, NotNegative, Seconds, Section, Sharing, SomeSeconds
 
 
 class ReplayLink(Section):
@@ -24,7 +21,7 @@ class ReplayAdmission(Section):
     """Rule by which a transfer that is ready may start: at once, at most k per link, or by ratio of bytes left."""
 
     kind: Literal["all", "at-most", "ratio"] = Field(description="all: at once; at-most, ratio: see k and ratios.")
-    k: Annotated[int, Field(ge=0)] = Field(0, description="At most so many transfers on a link.")
+    k: Annotated[int, Field(ge=0)] = Field(0, description="At most this many transfers on a link.")
     ratios: list[NotNegative] = Field(
         default_factory=list,
         description="ratio: beside m others only if each has more than ratios[m-1] times its bytes.",
@@ -132,3 +129,49 @@ def load_job_file(source: str | Path | dict[str, Any]) -> JobFile:
         return checked(JobFile, source, "job file")
     found = read_json(Path(source), "job file", "weft replay", '{"links": ..., "jobs": [...]}')
     return checked(JobFile, found, str(source))
+
+
+class CompatArc(Section):
+    """A time of sending at one rate; it may go round the end of the iteration."""
+
+    start_s: Seconds = Field(description="When it begins, from the start of the iteration.")
+    length_s: SomeSeconds = Field(description="How long it lasts.")
+    gbps: Annotated[float, Field(ge=0, le=MOST_GBPS)] = Field(description="Its demand in Gbit/s.")
+
+
+class CompatJob(Section):
+    """A job: its iteration time alone on the link, and its arcs."""
+
+    id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
+    iteration_s: SomeSeconds = Field(description="Iteration time alone on the network.")
+    arcs: list[CompatArc] = Field(description="Its Up phases; where two overlap, demands add.")
+
+    @model_validator(mode="after")
+    def _inside(self) -> Self:
+        for i, arc in enumerate(self.arcs):
+            if arc.length_s > self.iteration_s * (1 + 1e-12):
+                text = f"is {arc.length_s:g}; an arc is no longer than its iteration of {self.iteration_s:g} s"
+                raise problem(text, f"arcs[{i}].length_s")
+        return self
+
+
+class CompatFile(Section):
+    """The whole input of `weft compat`."""
+
+    capacity_gbps: Gbps = Field(description="Capacity of the link in Gbit/s.")
+    jobs: Annotated[list[CompatJob], Field(min_length=1)] = Field(description="The jobs that share it.")
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        check_names(job.id for job in self.jobs)
+        return self
+
+
+def load_compat_file(source: str | Path | dict[str, Any]) -> CompatFile:
+    """A file for `weft compat`, or the same as a dict, checked."""
+    if isinstance(source, dict):
+        return checked(CompatFile, source, "compat file")
+    found = read_json(
+        Path(source), "file of a link and its jobs", "weft compat", '{"capacity_gbps": ..., "jobs": [...]}'
+    )
+    return checked(CompatFile, found, str(source))

@@ -8,12 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
-from weft.scenario.files import read_toml
-from weft.scenario.problems import checked
+from weft.scenario.problems import checked, read_toml
 from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
 from weft.workload.generators.spec import WorkloadSpec
-
-__all__ = ["CompareSection", "Scenario"]
 
 
 class CompareSection(Section):

@@ -9,18 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
 
-__all__ = [
-    "ClusterSection",
-    "LinkRow",
-    "NetworkSection",
-    "RouteRow",
-    "RunSection",
-    "Section",
-    "Sharing",
-    "StackSection",
-    "TierRow",
-]
-
 # Bounds beyond which a double can no longer tell two moments, or two bytes, apart.
 MOST_S = 1e9  # 31 years
 MOST_BYTES = 1e18
@@ -185,7 +173,7 @@ class DimensionRow(Section):
 
     kind: Literal["ring", "switch", "fully-connected"] = Field("switch", description="How its units are joined.")
     gbps: Gbps = Field(description="Gbit/s of a link.")
-    latency_us: NotNegative = Field(0.0, description="Of a message, in microseconds.")
+    latency_us: NotNegative = Field(0.0, description="Latency of a message, in microseconds.")
     nic_latency_us: NotNegative = Field(0.0, description="What its network card adds.")
 
 
@@ -266,7 +254,7 @@ class NetworkSection(Sharing):
     astra_network: str | None = Field(None, description="analytical, astra-sim: an ASTRA-sim 1.0 network file instead.")
     astra_system: str | None = Field(None, description="analytical, astra-sim: an ASTRA-sim 1.0 system file.")
     scale: dict[str, Positive] = Field(
-        default_factory=dict, description="analytical, astra-sim: by model, a factor of its bytes (weft calibrate)."
+        default_factory=dict, description="analytical, astra-sim: by model, a factor on its bytes (weft calibrate)."
     )
     program: str | None = Field(None, description="astra-sim: the path of ASTRA-sim's AnalyticalAstra.")
     packet_loss: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -282,11 +270,11 @@ class NetworkSection(Sharing):
         if self.cost == "tiers" and not self.tiers and self.table is None:
             raise problem('is missing; cost "tiers" needs a row per model, or one named default, or a table', "tiers")
         if self.tiers and self.table is not None:
-            raise problem("stands beside tiers; give the one or the other", "table")
+            raise problem("excludes tiers; remove one of them", "table")
         if self.cost == "astra-sim" and self.program is None:
             raise problem('is missing; cost "astra-sim" needs the path of the program', "program")
         if self.hierarchy is not None and self.astra_network is not None:
-            raise problem("stands beside astra_network; give the one or the other", "hierarchy")
+            raise problem("excludes astra_network; remove one of them", "hierarchy")
         for name in ("packet_loss", "foreign", "cross_traffic"):
             if getattr(self, name) and (self.cost != "links" or self.sharing != "max-min"):
                 raise problem('has a meaning only with cost "links" and sharing "max-min"; use those', name)
@@ -307,12 +295,12 @@ _OF_COST = {
 class RunSection(Section):
     """The seed, how exact to be, and what goes wrong on purpose."""
 
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Of jobs, routes and everything drawn.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="Seed of jobs, routes and all draws.")
     exact: bool = Field(True, description="false: measure a window, extrapolate, state the error.")
     effort: Annotated[float, Field(ge=0, le=1e6)] = Field(
         1.0, description="With exact = false: effort multiplier; higher is more accurate and slower."
     )
-    restart_s: Seconds = Field(0.0, description="What a stopped job pays when it starts again.")
+    restart_s: Seconds = Field(0.0, description="Seconds that a stopped job loses when it starts again.")
     jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
     straggler_factor: Annotated[float, Field(ge=1, le=1e6)] = Field(2.0, description="How much longer those take.")
@@ -320,5 +308,5 @@ class RunSection(Section):
     failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
     until_s: SomeSeconds | None = Field(
-        None, description="Stop the simulation there; by default when all jobs are done."
+        None, description="Stop the simulation at this time; by default when all jobs are done."
     )

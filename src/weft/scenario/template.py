@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TEMPLATE"]
-
 TEMPLATE = """\
 # A weft scenario. Run it:       weft simulate {name}
 # Compare schedulers on it:      weft compare {name} --stack fifo --stack srsf

@@ -1,9 +1,10 @@
 """Traffic that is not ours: TCP flows between servers that no scheduler of ours may move.
 
-Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: every
-so often each server sends to another one, drawn anew, for a while; drawn by (seed, server, turn), so that they are the
-same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders that slow down
-for loss it has its fair share of a link; beside senders that do not it has what they leave, as on a lower level.
+Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: at
+every turn each server sends to another one for a while. The receiver is drawn by (seed, server, turn), so that the
+traffic is the same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders
+that slow down for loss it has its fair share of a link; beside senders that do not, it has what they leave, as on a
+lower level.
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ import numpy as np
 
 from weft.model.cluster import Cluster
 from weft.pace.rates import Transport
-from weft.pace.tcp import loss_limit
+from weft.pace.senders import loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
-
-__all__ = ["Others", "there_are_others"]
 
 _LONG_S = 1000.0  # a flow without an end sends this much of line rate again and again
 _FOR_EVER = 1 << 40  # iterations
@@ -53,7 +52,7 @@ class Others:
         self._level, self._claim = 0 if beside.reacts else 1, beside.foreign_weight
         self._loss = network.packet_loss
         self._most = loss_limit("cubic", network.packet_loss)  # they are TCP flows, and lose as such
-        self._slots: dict[int, int] = {}
+        self._job_rows: dict[int, int] = {}
         number = {server.name: server.id for server in cluster.servers}
         self._changes = [
             _Change(f.start_s, True, k, cluster.topology.route(number[f.src], number[f.dst], k), f.end_s, f.bytes_per_s)
@@ -86,7 +85,7 @@ class Others:
 
     def end_all(self, engine: Engine) -> None:
         """Stop them, at the end of a run."""
-        for k in list(self._slots):
+        for k in list(self._job_rows):
             self._end(engine, k)
 
     def _start(self, engine: Engine, flow: _Change) -> None:
@@ -99,15 +98,15 @@ class Others:
             level=self._level,
         )  # fmt: skip
         program = make_program([node], engine.spec.capacity)
-        self._slots[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
+        self._job_rows[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
         if flow.end_s < math.inf:
             heapq.heappush(self._changes, _Change(flow.end_s, False, flow.k))
 
     def _end(self, engine: Engine, k: int) -> None:
-        slot = self._slots.pop(k, None)
-        if slot is not None:
-            self.bytes[k] += engine.sent_bytes(slot) * (1.0 - self._loss)
-            engine.detach(slot)
+        row = self._job_rows.pop(k, None)
+        if row is not None:
+            self.bytes[k] += engine.sent_bytes(row) * (1.0 - self._loss)
+            engine.detach(row)
 
     def _drawn(self, server: int, turn: int) -> _Change:
         """What a server sends in one turn: whereto, and until when (at most until the next turn)."""

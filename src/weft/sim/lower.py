@@ -18,15 +18,12 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.pace.rates import Transport
-from weft.physics.cost import CostModel
-from weft.physics.shape import Shape, shape_of
+from weft.physics.cost import CostModel, Shape, shape_of
 from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec, cost_model
 
 if TYPE_CHECKING:
     from weft.collectives import OpenFlow, RoutedCollective
-
-__all__ = ["Lowering"]
 
 _ONE_SERVER: Shape = ()
 

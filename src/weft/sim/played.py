@@ -1,6 +1,6 @@
-"""Traffic of a job under a pace that opens collectives: a few iterations alone, played in the engine; the last counts.
+"""Traffic of a job under a pace that opens collectives: a few iterations are played in the engine, and the last counts.
 
-Who plans with iterations (CASSINI's periods) must plan with those that a job really has under its pace.
+A policy that plans with iterations (CASSINI's periods) must plan with those that a job really has under its pace.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.traffic import Arcs, Traffic
+from weft.model.flows import Arcs, Traffic
 from weft.pace.base import Pace
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, make_program
-
-__all__ = ["PlayedTraffic"]
 
 _PLAYED = 5  # iterations; a pace that looks for its rate has found it then
 _KEPT = 4096  # results that are remembered

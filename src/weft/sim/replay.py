@@ -15,8 +15,6 @@ from weft.results.metrics import run_length_quantiles
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, compute_node, make_program, transfer_node
 
-__all__ = ["run_replay"]
-
 
 def run_replay(
     spec: dict[str, Any],
@@ -92,20 +90,20 @@ def _drive(
     Laying out the jobs that are there from the beginning is setting up, and not counted.
     """
     finish: dict[int, float] = {}
-    slots: dict[int, int] = {}
+    rows: dict[int, int] = {}
     starts = sorted((job["start_s"], i) for i, job in enumerate(jobs))
 
     def attach_due() -> None:
         while starts and starts[0][0] <= engine.now:
             _, i = starts.pop(0)
             gate = jobs[i].get("gate")
-            slots[engine.attach(i, programs[i], jobs[i]["iterations"], gate=Gate(**gate) if gate else None)] = i
+            rows[engine.attach(i, programs[i], jobs[i]["iterations"], gate=Gate(**gate) if gate else None)] = i
 
     attach_due()
     began = clock()
-    while starts or slots:
-        for slot in engine.run(starts[0][0] if starts else math.inf, go_on=True):
-            finish[slots.pop(slot)] = engine.finish_s(slot)
+    while starts or rows:
+        for row in engine.run(starts[0][0] if starts else math.inf, go_on=True):
+            finish[rows.pop(row)] = engine.finish_s(row)
         if not starts:
             break
         attach_due()

@@ -17,23 +17,19 @@ from weft.core.capabilities import Capabilities
 from weft.errors import EngineError, StackError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
+from weft.model.flows import Ask, Traffic, TransferView
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
-from weft.model.traffic import Traffic
-from weft.model.transfer import Ask, TransferView
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
 from weft.pace.rates import Transport
-from weft.physics.traffic import link_traffic
+from weft.physics.estimates import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, there_are_others
 from weft.sim.lower import Lowering
-from weft.sim.noise import slowest_worker
+from weft.sim.outcome import Clockwork, JobRecord, Span
 from weft.sim.played import PlayedTraffic
-from weft.sim.records import Clockwork, JobRecord, Span
-from weft.sim.spec import NetworkSpec, RunSpec, estimates
-
-__all__ = ["SimWorld"]
+from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
 _TRAFFIC = 50_000  # placements whose traffic is remembered
@@ -71,7 +67,7 @@ class SimWorld:
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
         self._next = 0
         self._clockwork = Clockwork()
-        self._by_slot: dict[int, JobRecord] = {}
+        self._by_row: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
         self._next_sample = 0.0 if record else math.inf
@@ -89,7 +85,6 @@ class SimWorld:
         return self._engine
 
     def now(self) -> float:
-        """Virtual time."""
         return self._engine.now if self._engine else 0.0
 
     def set_pace(self, pace: Pace) -> None:
@@ -143,11 +138,13 @@ class SimWorld:
         known = network.sharing == "max-min" and network.cost == "links"
         what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
         if transport.opened and not known:
-            raise StackError(f"pace {pace.name} needs single flows on links, which {what} does not know; drop one")
+            raise StackError(
+                f"pace {pace.name} needs single flows on links, and {what} has none; leave one of them out"
+            )
         if there_are_others(network) and not known:
-            raise StackError(f"foreign traffic goes over links, which {what} does not know; drop one")
+            raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
         if network.packet_loss > 0.0 and network.cost != "links":
-            raise StackError(f"network.packet_loss is that of links, which {what} does not know; drop one")
+            raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
     def _by_id(self, ask: Ask) -> Ask:
         """A rule that knows jobs by their id, for an engine that knows them by number."""
@@ -158,9 +155,8 @@ class SimWorld:
         return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
 
     def iterations_done(self, job_id: str) -> int:
-        """Full iterations up to now, those of earlier assignments included."""
         record = self.records[job_id]
-        return record.saved + (self.engine.iterations_done(record.slot) if record.slot >= 0 else 0)
+        return record.saved + (self.engine.iterations_done(record.row) if record.row >= 0 else 0)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
@@ -204,7 +200,6 @@ class SimWorld:
         )
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
-        """Carry out decisions; what takes no time is confirmed at once."""
         events: list[Event] = []
         for decision in decisions:
             record = self.records[decision.job]
@@ -214,28 +209,27 @@ class SimWorld:
                 events.append(self._stop(record, decision.reason))
             elif isinstance(decision, SetGate):
                 record.gate = decision.gate
-                if record.slot >= 0:
-                    self.engine.set_gate(record.slot, decision.gate)
+                if record.row >= 0:
+                    self.engine.set_gate(record.row, decision.gate)
         return events
 
     def next_events(self, until_s: float | None) -> list[Event]:
-        """Advance to the next instant at which something is reported."""
         engine = self.engine
         limit = math.inf if until_s is None else until_s
         while True:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
             target = min(limit, arrival, own)
-            if target == math.inf and not self._by_slot:
+            if target == math.inf and not self._by_row:
                 return []
             others = self.foreign.next_s if self.foreign is not None else math.inf
             if others <= engine.now and self.foreign is not None:
                 self.foreign.change(engine)
                 continue
-            sample = max(self._next_sample, engine.now) if self._by_slot else math.inf
+            sample = max(self._next_sample, engine.now) if self._by_row else math.inf
             finished = engine.run(min(target, sample, others))
             if finished:
-                return [self._finish(self._by_slot[slot]) for slot in finished]
+                return [self._finish(self._by_row[row]) for row in finished]
             if others <= min(target, sample):
                 continue
             if sample < target:
@@ -301,17 +295,17 @@ class SimWorld:
     def _attach(self, record: JobRecord) -> None:
         job, span = record.job, record.span
         if span is None:
-            raise EngineError(f"job {job.id} is to run nowhere")
+            raise EngineError(f"job {job.id} was started on no GPU")
         profile, left = job.profiles[len(span.gpus)], job.iterations - record.saved
         base, gate, turn = record.saved, record.gate, record.turn
         program = self.lowering.program(profile, span.gpus, job.model, record.uid)
-        record.slot = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
-        self._by_slot[record.slot] = record
+        record.row = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
+        self._by_row[record.row] = record
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
         record.ticket += 1
         record.stops += 1
-        if record.slot >= 0:
+        if record.row >= 0:
             per_iteration = record.gpu_s
             usage = self._detach(record)
             spent = record.gpu_s - per_iteration
@@ -341,9 +335,9 @@ class SimWorld:
         return Finished(usage.finish_s, record.job.id)
 
     def _detach(self, record: JobRecord) -> Usage:
-        usage = self.engine.detach(record.slot)
-        del self._by_slot[record.slot]
-        record.slot = -1
+        usage = self.engine.detach(record.row)
+        del self._by_row[record.row]
+        record.row = -1
         record.comm_s += usage.comm_s
         record.gate_s += usage.gate_s
         record.gpu_s += usage.gpu_s
@@ -377,7 +371,7 @@ class SimWorld:
             self.samples.append((self.engine.now, self.engine.links()["bytes"].copy()))
         if self.foreign is not None:
             self.foreign.end_all(self.engine)
-        for record in list(self._by_slot.values()):
+        for record in list(self._by_row.values()):
             record.iterations += self._detach(record).iterations
         for record in self.records.values():
             self._close(record, "running")

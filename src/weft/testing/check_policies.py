@@ -13,11 +13,10 @@ from weft.core.layered import Layered
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.interleave.base import Interleave, Pick
-from weft.interleave.none import NoInterleave
+from weft.interleave.base import Interleave, NoInterleave, Pick
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.model.flows import TransferView
 from weft.model.plan import Candidate, State
-from weft.model.transfer import TransferView
 from weft.model.view import ClusterView, Fact
 from weft.order.base import Order
 from weft.order.fifo import Fifo
@@ -25,10 +24,8 @@ from weft.pace.base import Pace
 from weft.place.base import Place
 from weft.place.best_fit import BestFit
 from weft.planners.base import Planner
+from weft.testing.toy import workload
 from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
-from weft.testing.workloads import workload
-
-__all__ = ["check_interleave", "check_order", "check_pace", "check_place", "check_planner"]
 
 WORKLOADS = range(6)
 _MAX_CYCLES = 20_000

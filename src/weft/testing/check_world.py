@@ -17,11 +17,8 @@ from weft.model.plan import Placement, Start
 from weft.model.view import Fact, Spread
 from weft.planners.base import Planner
 from weft.testing.probes import Fixed, OneAtATime, Shift, StopOnce, Waking, WrongOnce, impossible, plain_planner
-from weft.testing.recorder import Recorder
 from weft.testing.toy import toy_job
-from weft.testing.watch import require
-
-__all__ = ["MakeWorld", "check_world"]
+from weft.testing.watch import Recorder, require
 
 
 class MakeWorld(Protocol):

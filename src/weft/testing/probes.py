@@ -16,8 +16,6 @@ from weft.pace.base import Admission, Pace
 from weft.place.best_fit import BestFit
 from weft.planners.base import Planner
 
-__all__ = ["Fixed", "OneAtATime", "Shift", "StopOnce", "Waking", "WrongOnce", "impossible", "plain_planner"]
-
 
 def plain_planner(world: World) -> Planner:
     """First come, first served, close together; even where the world wants it so."""
@@ -35,7 +33,6 @@ class _Wrapped(Planner):
         self.uneven = inner.uneven
 
     def initial_state(self) -> State:
-        """The inner one's."""
         return self.inner.initial_state()
 
 
@@ -138,5 +135,5 @@ class OneAtATime(Pace):
     holds_back = True
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
-        """At most one."""
+        """One job at most."""
         return Admission("at-most", 1)

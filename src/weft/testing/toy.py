@@ -1,4 +1,4 @@
-"""ToyWorld: a small, exact world without a network, for testing policies and the core.
+"""ToyWorld: a small, exact world without a network, for testing policies and the core; and small random workloads.
 
 Jobs run at the speed of their estimate: an iteration takes its compute time, plus the time its messages take at
 `bytes_per_s` when the job is spread over several servers. Nobody slows anybody down: not on a link, not on a shared
@@ -9,9 +9,11 @@ times that, by lot) and starts fail at `failure_rate`; servers can be lost and j
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
+
+import numpy as np
 
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
@@ -22,8 +24,6 @@ from weft.model.profile import Phase, Profile
 from weft.model.topologies import Machine, leaf_spine
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Admission, Pace
-
-__all__ = ["EVERYTHING", "ToyWorld", "toy_cluster", "toy_job"]
 
 EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
 
@@ -126,11 +126,9 @@ class ToyWorld:
     # What the core asks
 
     def now(self) -> float:
-        """Seconds since the beginning."""
         return self._now
 
     def iterations_done(self, job_id: str) -> int:
-        """Full iterations up to now."""
         assignment = self._assigned.get(job_id)
         return assignment.done(self._now) if assignment else self._saved[job_id]
 
@@ -163,7 +161,6 @@ class ToyWorld:
         return known
 
     def next_events(self, until_s: float | None) -> list[Event]:
-        """All events of the next instant at which there are any."""
         while self._entries and (until_s is None or self._entries[0][0] <= until_s):
             self._now = self._entries[0][0]
             events: list[Event] = []
@@ -269,3 +266,55 @@ class ToyWorld:
     def _lot(self, number: int, what: str) -> float:
         digest = blake2b(f"{self._seed}\0{number}\0{what}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little") / 2.0**64
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A cluster, jobs that all fit on it, and what goes wrong."""
+
+    number: int
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    script: tuple[NodeDown | NodeUp | Withdrawn, ...]
+    latency_s: float
+    failure_rate: float
+
+    def world(self, facts: frozenset[Fact] = frozenset(Fact), *, uneven: bool = True) -> ToyWorld:
+        """A toy world about to begin it; what is not in `facts` is kept from policies as far as that can be done."""
+        jobs = self.jobs if Fact.MODEL in facts else tuple(replace(job, model="") for job in self.jobs)
+        return ToyWorld(
+            self.cluster, jobs, latency_s=self.latency_s, failure_rate=self.failure_rate, seed=self.number,
+            script=self.script, capabilities=replace(EVERYTHING, uneven=uneven), facts=facts,
+        )  # fmt: skip
+
+
+def workload(number: int, jobs: int = 24) -> Workload:
+    """The workload of that number: sizes, lengths, memory, arrivals, latency, failures, lost servers, withdrawals."""
+    rng = np.random.default_rng(number)
+    cluster = toy_cluster(int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(1, 6)))
+    sizes = [n for n in (1, 2, 3, 4, 6, 8, 16) if _fits(n, len(cluster.servers) - 1, len(cluster.servers[0].gpus))]
+    made: list[Job] = []
+    for i in range(jobs):
+        gpus = int(rng.choice(sizes))
+        made.append(
+            toy_job(
+                f"job{i}",
+                gpus,
+                iterations=int(rng.integers(1, 40)),
+                compute_s=float(rng.choice([0.25, 0.5, 1.0])),
+                message_bytes=float(rng.choice([0.0, 1e8, 1e9])),
+                submit_s=float(rng.integers(0, 60)),  # some at the same instant
+                memory_bytes=float(rng.choice([1e9, 5e9, 12e9])),
+                sizes=[n for n in sizes if n <= gpus] if rng.random() < 0.3 else (),
+                checkpoint_every=int(rng.choice([1, 4])),
+            )
+        )
+    lost = int(rng.integers(len(cluster.servers)))
+    script = (NodeDown(20.0, lost, "lost"), NodeUp(45.0, lost), Withdrawn(30.0, made[int(rng.integers(jobs))].id))
+    slow = number % 2 == 1
+    return Workload(number, cluster, tuple(made), script, 2.0 if slow else 0.0, 0.2 if slow else 0.0)
+
+
+def _fits(gpus: int, servers: int, each: int) -> bool:
+    """True if a job fits, evenly too, on so many servers of `each` GPUs: also when one is lost."""
+    return any(gpus % k == 0 and gpus // k <= each for k in range(1, servers + 1))

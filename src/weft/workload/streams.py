@@ -15,8 +15,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Stream"]
-
 T = TypeVar("T")
 Floats = NDArray[np.float64]
 

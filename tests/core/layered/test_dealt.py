@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.core.layered.dealt import Dealt
+from weft.core.layered.even import Dealt
 from weft.core.table import Table
 from weft.core.view import View
 from weft.errors import StackError

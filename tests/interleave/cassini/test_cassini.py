@@ -17,8 +17,8 @@ from weft.interleave.cassini import Cassini, Settings
 from weft.interleave.cassini.align import COMPATIBLE, align
 from weft.interleave.cassini.layout import lay_out
 from weft.model import Submitted
+from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Plan, Start
-from weft.model.traffic import Traffic
 from weft.results.metrics import summary
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
@@ -294,7 +294,7 @@ def test_search_finds_what_the_planner_does_not_offer() -> None:
     from weft.core.stack import Stack
     from weft.model.job import Job
     from weft.model.topologies.clos import cassini
-    from weft.planners.random import RandomPlanner
+    from weft.planners.baselines import RandomPlanner
     from weft.workload import zoo
 
     profile = zoo.profile(VGG, 3)

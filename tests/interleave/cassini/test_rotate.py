@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from weft.errors import InputError
-from weft.interleave.cassini import plain_rotate
 from weft.interleave.cassini.circle import Circle, common_periods, padded_periods
-from weft.interleave.cassini.compat import compat
-from weft.interleave.cassini.grid import rotate_on_grid
-from weft.interleave.cassini.rotate import rotate, rotate_all, score_at, uniform_score
+from weft.interleave.cassini.compat import compat, rotate_on_grid
+from weft.interleave.cassini.rotate import (
+    best_shift,
+    demand_at,
+    excess,
+    optimum,
+    rotate,
+    rotate_all,
+    score_at,
+    uniform_score,
+)
 
 C = 50.0
 
@@ -51,7 +58,7 @@ def best_on_units(jobs: list[Circle]) -> float:
     demand = np.zeros((units, n))
     for i, (j, d) in enumerate(columns):
         for t in range(units):
-            demand[t, i] = plain_rotate.demand_at(jobs[j], jobs[j].period_s, float(d), t + 0.5)
+            demand[t, i] = demand_at(jobs[j], jobs[j].period_s, float(d), t + 0.5)
     above = LinearConstraint(np.hstack([demand, -np.eye(m)]), -np.inf, C)
     own = np.array([[float(j == k) for j, _ in columns] for k in range(len(jobs))])
     one_each = LinearConstraint(np.hstack([own, np.zeros((len(jobs), m))]), 1.0, 1.0)
@@ -69,7 +76,7 @@ def best_on_units(jobs: list[Circle]) -> float:
 def test_two_jobs_are_exact_and_no_grid_is_better(jobs: list[Circle], steps: int) -> None:
     found = rotate(jobs, C)
     periods = common_periods([c.period_s for c in jobs])
-    truth = 1.0 - plain_rotate.optimum(jobs, periods, C) / (C * periods.perimeter_s)
+    truth = 1.0 - optimum(jobs, periods, C) / (C * periods.perimeter_s)
     assert found.exact
     assert found.score == found.bound == pytest.approx(truth, abs=1e-9)
     assert score_at(jobs, C, found.shifts_s, periods) == pytest.approx(found.score, abs=1e-9)
@@ -101,9 +108,9 @@ def test_four_jobs_against_an_integer_program(jobs: list[Circle]) -> None:
 def test_kernel_and_twin_agree_at_any_shifts(jobs: list[Circle], data: st.DataObject) -> None:
     periods = common_periods([c.period_s for c in jobs])
     shifts = [0.0] + [data.draw(st.floats(-40, 80)) for _ in jobs[1:]]
-    twin = 1.0 - plain_rotate.excess(jobs, periods, C, shifts) / (C * periods.perimeter_s)
+    twin = 1.0 - excess(jobs, periods, C, shifts) / (C * periods.perimeter_s)
     assert score_at(jobs, C, shifts, periods) == pytest.approx(twin, abs=1e-9)
-    _, cost = plain_rotate.best_shift(jobs, periods, C, shifts, 1)
+    _, cost = best_shift(jobs, periods, C, shifts, 1)
     assert cost >= (1 - rotate(jobs, C).bound) * C * periods.perimeter_s - 1e-6
 
 

@@ -27,7 +27,7 @@ from weft.model.job import Job
 from weft.stacks import resolve
 from weft.testing import check_world, toy_cluster, toy_job
 from weft.testing.probes import OneAtATime, plain_planner
-from weft.testing.recorder import Recorder
+from weft.testing.watch import Recorder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from weft.model.topologies import (
     Cable,
     build_cluster,
 )
-from weft.model.topologies.checks import MAX_SERVERS
+from weft.model.topologies.fabric import MAX_SERVERS
 
 GOOD: list[tuple[str, dict[str, object], int, int]] = [  # kind, fields, servers, links
     ("single-switch", {"servers": 7}, 7, 14),
@@ -79,14 +79,14 @@ BAD: list[tuple[str, dict[str, object], str]] = [
     ("leaf-spine", {"racks": 2, "servers_per_rack": 4, "k": 4}, "cluster.k has no meaning in a leaf-spine"),
     ("leaf-spine", {"racks": 10**9, "servers_per_rack": 4}, f"at most {MAX_SERVERS}"),
     ("single-switch", {}, "cluster.servers_per_rack is missing"),
-    ("single-switch", {"servers": 4, "racks": 2}, "cluster.servers stands beside racks"),
+    ("single-switch", {"servers": 4, "racks": 2}, "cluster.servers excludes racks"),
     ("single-switch", {"servers": 4, "oversubscription": 2.0}, "oversubscription has no meaning"),
     ("three-tier", {"racks": 4, "servers_per_rack": 2, "uplink_gbps": (1.0,)}, "uplink_gbps has 1 speeds"),
     ("three-tier", {"racks": 4, "servers_per_rack": 2, "uplink_gbps": (1.0, 0.0)}, "uplink_gbps is 0.0"),
     (
         "three-tier",
         {"racks": 4, "servers_per_rack": 2, "uplink_gbps": (1.0, 2.0), "oversubscription": 2.0},
-        "uplink_gbps stands beside oversubscription",
+        "uplink_gbps excludes oversubscription",
     ),
     ("fat-tree", {}, "cluster.k is missing"),
     ("fat-tree", {"k": 5}, "cluster.k is 5; a fat tree needs an even number of ports, such as 6"),

@@ -15,8 +15,6 @@ from weft.model.topologies import Machine, tier_summary
 from weft.model.topologies.files import (
     parse_rack_csv,
     parse_slurm_topology,
-    read_rack_csv,
-    read_slurm_topology,
     read_topology,
 )
 from weft.model.topologies.hostlist import compress
@@ -174,17 +172,18 @@ def test_files_are_read_by_suffix(tmp_path: Path) -> None:
     conf, table = tmp_path / "topology.conf", tmp_path / "racks.csv"
     conf.write_text("\ufeff" + TREE, encoding="utf-8")
     table.write_text("node,rack\r\na,1\r\nb,2\r\n", encoding="utf-8")
-    assert len(read_topology(conf).servers) == len(read_slurm_topology(str(conf)).servers) == 10
-    assert len(read_topology(table).servers) == len(read_rack_csv(table).servers) == 2
-    with pytest.raises(InputError, match="says nothing about its format"):
+    assert len(read_topology(conf).servers) == len(read_topology(str(conf)).servers) == 10
+    assert len(read_topology(table).servers) == 2
+    with pytest.raises(InputError, match="cannot be told from its name"):
         read_topology(tmp_path / "racks.txt")
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.conf: it cannot be read \(No such file"):
         read_topology(tmp_path / "none.conf")
+    (tmp_path / "folder.conf").mkdir()
     with pytest.raises(InputError, match="cannot be read"):
-        read_slurm_topology(tmp_path)
+        read_topology(tmp_path / "folder.conf")
     bad = tmp_path / "bad.csv"
     bad.write_bytes(b"node,rack\n\xff\xfe,1\n")
     with pytest.raises(InputError, match="byte 10 is not UTF-8"):

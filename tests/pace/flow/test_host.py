@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 
 from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
-from weft.model.flow_set import FlowRows, flow_set
+from weft.model.flows import FlowRows, flow_set
 from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, servers
-from weft.model.flow_set import flow_set
+from weft.model.flows import flow_set
 from weft.pace.flow import FlowRule, FlowSpec, available_bandwidth
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.plan import ENOUGH, adjusted, allowance, path_state, plan

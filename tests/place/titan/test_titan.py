@@ -17,7 +17,7 @@ from weft.place.pattern import bytes_across, divide, kind_of, pattern_of, within
 from weft.place.titan import Limits, Titan, printed, solve
 from weft.place.titan.machines import Rooms
 from weft.registry import names
-from weft.research.titan.submodular import machines_saved
+from weft.research.titan.exact import machines_saved
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
 

@@ -13,11 +13,10 @@ from weft.research import reproduce
 from weft.research.ada_srsf import CLAIMS, MEMORY, TABLE_IV, TABLE_V
 from weft.research.ada_srsf.sweeps import ETA, SWEEPS, B, drawn, paper_scenario, run_sweep
 from weft.research.claims import Reproduction, Request
-from weft.research.figures import gpu_shares
-from weft.research.report import claims_table, render
+from weft.research.report import claims_table, gpu_shares, render
 from weft.results.metrics import summary
 from weft.scenario import Scenario
-from weft.scenario.files import read_toml
+from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 

@@ -11,9 +11,7 @@ import pytest
 from weft.model.profile import Phase, Profile
 from weft.place.pattern import Kind, kind_of, pattern_of
 from weft.place.titan import Limits, solve
-from weft.research.titan.comparison import GPUS, Score, compare, states
-from weft.research.titan.exact import optimum
-from weft.research.titan.submodular import BOUND, keeps_bound, saved_part
+from weft.research.titan.exact import BOUND, GPUS, Score, compare, keeps_bound, optimum, saved_part, states
 
 
 def kind(workers: int) -> Kind:

@@ -15,8 +15,8 @@ from weft.results.pictures.iteration import (
     Rate,
     draw_iteration,
     iteration_figure,
-    save_iteration,
 )
+from weft.results.pictures.style import save_picture
 
 
 def _picture() -> IterationPicture:
@@ -66,8 +66,8 @@ def test_many_phases_are_cut_short_in_words() -> None:
 
 def test_the_file_is_the_same_every_time(tmp_path: Path) -> None:
     first, second = tmp_path / "a.svg", tmp_path / "b.svg"
-    save_iteration(_picture(), first)
-    save_iteration(_picture(), second)
+    save_picture(iteration_figure(_picture()), first)
+    save_picture(iteration_figure(_picture()), second)
     assert first.read_bytes() == second.read_bytes()
     assert "a job" in first.read_text()
 
@@ -80,6 +80,6 @@ def test_the_figure_has_lanes_traffic_and_a_circle() -> None:
 
 def test_a_path_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must end in"):
-        save_iteration(_picture(), tmp_path / "a.txt")
+        save_picture(iteration_figure(_picture()), tmp_path / "a.txt")
     with pytest.raises(InputError, match="can be written"):
-        save_iteration(_picture(), tmp_path / "none" / "a.svg")
+        save_picture(iteration_figure(_picture()), tmp_path / "none" / "a.svg")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from weft.results.compare import compare
 from weft.results.metrics import summary
 from weft.results.pictures import plots
-from weft.results.pictures.gantt import cluster_timeline, neighbours
+from weft.results.pictures.plots import cluster_timeline, neighbours
 from weft.results.pictures.style import inline_svg
 from weft.results.run import RunResult
 from weft.results.series import extent_s

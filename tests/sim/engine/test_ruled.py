@@ -38,9 +38,9 @@ from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Transfer
 from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
-from weft.pace.equal import Equal
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.rates import RateRule
+from weft.pace.senders import Equal
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
@@ -188,6 +188,18 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
         engine.attach(uid, make_program([transfer_node(0, size, [(0, 1)])], LINE), 1)
     run_all(engine, 2)
     assert [engine.detach(slot).finish_s for slot in range(2)] == pytest.approx([3.5, 4.0])
+
+
+@BOTH
+def test_a_transfer_without_links_keeps_step_with_one_that_has_a_rank(make: Any) -> None:
+    """A copy inside a server at 15 bytes/s feeds a transfer over a link of 10, which has a weight and a lower level:
+    20 bytes take 2 s, however fast the copy could be.
+    With a rank of its own the copy gave its rate to the transfer."""
+    engine = make(spec_of(lambda: Told([{0: (INF, 3, 1)}]), LINE))
+    nodes = [transfer_node(0, 20.0, [], demand=15.0), transfer_node(1, 20.0, [(0, 1)], leads=(0,))]
+    slot = engine.attach(0, make_program(nodes, LINE), 1)
+    run_all(engine, 1)
+    assert engine.detach(slot).finish_s == pytest.approx(2.0)
 
 
 @BOTH

@@ -16,7 +16,7 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.workload.generators import JobSpec, Workload, WorkloadSpec, generate
-from weft.workload.generators.marginals import MARGINALS
+from weft.workload.generators.drawn import MARGINALS
 from weft.workload.streams import Stream
 
 COMPUTE_S = {"vgg16": 0.25, "resnet50": 0.125, "inception-v3": 0.5, "lstm-ptb": 0.0625}
@@ -253,7 +253,7 @@ def test_marginals_are_labelled_and_sized() -> None:
         ({"source": "poison"}, "Input should be 'poisson'"),
         ({"source": "poisson", "iterations": (1, 2)}, "jobs is missing"),
         ({"jobs": 5}, "job length is missing"),
-        ({"jobs": True, "iterations": (1, 2)}, "jobs is true; it takes no truth value"),
+        ({"jobs": True, "iterations": (1, 2)}, "jobs is true; give a number, not true or false"),
         ({"jobs": 0, "iterations": (1, 2)}, "greater than or equal to 1"),
         ({"jobs": 5, "iterations": (2, 1)}, "must be .low, high."),
         ({"jobs": 5, "iterations": (0, 1)}, "1 <= low"),

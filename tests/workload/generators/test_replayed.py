@@ -11,7 +11,7 @@ import pytest
 from weft.errors import InputError, TraceError
 from weft.model.profile import Phase, Profile
 from weft.workload.generators import Workload, WorkloadSpec, generate
-from weft.workload.generators.names import zoo_name
+from weft.workload.generators.replayed import zoo_name
 
 KNOWN = {"vgg16": 0.25, "resnet50": 0.125, "bert-large": 0.5, "inception-v3": 0.5}
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model import Compute
-from weft.physics.alone import run_alone
+from weft.physics.estimates import run_alone
 from weft.workload.graphs import LayerWork, Work, hybrid
-from weft.workload.graphs.stages import cut, order
+from weft.workload.graphs.hybrid import cut, order
 
 FAST = 1e15  # a network that takes no time
 

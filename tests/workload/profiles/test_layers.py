@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer
-from weft.physics.alone import run_alone
+from weft.physics.estimates import run_alone
 from weft.workload.graphs import data_parallel, hybrid
-from weft.workload.profiles.layers import parse_layers, read_layers
-from weft.workload.profiles.pipedream import parse_pipedream, read_pipedream
+from weft.workload.profiles.layers import parse_layers, parse_pipedream, read_layers, read_pipedream
 
 PLAIN = """DATA
 2

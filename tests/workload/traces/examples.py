@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from weft.workload.traces.schema import TraceJob
+from weft.workload.traces.rows import TraceJob
 
 __all__ = ["EXAMPLES", "Example"]
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import TraceError
-from weft.workload.traces import json_list
-from weft.workload.traces.json_list import elements
+from weft.workload.traces import text as text_module
+from weft.workload.traces.text import elements
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=8),
@@ -33,12 +33,12 @@ def test_same_as_the_json_module(
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=False)
     path = _write(tmp_path_factory.mktemp("json"), text)
-    before = json_list.CHUNK
-    json_list.CHUNK = chunk
+    before = text_module.CHUNK
+    text_module.CHUNK = chunk
     try:
         found = list(elements(path))
     finally:
-        json_list.CHUNK = before
+        text_module.CHUNK = before
     assert [value for _, value in found] == values
     if indent == 1:
         assert [line for line, _ in found] == [i for i, row in enumerate(text.split("\n"), 1) if row.startswith(" {")]
@@ -85,8 +85,8 @@ def test_depth_and_digits_do_not_overflow(inside: str, tmp_path: Path) -> None:
 
 
 def test_an_unended_string_does_not_read_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_list, "CHUNK", 100)
-    monkeypatch.setattr(json_list, "MAX_ELEMENT", 1000)
+    monkeypatch.setattr(text_module, "CHUNK", 100)
+    monkeypatch.setattr(text_module, "MAX_ELEMENT", 1000)
     jobs = [{"a": i, "text": "x" * 20} for i in range(500)]
     text = json.dumps(jobs, indent=1).replace('"a": 7,', '"a: 7,')
     found = list(elements(_write(tmp_path, text)))

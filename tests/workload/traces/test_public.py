@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.workload.traces.reading import read
-from weft.workload.traces.summary import summary
+from weft.workload.traces.reading import read, summary
 
 pytestmark = pytest.mark.traces
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 
-from weft.core.amended import Amended
+from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.serve import Outcome, serve
@@ -15,8 +15,6 @@ from weft.model.view import ClusterView, JobView
 from weft.order.base import Cap, Claim, Order, Ranking
 from weft.place.base import Place
 from weft.planners.base import Planner
-
-__all__ = ["Layered"]
 
 
 class Layered(Planner):
@@ -70,7 +68,7 @@ class Layered(Planner):
         return {user: times for user, times in recent.items() if times}
 
     def turn(self, job: JobView) -> tuple[float, float]:
-        """As the order says."""
+        """The order's answer."""
         return self.order.turn(job)
 
     def _candidate(

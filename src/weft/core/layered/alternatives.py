@@ -22,8 +22,6 @@ from weft.model.view import ClusterView, JobView, Spread
 from weft.order.base import Ranking
 from weft.place.base import Answer, Place
 
-__all__ = ["alternatives"]
-
 _PATIENCE = 16  # servings in a row that bring nothing new before the search is given up
 
 

@@ -1,19 +1,23 @@
-"""Any place, held to as many workers on each server of a job: Even always, for worlds that cannot do otherwise (Slurm);
-Shaped where the job itself says how many."""
+"""Places that wrap another place: Even, Shaped and Dealt.
+
+Even holds any place to the same number of workers on every server of a job, for worlds that cannot do otherwise
+(Slurm). Shaped does so where the job itself says how many. Dealt lets the place choose the GPUs and then deals the
+ranks out by who talks to whom.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from weft.errors import StackError
 from weft.model.plan import Placement, State
-from weft.model.view import ClusterView, JobView, Offer
+from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-
-__all__ = ["Even", "Shaped"]
+from weft.place.pattern import HD, Dealing
 
 
 class Even(Place):
@@ -37,7 +41,6 @@ class Even(Place):
         self.names_gpus = inner.names_gpus
 
     def initial_state(self) -> State:
-        """That of the place inside."""
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
@@ -65,7 +68,6 @@ class Even(Place):
         return bool(np.count_nonzero(offer.free_per_server >= each) >= servers)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Passed on."""
         return self.inner.observe(view, started, state)
 
     def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
@@ -83,7 +85,6 @@ class Shaped(Place):
         self.shares_gpus, self.names_gpus, self.uneven = inner.shares_gpus, inner.names_gpus, inner.uneven
 
     def initial_state(self) -> State:
-        """That of the place inside."""
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
@@ -101,7 +102,6 @@ class Shaped(Place):
         return answer
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Passed on."""
         return self.inner.observe(view, started, state)
 
 
@@ -127,3 +127,34 @@ def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
     usable[left] = True
     per_server = np.bincount(server_of[left], minlength=len(offer.free_per_server))
     return Offer(offer.residents, offer.memory, usable, per_server, len(left))
+
+
+class Dealt(Place):
+    """The place inside chooses the GPUs; here ranks are put on them so that fewer bytes cross between servers.
+
+    That is Titan's way to divide workers among machines (`place/pattern.py`), for any place: `dealt:best-fit`. Where a
+    profile does not name its collective it is taken to be halving-doubling (`dealt/ring:best-fit`: another). An order
+    of ranks that is as good already is left as it is.
+    """
+
+    def __init__(self, inner: Place, collective: str = HD) -> None:
+        self.inner = inner
+        self.name = f"dealt{'' if collective == HD else '/' + collective}:{inner.name}"
+        self.needs = inner.needs | {Fact.PROFILE}
+        self.names_gpus = inner.names_gpus
+        self.shares_gpus = inner.shares_gpus
+        self.uneven = inner.uneven
+        self._dealing = Dealing(collective)
+
+    def initial_state(self) -> State:
+        return self.inner.initial_state()
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """The same GPUs, ranks in another order where that saves bytes."""
+        answer = self.inner.place(view, job, gpus, offer, state)
+        if answer.gpus is None or len(answer.gpus) < 3:
+            return answer
+        return replace(answer, gpus=self._dealing.order(view.cluster, job.job.profiles[gpus], answer.gpus))
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        return self.inner.observe(view, started, state)

@@ -13,8 +13,6 @@ from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim
 from weft.place.base import Answer
 
-__all__ = ["Ask", "Outcome"]
-
 Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask in a varied way
 
 

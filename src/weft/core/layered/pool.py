@@ -16,8 +16,6 @@ from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Ranking
 
-__all__ = ["serve_pool"]
-
 Floats = npt.NDArray[np.float64]
 
 

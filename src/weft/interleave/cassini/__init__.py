@@ -1,12 +1,19 @@
-"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2)."""
+"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2).
+
+Guided search is beyond the paper, which only ranks what the planner offers. Starting from the planner's best candidate,
+jobs that start in this cycle exchange GPUs with each other or take GPUs that nobody uses, as long as every job stays on
+as many servers and racks. By the planner's own measure the plan is then as good as before.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Self
+
+import numpy as np
 
 from weft.errors import StackError
 from weft.interleave.base import Interleave, Pick
@@ -14,22 +21,73 @@ from weft.interleave.cassini.align import Alignment, align
 from weft.interleave.cassini.circle import Circle
 from weft.interleave.cassini.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
 from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all
-from weft.interleave.cassini.search import improved
+from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
-from weft.model.traffic import Traffic
-from weft.model.view import ClusterView, Fact
+from weft.model.view import ClusterView, Fact, Spread
 
-__all__ = ["Cassini", "Settings"]
+Value = tuple[bool, float]  # free of loops, score
+_BATCH = 8
+
+
+def improved(
+    view: ClusterView,
+    candidates: Sequence[Candidate],
+    value: Callable[[Sequence[Mapping[str, Placement]]], list[Value]],
+    tries: int,
+) -> tuple[int, dict[str, Placement]] | None:
+    """(candidate, placements) better than every candidate, or None; `tries` placements are looked at."""
+    values = value([candidate.plan.placements for candidate in candidates])
+    start = max(range(len(candidates)), key=lambda i: (values[i], -i))
+    now = dict(candidates[start].plan.placements)
+    best = values[start]
+    movable = sorted(job for job in now if job in view.waiting)
+    if not movable or best == (True, 1.0):
+        return None
+    rng = view.rng("cassini search")
+    better = False
+    for _ in range(-(-tries // _BATCH)):
+        trials = [trial for trial in (_neighbour(view, now, movable, rng) for _ in range(_BATCH)) if trial is not None]
+        if not trials:
+            continue
+        found = value(trials)
+        i = max(range(len(trials)), key=found.__getitem__)
+        if found[i] > best and found[i][1] > best[1] + (0.0 if found[i][0] > best[0] else 1e-9):
+            now, best, better = trials[i], found[i], True
+        if best == (True, 1.0):
+            break
+    return (start, now) if better else None
+
+
+def _neighbour(
+    view: ClusterView, now: Mapping[str, Placement], movable: Sequence[str], rng: np.random.Generator
+) -> dict[str, Placement] | None:
+    """One worker of a job changes places with a worker of another job that starts, or moves to a free GPU."""
+    used = {gpu for gpus in now.values() for gpu in gpus}
+    free = [int(gpu) for gpu in np.flatnonzero(view.offer.free) if int(gpu) not in used]
+    others = [gpu for job in movable for gpu in now[job]] + free
+    job = movable[int(rng.integers(len(movable)))]
+    mine = now[job][int(rng.integers(len(now[job])))]
+    theirs = others[int(rng.integers(len(others)))]
+    if theirs in now[job]:
+        return None
+    swap = {mine: theirs, theirs: mine}
+    changed = dict(now)
+    for name in movable:
+        if mine in now[name] or theirs in now[name]:
+            changed[name] = tuple(sorted(swap.get(gpu, gpu) for gpu in now[name]))
+            if Spread.of(view.cluster, changed[name]) != Spread.of(view.cluster, now[name]):
+                return None
+    return changed
 
 
 @dataclass(frozen=True)
 class Settings:
     """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
 
-    candidates: plans asked for; padding: idle time that an iteration may be given, relative, to fit others' periods (0:
-    none, not even for partly compatible jobs to be held to slots); metric: links count by
-    their mean or by the worst (tail); consensus: looping groups get shifts too; search: so many placements beside the
-    planner's are tried (interleave/cassini/search.py); threads: for scoring.
+    candidates: plans to ask the planner for. padding: idle time that may be added to an iteration so that it fits the
+    periods of others, relative (0: none, so that partly compatible jobs are not held to slots either). metric: links
+    count by their mean or by the worst (tail). consensus: groups whose links form a loop get shifts too. search: number
+    of placements to try besides the planner's. threads: for scoring.
     """
 
     candidates: int = 10
@@ -99,7 +157,7 @@ class Cassini(Interleave):
         return () if found is None else (found,)
 
     def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
-        """Who meets whom under each plan, every link scored; links that are alike are solved once, in parallel."""
+        """Which jobs meet under each plan, every link scored; links that are alike are solved once, in parallel."""
         known: dict[tuple[str, Placement], Traffic] = {}
         found = []
         for placements in plans:

@@ -13,8 +13,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["Component", "components", "merged", "unique_shifts"]
-
 L = TypeVar("L", bound=Hashable)
 
 

@@ -1,7 +1,11 @@
-"""Alignment: the shifts and periods that jobs of a group will keep, and whether keeping them is worth it.
+"""Alignment: the shifts and periods that the jobs of a group will keep, and whether keeping them is worth it.
 
-Idle time that is added to iterations (padding) is a cost like excess demand: of the periods tried, those with the least
-sum of both are kept, and no gate is set where jobs that nobody shifts would lose less.
+Idle time that is added to iterations (padding) is a cost like excess demand. Of the periods tried, those with the least
+sum of both are kept, and no gate is set where the jobs would lose less if nobody shifted them.
+
+CASSINI discards candidates in which the links of a group form a loop (section 4.2). Here jobs move one after another to
+the shift at which their links lose least in total. The shifts tried are those at which an edge of the job's demand
+meets an edge of another job's, because the sum of scores is piecewise linear between them.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from dataclasses import dataclass
 
 from weft.interleave.cassini.affinity import components, unique_shifts
 from weft.interleave.cassini.circle import Circle
-from weft.interleave.cassini.consensus import settle, total_score
 from weft.interleave.cassini.layout import (
     Group,
     Layout,
@@ -20,12 +23,97 @@ from weft.interleave.cassini.layout import (
     circles_of,
     headroom,
     problem_of,
-    ratio_periods,
     with_the_others,
 )
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, uniform_score
+from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
 
-__all__ = ["COMPATIBLE", "Alignment", "align"]
+Links = Sequence[tuple[Sequence[str], Problem]]
+_SWEEPS = 8
+_EVEN = 1e-9
+
+
+def total_score(links: Links, shifts_s: Mapping[str, float]) -> float:
+    """Sum of the scores of links at these shifts; jobs without a shift are not there yet."""
+    total = []
+    for jobs, (circles, capacity, periods) in links:
+        here = [i for i, job in enumerate(jobs) if job in shifts_s]
+        if len(here) == len(jobs):
+            total.append(score_at(circles, capacity, [shifts_s[job] for job in jobs], periods))
+        elif len(here) > 1:
+            shifts = [shifts_s.get(job, 0.0) for job in jobs]
+            some = [circle if i in here else type(circle)(circle.period_s, ()) for i, circle in enumerate(circles)]
+            total.append(score_at(some, capacity, shifts, periods))
+        else:
+            total.append(1.0)
+    return math.fsum(total)
+
+
+def settle(links: Links, starts: Sequence[Mapping[str, float]], periods_s: Mapping[str, float]) -> dict[str, float]:
+    """The best shifts reached from several starts; an empty start places jobs one after another."""
+    jobs = list(dict.fromkeys(job for members, _ in links for job in members))
+    best: dict[str, float] = {}
+    highest = -math.inf
+    for start in starts:
+        now = dict(start)
+        for job in jobs:
+            if job not in now:
+                now[job] = _best_place(links, now, job, periods_s, centre=False)
+        for sweep in range(_SWEEPS):
+            before = dict(now)
+            for job in jobs[1:]:
+                now[job] = _best_place(links, now, job, periods_s, centre=sweep >= _SWEEPS // 2)
+            if before == now and sweep >= _SWEEPS // 2:
+                break
+        found = total_score(links, now)
+        if found > highest + _EVEN:
+            best, highest = now, found
+    return best
+
+
+def _best_place(
+    links: Links, now: Mapping[str, float], job: str, periods_s: Mapping[str, float], centre: bool
+) -> float:
+    """The shift at which a job does least harm to the others that are placed.
+
+    It stays where it is if that is as good; with `centre` it takes the middle of the widest of its best stretches.
+    """
+    mine = [(jobs, problem) for jobs, problem in links if job in jobs]
+    period = periods_s[job]
+    places = {now.get(job, 0.0) % period}
+    for jobs, (circles, _, periods) in mine:
+        own = [e for start, end, _ in circles[jobs.index(job)].pieces for e in (start, end)]
+        for other, circle, other_period, turns in zip(jobs, circles, periods.periods_s, periods.turns, strict=True):
+            if other == job or other not in now:
+                continue
+            edges = [
+                e + k * other_period for start, end, _ in circle.pieces for e in (start, end) for k in range(turns)
+            ]
+            places |= {(now[other] + theirs - e) % period for theirs in edges for e in own}
+    order = sorted(places)
+    scores = [total_score(mine, {**now, job: place}) for place in order]
+    good = [score >= max(scores) - _EVEN for score in scores]
+    held = now.get(job, 0.0) % period
+    if all(good) or (not centre and job in now and good[order.index(held)]):
+        return held
+    return _middle(order, good, period) if centre else order[good.index(True)]
+
+
+def _middle(order: Sequence[float], good: Sequence[bool], period: float) -> float:
+    n = len(order)
+    first = good.index(False)
+    widest, middle = -1.0, 0.0
+    begun: float | None = None
+    for k in range(1, n + 1):
+        i = (first + k) % n
+        at = order[i] + (period if i <= first else 0.0)
+        if not good[i]:
+            begun = None
+            continue
+        begun = at if begun is None else begun
+        if at - begun > widest:
+            widest, middle = at - begun, 0.5 * (begun + at)
+    return middle % period
+
 
 COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, only in periods with room for the rest
 MARGIN = 1.1  # room beyond what is held up: iterations vary, and who misses a slot loses a whole period
@@ -80,7 +168,7 @@ def _best_periods(
     padding: float,
     looped: bool,
 ) -> Alignment:
-    """Of the periods within `padding` the best; where jobs cannot keep even those, longer ones, if that pays.
+    """The best periods within `padding`; where jobs cannot keep even those, longer ones, if that pays.
 
     `around` are all meetings of these jobs: also those with jobs that drift past. Demand that does not fit (1 - score
     of a period, at most) is sent later all the same, so iterations of partly compatible jobs grow by up to that much
@@ -121,10 +209,11 @@ def _best_periods(
 
 
 def _growth(meeting: Meeting) -> float:
-    """By how much more than the excess a job can be held up: who is held up meets the next for longer.
+    """The most by which a delay can exceed the excess demand: a job that is delayed overlaps the next one for longer.
 
     Two jobs that send at rate a on a link of capacity C and overlap for o seconds of a period each need
-    e = (1 - C / 2a) (o + 2 e) longer, which is C / 2 (C - a) times the excess (2a - C) o / C. More jobs, as much more.
+    e = (1 - C / 2a) (o + 2 e) longer, which is C / 2 (C - a) times the excess (2a - C) o / C. It grows in
+    proportion with the number of jobs.
     """
     worst = 1.0
     for capacity, arcs in meeting.problems:
@@ -178,8 +267,3 @@ def _score(layout: Layout, meeting: Meeting, periods_s: Mapping[str, float], shi
         circles: dict[str, Circle] = circles_of(meeting, i, layout, periods_s)
         worst = min(worst, with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, capacity))
     return worst
-
-
-def common_perimeter_s(periods_s: Mapping[str, float]) -> float:
-    """The circle on which all these periods fit."""
-    return ratio_periods(list(periods_s.values())).perimeter_s

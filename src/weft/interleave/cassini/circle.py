@@ -13,8 +13,6 @@ from math import lcm
 
 from weft.errors import InputError
 
-__all__ = ["MOST_TURNS", "Circle", "Periods", "common_periods", "padded_periods"]
-
 MOST_TURNS = 1024  # iterations of a job on the unified circle; more, and a shift no longer matters
 _EPS = 1e-12
 
@@ -72,10 +70,6 @@ class Circle:
     def load(self) -> float:
         """The mean demand."""
         return math.fsum((end - start) * demand for start, end, demand in self.pieces) / self.period_s
-
-    def with_period(self, period_s: float) -> Circle:
-        """The same arcs on a longer iteration: what is added is idle."""
-        return Circle(period_s, self.arcs)
 
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:

@@ -13,10 +13,8 @@ import numpy.typing as npt
 
 from weft.interleave.cassini.affinity import Component, components, merged
 from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
-from weft.model.traffic import Arcs, Traffic
-
-__all__ = ["Group", "Layout", "Meeting", "headroom", "lay_out", "periods_of"]
+from weft.interleave.cassini.rotate import Problem, Rotation, score_at, uniform_score
+from weft.model.flows import Arcs, Traffic
 
 TOLERANCE = 0.05  # of a period: a job that is later waits for its next slot (section 5.7)
 _RATIOS = sorted({q for q, _, _ in FRACTIONS} | {1.0 / q for q, _, _ in FRACTIONS})
@@ -168,7 +166,7 @@ def headroom(together: Sequence[Traffic]) -> float:
     -h. From 0 it reaches the tolerance t after s^2 / 2h^2 (exp(2 h t / s^2) - 1) - t / h iterations on average (a
     Brownian motion's first passage), and then nearly a period is lost; h itself costs h. The sum is smallest here, but
     h is at least s / 2, so that lateness (s^2 / 2h on average) stays within one step: on a circle that is nearly full
-    whoever is later than that holds up the next. For that reason, too, s^2 is the sum over the two jobs of a link that
+    a job that is later than that delays the next. For that reason, too, s^2 is the sum over the two jobs of a link that
     vary most: each inherits the other's lateness.
     """
     spreads = sorted((t.spread_s / t.iteration_s for t in together if t.iteration_s > 0), reverse=True)
@@ -268,8 +266,3 @@ def with_the_others(circles: Mapping[str, Circle], shifts_s: Mapping[str, float]
         for start, length, rate in circle.arcs
     ]
     return uniform_score([Circle(periods.perimeter_s, tuple(arcs)), *others], capacity)
-
-
-def solve_alone(problem: Problem | None) -> Rotation | None:
-    """The rotation of one problem."""
-    return None if problem is None else rotate(*problem)

@@ -1,4 +1,4 @@
-"""Best rotations of circles on one link, exactly (CASSINI Table 1); plain_rotate.py says the same in plain Python.
+"""Best rotations of circles on one link, exactly (CASSINI Table 1); rotate.py does the same in plain Python.
 
 A job is pieces (start, end, level) of its period, disjoint and inside it, repeated over the perimeter. Its shift delays
 all of them. Costs are excess demand integrated over the perimeter.
@@ -250,7 +250,7 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
 
 @njit(cache=True, nogil=True)
 def _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat):
-    """Give every job as much room as it can have at this cost; returns the least half width."""
+    """Give every job the widest room at this cost; returns the least half width."""
     n = len(periods)
     placed = np.ones(n, np.bool_)
     slack = 0.0

@@ -14,8 +14,6 @@ from weft.errors import InputError
 from weft.live.description import Description, ProfileOf
 from weft.live.slurm.records import Record
 
-__all__ = ["KEYS", "describe", "said_in"]
-
 KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus", "shape", "grace_s", "signal")
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")

@@ -14,7 +14,7 @@ from weft.model.topologies.clos import Node as Row
 from weft.model.topologies.clos import racks_of_nodes
 from weft.model.topologies.files import parse_slurm_topology
 from weft.model.topologies.hostlist import compress, expand
-from weft.workload.zoo.gpus import find_gpu
+from weft.workload.zoo.timings import find_gpu
 
 __all__ = ["gpu_nodes", "read_cluster", "refuse_cluster", "topology_conf", "unusable"]
 

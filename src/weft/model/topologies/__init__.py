@@ -1,6 +1,6 @@
 """Topologies: builders that turn a few numbers, or a list of cables, into a Cluster."""
 
-from weft.model.topologies.build import TOPOLOGIES, build_cluster
+from weft.model.topologies.build import TOPOLOGIES, Cable, Via, build_cluster, from_cables
 from weft.model.topologies.clos import (
     CASSINI_MACHINE,
     cassini,
@@ -10,9 +10,7 @@ from weft.model.topologies.clos import (
     single_switch,
     three_tier,
 )
-from weft.model.topologies.fabric import Machine
-from weft.model.topologies.links import Cable, Via, from_cables
-from weft.model.topologies.routing import EcmpRouter, flow_hash
+from weft.model.topologies.fabric import EcmpRouter, Machine, flow_hash
 from weft.model.topologies.summary import TierSummary, nic_links, node_levels, tier_summary
 
 __all__ = [

@@ -1,14 +1,14 @@
-"""build_cluster: a topology by the name and the fields of a scenario's [cluster] section."""
+"""build_cluster: a topology by the fields of a scenario's [cluster] section, or cable by cable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from typing import Any
 
 from weft.errors import ScenarioError
-from weft.model.cluster import Cluster
-from weft.model.topologies.checks import check_count
+from weft.model.cluster import Cluster, Link, Route
 from weft.model.topologies.clos import (
     CASSINI_MACHINE,
     cassini,
@@ -18,10 +18,160 @@ from weft.model.topologies.clos import (
     single_switch,
     three_tier,
 )
-from weft.model.topologies.fabric import Machine
-from weft.model.topologies.links import Cable, Via, from_cables
+from weft.model.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
 
-__all__ = ["TOPOLOGIES", "build_cluster"]
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """Both directions between nodes `a` and `b`, `gbps` each. Without a tier: "nic" at a server, else "fabric"."""
+
+    a: str
+    b: str
+    gbps: float
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Via:
+    """A route from server `src` to server `dst`: the nodes between them in order. One way only.
+
+    Several for one pair are equal-cost paths; parallel cables between two of its nodes multiply it.
+    """
+
+    src: str
+    dst: str
+    via: tuple[str, ...]
+
+
+def from_cables(
+    cables: Sequence[Cable],
+    machine: Machine | None = None,
+    *,
+    servers: Sequence[str] | None = None,
+    gpus: Mapping[str, int] | None = None,
+    routes: Sequence[Via] = (),
+    seed: int = 0,
+) -> Cluster:
+    """Servers and switches as the cables join them; pairs without an explicit route take shortest paths.
+
+    `servers` are the nodes with GPUs, in order of their ids; without it, the nodes that have exactly one cable.
+    A server's rack is the switch that it is joined to (its first, if several). Servers do not forward traffic.
+    `gpus` gives the number of GPUs of servers that differ from the machine's.
+    """
+    _check_cables(cables)
+    names = _server_names(cables, servers)
+    check_total(len(names), "servers")
+    fabric = Fabric("links", machine or Machine(), seed)
+    is_server = set(names)
+    switch_of = _first_switches(cables, is_server)
+    racks: dict[str, int] = {}
+    for name in names:
+        switch = switch_of.get(name, name)
+        fabric.server(name, racks.setdefault(switch, len(racks)), (switch,), (gpus or {}).get(name))
+    for cable in cables:
+        lower, upper = (cable.b, cable.a) if cable.b in is_server else (cable.a, cable.b)
+        tier = cable.tier or ("nic" if lower in is_server else "fabric")
+        fabric.cable(lower, upper, cable.gbps, tier)
+    fixed = _fixed_routes(routes, names, fabric.links)
+    _check_joined(names, cables, fixed)
+    return fabric.cluster(fixed)
+
+
+def _check_cables(cables: Sequence[Cable]) -> None:
+    if not cables:
+        raise ScenarioError("cluster.links is empty; give at least one cable with a, b and gbps")
+    for i, cable in enumerate(cables):
+        check_positive(f"links[{i}].gbps", cable.gbps)
+        if not cable.a or not cable.b or cable.a == cable.b:
+            raise ScenarioError(f"cluster.links[{i}] joins {cable.a!r} to {cable.b!r}; name two different nodes")
+
+
+def _server_names(cables: Sequence[Cable], servers: Sequence[str] | None) -> list[str]:
+    degree: dict[str, int] = {}
+    for cable in cables:
+        degree[cable.a] = degree.get(cable.a, 0) + 1
+        degree[cable.b] = degree.get(cable.b, 0) + 1
+    if servers is None:
+        names = [node for node, n in degree.items() if n == 1]
+        if not names:
+            raise ScenarioError("cluster.links: no node has exactly one cable; name the servers")
+        return names
+    for i, name in enumerate(servers):
+        if name not in degree:
+            raise ScenarioError(f"cluster.servers[{i}] is {name!r}, which no cable touches; add its cable or remove it")
+    if len(set(servers)) < len(servers):
+        twice = next(name for i, name in enumerate(servers) if name in servers[:i])
+        raise ScenarioError(f"cluster.servers names {twice!r} twice; name each server once")
+    if not servers:
+        raise ScenarioError("cluster.servers is empty; name at least one server")
+    return list(servers)
+
+
+def _first_switches(cables: Sequence[Cable], servers: set[str]) -> dict[str, str]:
+    """The first switch that each server is joined to (none for a server that is joined to servers only)."""
+    first: dict[str, str] = {}
+    for cable in cables:
+        for a, b in ((cable.a, cable.b), (cable.b, cable.a)):
+            if a in servers and b not in servers:
+                first.setdefault(a, b)
+    return first
+
+
+def _fixed_routes(
+    routes: Sequence[Via], names: Sequence[str], links: Sequence[Link]
+) -> dict[tuple[int, int], list[Route]]:
+    between: dict[tuple[str, str], list[int]] = {}
+    for link in links:
+        between.setdefault((link.src, link.dst), []).append(link.id)
+    ids = {name: i for i, name in enumerate(names)}
+    fixed: dict[tuple[int, int], list[Route]] = {}
+    for i, route in enumerate(routes):
+        if route.src not in ids or route.dst not in ids or route.src == route.dst:
+            both = f"{route.src!r} to {route.dst!r}"
+            raise ScenarioError(f"cluster.routes[{i}] leads from {both}; name two different servers")
+        nodes = (route.src, *route.via, route.dst)
+        hops: list[list[int]] = []
+        for a, b in pairwise(nodes):
+            if (a, b) not in between:
+                raise ScenarioError(
+                    f"cluster.routes[{i}] passes from {a!r} to {b!r}, which no cable joins; add the cable"
+                )
+            hops.append(between[a, b])
+        if len(set(nodes)) < len(nodes):
+            raise ScenarioError(f"cluster.routes[{i}] passes a node twice; remove the loop")
+        fixed.setdefault((ids[route.src], ids[route.dst]), []).extend(product(*hops))
+    return fixed
+
+
+def _check_joined(
+    names: Sequence[str], cables: Sequence[Cable], fixed: Mapping[tuple[int, int], Sequence[Route]]
+) -> None:
+    """Refuse a cluster in which some server cannot reach another: jobs would fail hours later."""
+    servers = set(names)
+    parent: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        parent.setdefault(node, node)
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for cable in cables:
+        if cable.a not in servers and cable.b not in servers:
+            parent[root(cable.a)] = root(cable.b)
+    reach: dict[str, set[str]] = {name: set() for name in names}  # what a server is joined to: parts, and servers
+    for cable in cables:
+        for a, b in ((cable.a, cable.b), (cable.b, cable.a)):
+            if a in servers:
+                reach[a].add(b if b in servers else root(b))
+    if set.intersection(*reach.values()) - servers:
+        return
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            if i != j and b not in reach[a] and not reach[a] & reach[b] - servers and (i, j) not in fixed:
+                raise ScenarioError(f"cluster.links: no path from {a} to {b} over switches; add a cable or a route")
+
 
 Fields = dict[str, Any]
 
@@ -89,7 +239,7 @@ def _single_switch(f: Fields, machine: Machine, seed: int) -> Cluster:
         racks = 1 if f["racks"] is None else check_count("racks", f["racks"])
         return single_switch(racks * check_count("servers_per_rack", f["servers_per_rack"]), machine, seed=seed)
     if f["racks"] is not None or f["servers_per_rack"] is not None:
-        raise ScenarioError("cluster.servers stands beside racks or servers_per_rack; give the one or the others")
+        raise ScenarioError("cluster.servers excludes racks and servers_per_rack; remove one side")
     return single_switch(f["servers"], machine, seed=seed)
 
 
@@ -102,7 +252,7 @@ def _leaf_spine(f: Fields, machine: Machine, seed: int) -> Cluster:
 def _three_tier(f: Fields, machine: Machine, seed: int) -> Cluster:
     _require(f, "three-tier", "racks", "servers_per_rack")
     if f["uplink_gbps"] is not None and f["oversubscription"] != 1:
-        raise ScenarioError("cluster.uplink_gbps stands beside oversubscription; give the one or the other")
+        raise ScenarioError("cluster.uplink_gbps excludes oversubscription; remove one of them")
     return three_tier(
         f["racks"],
         f["servers_per_rack"],

@@ -12,11 +12,7 @@ from math import ceil, sqrt
 
 from weft.errors import ScenarioError
 from weft.model.cluster import Cluster
-from weft.model.topologies.checks import check_count, check_positive, check_total
-from weft.model.topologies.fabric import Fabric, Machine
-
-__all__ = ["CASSINI_MACHINE", "Node", "cassini", "cassini_multi_gpu", "fat_tree", "leaf_spine", "racks_of_nodes",
-           "single_switch", "three_tier"]  # fmt: skip
+from weft.model.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
 
 CASSINI_MACHINE = Machine(gpus_per_server=1, nic_gbps=50.0, gpu="A100", gpu_memory_gb=40.0)
 

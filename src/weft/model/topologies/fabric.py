@@ -1,17 +1,202 @@
-"""Machine, Fabric: what every builder needs to put servers, switches and cables together into a Cluster."""
+"""Machine, Fabric: what every builder needs to put a Cluster together, with the routes between its servers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
-from weft.errors import InputError
+from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
-from weft.model.topologies.checks import check_count, check_not_negative, check_positive
-from weft.model.topologies.routing import EcmpRouter
 from weft.model.units import GB, gbps_to_bytes_per_s
 
-__all__ = ["Fabric", "Machine"]
+MAX_SERVERS = 100_000  # more is a slip of the pen: the largest public clusters have a tenth of it
+
+
+def check_count(field: str, value: object, least: int = 1) -> int:
+    """A whole number of at least `least`, or a ScenarioError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ScenarioError(f"cluster.{field} is {value!r}; give a whole number of at least {least}")
+    return value
+
+
+def check_positive(field: str, value: object) -> float:
+    """A number from 1e-9 to 1e9, so that a product of a few cannot overflow, or a ScenarioError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
+        raise ScenarioError(f"cluster.{field} is {value!r}; give a number above 0 (1e-9 to 1e9)")
+    return float(value)
+
+
+def check_not_negative(field: str, value: object) -> float:
+    """A finite number of at least zero, or a ScenarioError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (value >= 0 and isfinite(value)):
+        raise ScenarioError(f"cluster.{field} is {value!r}; give a number of at least 0")
+    return float(value)
+
+
+def check_total(servers: int, fields: str) -> None:
+    """Refuse a cluster that is larger than anybody can have meant."""
+    if servers > MAX_SERVERS:
+        raise ScenarioError(f"cluster.{fields} make {servers} servers; give at most {MAX_SERVERS}")
+
+
+_MASK = (1 << 64) - 1
+_KEEP = 100_000  # pairs of switches whose paths are remembered, and paths: some 100 MB at most
+
+
+def flow_hash(seed: int, src: int, dst: int, flow: int) -> int:
+    """64 bits that depend on nothing but the four numbers: the same in every process and on every machine.
+
+    (An odd-weighted sum through the finaliser of splitmix64; Python's own hash() promises no such thing.)
+    """
+    x = (
+        seed * 0x9E3779B97F4A7C15 + src * 0xD1B54A32D192ED03 + dst * 0x8CB92BA72F3D8DD7 + flow * 0xDB4F0B9175AE2165
+    ) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+_Hops = Sequence[Sequence[tuple[int, int]]]  # by node: (link, node at its other end)
+
+
+class _Between:
+    """All shortest paths from one node to another, as the graph of the nodes and links that lie on one.
+
+    The search goes out from both ends at once and stops where they meet: two leaf switches meet at the spines, however
+    many racks there are. Servers do not forward.
+    """
+
+    __slots__ = ("_next_hops", "_paths", "_start", "count")
+
+    def __init__(self, start: int, end: int, outgoing: _Hops, incoming: _Hops, is_server: Sequence[bool]) -> None:
+        self._start = start
+        ahead, behind = [{start}], [{end}]  # nodes by their distance from the start, and to the end
+        seen, known = {start}, {end}
+        while not ahead[-1] & behind[-1] and ahead[-1] and behind[-1]:
+            if len(ahead[-1]) <= len(behind[-1]):
+                ahead.append(_neighbours(ahead[-1], outgoing, is_server, seen, end))
+            else:
+                behind.append(_neighbours(behind[-1], incoming, is_server, known, start))
+        self._paths = {end: 1}  # number of shortest paths from a node to the end
+        self._next_hops: dict[int, list[tuple[int, int]]] = {end: []}
+        met = len(behind) - 1
+        for nodes in [*behind[1:met], ahead[-1] & behind[-1] if met else (), *reversed(ahead[:-1])]:
+            closer = {node: [hop for hop in outgoing[node] if hop[1] in self._paths] for node in nodes}
+            self._next_hops.update({node: sorted(hops) for node, hops in closer.items() if hops})
+            self._paths.update({n: sum(self._paths[after] for _, after in hops) for n, hops in closer.items() if hops})
+        self.count = self._paths.get(start, 0)
+
+    def path(self, index: int) -> Route:
+        """The path number `index`, in the order of link ids."""
+        links: list[int] = []
+        node = self._start
+        while self._next_hops[node]:
+            for link, after in self._next_hops[node]:
+                if index < self._paths[after]:
+                    links.append(link)
+                    node = after
+                    break
+                index -= self._paths[after]
+        return tuple(links)
+
+
+def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: set[int], goal: int) -> set[int]:
+    """Nodes one hop on that were not seen yet; of the servers only the goal."""
+    found = {
+        other
+        for node in nodes
+        for _, other in hops[node]
+        if other not in seen and (other == goal or not is_server[other])
+    }
+    seen |= found
+    return found
+
+
+class EcmpRouter:
+    """(source server, destination server, flow) -> link ids, over all paths with the fewest hops.
+
+    Paths are numbered, never listed, so that fabrics with very many of them cost nothing; what was asked once is kept.
+    Servers do not forward traffic. `fixed` overrides single pairs with given routes (several: one is chosen by hash).
+    """
+
+    def __init__(
+        self,
+        links: Sequence[Link],
+        servers: Sequence[str],
+        seed: int = 0,
+        fixed: Mapping[tuple[int, int], Sequence[Route]] | None = None,
+    ) -> None:
+        self._links = tuple(links)
+        self._servers = tuple(servers)
+        self._seed = seed
+        self._fixed = {pair: tuple(routes) for pair, routes in (fixed or {}).items()}
+        self._prepare()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled without what it has found so far."""
+        return EcmpRouter, (self._links, self._servers, self._seed, self._fixed)
+
+    def _prepare(self) -> None:
+        number: dict[str, int] = {name: i for i, name in enumerate(self._servers)}
+        for link in self._links:
+            number.setdefault(link.src, len(number))
+            number.setdefault(link.dst, len(number))
+        outgoing: list[list[tuple[int, int]]] = [[] for _ in number]
+        incoming: list[list[tuple[int, int]]] = [[] for _ in number]
+        for link in self._links:
+            src, dst = number[link.src], number[link.dst]
+            outgoing[src].append((link.id, dst))
+            incoming[dst].append((link.id, src))
+        n = len(self._servers)
+        self._is_server = [i < n for i in range(len(number))]
+        self._outgoing, self._incoming = outgoing, incoming
+        # A server with one cable is left and entered over it: what remains is a path between two switches, which all
+        # servers of a rack share.
+        self._heads = [self._end(i, outgoing[i]) for i in range(n)]
+        self._tails = [self._end(i, incoming[i]) for i in range(n)]
+        self._between: dict[tuple[int, int], _Between] = {}
+        self._middles: dict[tuple[int, int, int], Route] = {}
+
+    def _end(self, server: int, links: list[tuple[int, int]]) -> tuple[Route, int]:
+        if len(links) == 1 and not self._is_server[links[0][1]]:
+            return (links[0][0],), links[0][1]
+        return (), server
+
+    def __call__(self, src: int, dst: int, flow: int = 0) -> Route:
+        """Links from server `src` to server `dst`, in order."""
+        if self._fixed and (src, dst) in self._fixed:
+            routes = self._fixed[src, dst]
+            return routes[flow_hash(self._seed, src, dst, flow) % len(routes)]
+        head, start = self._heads[src]
+        tail, end = self._tails[dst]
+        between = self._between.get((start, end)) or self._search(src, dst, start, end)
+        count = between.count
+        key = (start, end, flow_hash(self._seed, src, dst, flow) % count if count > 1 else 0)
+        middle = self._middles.get(key)
+        if middle is None:
+            if len(self._middles) >= _KEEP:
+                self._middles.clear()
+            middle = self._middles[key] = between.path(key[2])
+        return head + middle + tail
+
+    def n_paths(self, src: int, dst: int) -> int:
+        """Number of paths that flows between two servers are spread over."""
+        if src == dst:
+            return 1
+        if (src, dst) in self._fixed:
+            return len(self._fixed[src, dst])
+        return self._search(src, dst, self._heads[src][1], self._tails[dst][1]).count
+
+    def _search(self, src: int, dst: int, start: int, end: int) -> _Between:
+        found = _Between(start, end, self._outgoing, self._incoming, self._is_server)
+        if found.count == 0:
+            names = f"{self._servers[src]} to {self._servers[dst]}"
+            raise InputError(f"topology: no path from {names} over switches; add a cable or an explicit route")
+        if len(self._between) >= _KEEP:
+            self._between.clear()
+        self._between[start, end] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,9 @@ from pathlib import Path
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
-from weft.model.topologies.checks import MAX_SERVERS, check_count, check_positive
 from weft.model.topologies.clos import Node, racks_of_nodes
-from weft.model.topologies.fabric import Fabric, Machine
-from weft.model.topologies.slurm import Block, Switch, parse_topology_conf
-from weft.model.topologies.slurm_yaml import as_topology_conf
-
-__all__ = ["parse_rack_csv", "parse_slurm_topology", "read_rack_csv", "read_slurm_topology", "read_topology"]
+from weft.model.topologies.fabric import MAX_SERVERS, Fabric, Machine, check_count, check_positive
+from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf
 
 
 def read_topology(
@@ -30,29 +26,16 @@ def read_topology(
     """The cluster of a topology.conf (`.conf`), a topology.yaml (`.yaml`) or of a node/rack table (`.csv`)."""
     suffix = Path(path).suffix.lower()
     if suffix in (".conf", ".yaml", ".yml"):
-        return read_slurm_topology(path, machine, oversubscription=oversubscription, spines=spines, seed=seed)
+        text = _text(path) if suffix == ".conf" else as_topology_conf(_text(path), str(path))
+        return parse_slurm_topology(
+            text, str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed
+        )
     if suffix == ".csv":
-        return read_rack_csv(path, machine, oversubscription=oversubscription, spines=spines, seed=seed)
+        return parse_rack_csv(
+            _text(path), str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed
+        )
     raise InputError(
-        f"{path}: its name says nothing about its format; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
-    )
-
-
-def read_slurm_topology(
-    path: str | Path,
-    machine: Machine | None = None,
-    *,
-    gpus: Mapping[str, int] | None = None,
-    oversubscription: float = 1.0,
-    spines: int | None = None,
-    seed: int = 0,
-) -> Cluster:
-    """The cluster of a topology.conf or topology.yaml file; see parse_slurm_topology."""
-    text = _text(path)
-    if Path(path).suffix.lower() in (".yaml", ".yml"):
-        text = as_topology_conf(text, str(path))
-    return parse_slurm_topology(
-        text, str(path), machine, gpus=gpus, oversubscription=oversubscription, spines=spines, seed=seed
+        f"{path}: its format cannot be told from its name; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
     )
 
 
@@ -72,9 +55,8 @@ def parse_slurm_topology(
     LinkSpeed, which Slurm itself leaves without a unit, is read as Gbit/s of each link from that switch down to what
     its line lists. Where it is missing, a node's link runs at the machine's NIC speed, and the uplinks of a switch
     have, together, the bandwidth below it divided by `oversubscription`. A leaf switch is a rack. A switch may have
-    several parents
-    (equal-cost paths). Blocks become racks under `spines` of a leaf-spine, since the file says nothing of what joins
-    them.
+    several parents (equal-cost paths). Blocks become racks under `spines` of a leaf-spine, since the file says nothing
+    of what joins them.
     """
     machine = machine or Machine()
     ratio = check_positive("oversubscription", oversubscription)
@@ -147,18 +129,6 @@ class _SlurmTree:
             for parent in self.parents[name]:
                 fabric.cable(name, parent, self._up_gbps(name, self.switches[parent]), tier)
         return fabric.cluster()
-
-
-def read_rack_csv(
-    path: str | Path,
-    machine: Machine | None = None,
-    *,
-    oversubscription: float = 1.0,
-    spines: int | None = None,
-    seed: int = 0,
-) -> Cluster:
-    """The cluster of a table of nodes and racks; see parse_rack_csv."""
-    return parse_rack_csv(_text(path), str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed)
 
 
 def parse_rack_csv(

@@ -8,8 +8,6 @@ from itertools import product
 
 from weft.errors import InputError
 
-__all__ = ["MAX_HOSTS", "compress", "expand"]
-
 MAX_HOSTS = 100_000  # Slurm's own limit is lower; more is a slip of the pen
 _MAX_DIGITS = 18
 _ASCII_NUMBER = re.compile(r"[0-9]+\Z")

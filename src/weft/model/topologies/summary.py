@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from weft.model.cluster import Cluster, Link
 
-__all__ = ["TierSummary", "nic_links", "node_levels", "tier_summary"]
-
 
 @dataclass(frozen=True, slots=True)
 class TierSummary:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from weft.compiled import load
 from weft.errors import StackError
-from weft.model.flow_set import FlowSet
+from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 
@@ -38,8 +38,8 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
 
 
 def first_of_its_job(flows: FlowSet, live: Ints, slot: int) -> int:
-    """Where in `live` a slot's decisions begin: another flow each slot, but the first of its job, so that a job's
-    pushes have decided before its broadcasts ask how far they are."""
+    """Where in `live` the decisions of a slot begin: at another job in each slot, and at the first flow of that job, so
+    that its pushes have decided before its broadcasts ask how far they are."""
     if not len(live):
         return 0
     job = flows.job[live]
@@ -59,12 +59,12 @@ class _Heard:
     reach: Floats
 
     def grow(self, more: int) -> None:
-        """Flows that were not there then have said nothing."""
+        """Make room for flows that have come since; they had posted nothing."""
         self.posted = np.vstack([self.posted, np.zeros((more, self.posted.shape[1]))])
         self.reach = np.concatenate([self.reach, np.zeros(more)])
 
     def pass_by(self, slot: int) -> None:
-        """Slots before this one are over: their columns stand for later ones, of which nothing was said."""
+        """Clear the columns of slots that are over: they now belong to later slots, for which nothing is posted yet."""
         k = self.table.shape[1]
         for past in range(self.slot, min(slot, self.slot + k)):
             self.table[:, past % k] = self.posted[:, past % k] = 0.0
@@ -74,8 +74,8 @@ class _Heard:
 class FlowSpec:
     """How hosts and switches are set up. Some messages are lost; all arrive `delay_s` late.
 
-    Whole slots of the delay make what a host knows of others so much older. In the rest of it, at the start of each
-    slot, a host has no answer yet, and sends what it had planned for the slot before.
+    What a host knows of others is older by the whole slots of the delay. For the rest of the delay, at the start of
+    each slot, a host has no answer yet and sends what it had planned for the previous slot.
     """
 
     slot_s: float = 0.06
@@ -215,7 +215,7 @@ class FlowRule(RateRule):
         self._seen: tuple[Floats, Floats] = (self.table, self.posted)  # what hosts know of switches in this slot
 
     def _room(self, n: int) -> None:
-        """As many rows as there are flows."""
+        """Grow the tables to one row per flow."""
         k, more = self.spec.slots, n - len(self.plans)
         self.plans = np.vstack([self.plans, np.zeros((more, k))])
         self.posted = self.plans if self._alike else np.vstack([self.posted, np.zeros((more, k))])

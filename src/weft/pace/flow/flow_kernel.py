@@ -2,7 +2,7 @@
 
 Columns of tables and plans are slots modulo K; where no message is lost, `posted` and `plans` may be one array. Flows
 decide one after the other: each reads the loads that were posted before (or those of `late` slots ago), plans, keeps
-step with its peers, posts, and cuts back who would overtake.
+step with its peers, posts, and cuts back flows that would overtake it.
 
 Functions get the flows `f` (Flows), what hosts and switches hold `s` (Tables), how they are asked `a` (Asked) and room
 to work in `w` (Room), all of flow.py.
@@ -212,7 +212,7 @@ def gather(live, at, f, posted, mine, w, mark):
 
 @inner
 def keep_parts(i, link, room, among, s, w):
-    """Where more is posted on a link than there is, everybody keeps their part of it."""
+    """Where more is posted on a link than it can carry, every flow keeps its part of the capacity."""
     for c in range(s.table.shape[1]):
         own = s.posted[i, c]
         b = max(s.table[link, c] - own, 0.0)

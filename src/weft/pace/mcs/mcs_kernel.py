@@ -1,4 +1,4 @@
-"""MCS for a data centre; plan.py says the same in plain Python."""
+"""MCS for a data centre; `coflow_rates` in __init__.py does the same in plain Python."""
 
 import numpy as np
 from numba import njit

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives.registry import COLLECTIVES
+from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State

@@ -8,8 +8,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Problem", "evolve"]
-
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +44,7 @@ class Problem:
 
 
 _PATIENCE = 4  # generations without a better one before the search ends
-_CLIMBERS, _STEPS = 4, 24  # so many of the first generation climb, too, so many steps at most
+_CLIMBERS, _STEPS = 4, 24  # how many of the first generation also climb, and in how many steps at most
 
 
 def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, generations: int = 12) -> Ints:
@@ -161,7 +159,7 @@ def repaired(problem: Problem, person: Ints, rng: np.random.Generator) -> Ints:
 
 
 def _apart(person: Ints, order: Ints) -> None:
-    """Of several distributed jobs on a node the first stays."""
+    """Keep only the first of several distributed jobs on a node."""
     several = (person > 0).sum(axis=1) > 1
     for node in np.flatnonzero((person[several] > 0).sum(axis=0) > 1):
         there = [job for job in order if several[job] and person[job, node] > 0]

@@ -175,7 +175,7 @@ def _memory(scenario: str) -> str:
 
 def _pictures(scenario: str, runs: Runs) -> list[Picture]:
     """Figures 4 to 6, as far as their stacks were run."""
-    from weft.research.figures import figure_row
+    from weft.research.report import figure_row
 
     groups = {
         "Figure 4: placement, under Ada-SRSF": {name: row[0] for name, row in TABLE_IV.items()},

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.research.claims import Measured, Runs
-from weft.scenario.files import read_toml
+from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 
 __all__ = ["SWEEPS", "Point", "Sweep", "message_model", "run_sweep"]

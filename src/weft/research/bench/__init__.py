@@ -16,8 +16,6 @@ from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["available", "load"]
-
 Benchmark = Callable[[bool, Callable[[str], None]], dict[str, Any]]
 
 

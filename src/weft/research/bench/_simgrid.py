@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["find", "run"]
-
 PYTHON = "/usr/bin/python3"  # Debian's python3-simgrid serves the system's own interpreter only
 
 

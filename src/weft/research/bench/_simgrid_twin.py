@@ -27,7 +27,7 @@ PRECISION = (
 
 
 def configure():
-    """As fine as it goes; the names of these settings depend on the version."""
+    """The finest precision; the names of these settings depend on the version."""
     for names in PRECISION:
         for name in names:
             try:

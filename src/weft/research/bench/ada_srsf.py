@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["run"]
-
 AUTHORS_S = (20.0, 44.0)  # seconds of the authors' simulator for one hundredth of the iterations, least and most
 STACKS = {"ada-srsf": "ada-srsf", "srsf-1": "srsf-1", "srsf-2": "srsf-2", "ada-srsf-rand": "ada-srsf[place=rand]"}
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["big_decision", "random_circles", "run"]
-
 CAPACITY = 50.0
 
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["STACKS", "run"]
-
 STACKS = ("dally", "dally-manual", "dally-nowait", "dally-consolidated", "tiresias", "gandiva:14400")
 
 

@@ -18,8 +18,6 @@ import numpy as np
 
 from weft.research.bench import _simgrid
 
-__all__ = ["run"]
-
 GBPS = 50.0
 
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["run", "scenario"]
-
 TWO_SERVERS = "[parallel=parameter-server,servers=2]"
 
 

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["large", "run", "scenario"]
-
 _GPUS_PER_RACK = 32
 # A child's ru_maxrss begins with the size of the parent that it was forked from; VmHWM, where there is one, does not.
 COMMAND = """

@@ -26,8 +26,6 @@ from weft.live.slurm.topology import read_cluster
 from weft.model.events import Event
 from weft.stacks import resolve
 
-__all__ = ["run"]
-
 STACK = "fifo-backfill[place=even:best-fit]"
 SIZES = (1, 2, 4, 8, 8)
 _LINE = re.compile(

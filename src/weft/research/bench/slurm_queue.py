@@ -22,8 +22,6 @@ from weft.live.slurm.sandbox import Sandbox, missing
 from weft.live.slurm.topology import read_cluster
 from weft.stacks import resolve
 
-__all__ = ["run"]
-
 STACK = "srsf[place=even:best-fit]"
 SIZES = (1, 2, 4, 8, 8)
 _NAMES = (

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.sim import NetworkSpec
 
-__all__ = ["TRACES", "run", "slice_error"]
-
 TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
 EVERY = 16  # decisions of which one is timed by the processor too: asking for that takes as long as a small decision
@@ -57,7 +55,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _scenario(trace: str, jobs: int | None, **changes: Any) -> dict[str, Any]:
-    from weft.scenario.files import read_toml
+    from weft.scenario.problems import read_toml
     from weft.scenario.shipped import scenario_path
 
     made: dict[str, Any] = read_toml(scenario_path("titan"))

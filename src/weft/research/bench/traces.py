@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FILES", "present", "run"]
-
 # name of the figure: file or folder under WEFT_TRACES
 FILES = {
     "elasticflow_raw": "elasticflow/raw",

@@ -16,8 +16,6 @@ from weft.research.claims import Measured, Reproduction, Request, Runs
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CLAIMS", "EXPERIMENTS", "reproduce"]
-
 PAPER = "cassini"
 SEEDS, QUICK_SEEDS = 5, 1
 JITTER = 0.01
@@ -231,7 +229,7 @@ def _figure_17(number: int) -> Callable[[_Lab], Measured]:
 
 def _figure_18(lab: _Lab) -> Measured:
     """Part of the snapshots in which the grid of 5 degrees has shifts as good as the exact ones (within 1 %)."""
-    from weft.interleave.cassini.grid import rotate_on_grid
+    from weft.interleave.cassini.compat import rotate_on_grid
     from weft.research.cassini.snapshots import CAPACITY_GBPS, SNAPSHOTS, shifted
 
     good = []

@@ -12,8 +12,6 @@ import numpy as np
 
 from weft.research.cassini.snapshots import Snapshot, Traced, played
 
-__all__ = ["STUDIES", "guided_placement", "loops", "many_jobs", "padding", "room_to_gain"]
-
 ITERATIONS = 400
 
 
@@ -61,7 +59,7 @@ def loops() -> list[dict[str, Any]]:
     from weft.interleave.cassini import Cassini
     from weft.interleave.cassini.align import align
     from weft.interleave.cassini.layout import lay_out
-    from weft.model.traffic import Traffic
+    from weft.model.flows import Traffic
 
     rows = []
     for n in (3, 4, 5):

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from weft.model.traffic import Traffic
+    from weft.model.flows import Traffic
     from weft.results.run import RunResult
     from weft.sim.world import SimWorld
-
-__all__ = ["contention", "contention_of"]
 
 Span = tuple[str, float, float, tuple[int, ...]]  # job, start, end, GPUs
 

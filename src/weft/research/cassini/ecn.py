@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.physics.traffic import link_traffic
+from weft.physics.estimates import link_traffic
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
-
-__all__ = ["Ecn", "ecn_marks", "marked_share"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Ecn:
 
 
 def marked_share(offered_bytes_per_s: float, capacity_bytes_per_s: float, ecn: Ecn) -> float:
-    """Part of the packets that are marked while a link is offered so much."""
+    """Share of packets that are marked at a given load offered to a link."""
     queue = (offered_bytes_per_s - capacity_bytes_per_s) * ecn.delay_s / ecn.cell_bytes
     return min(1.0, max(0.0, (queue - ecn.low_cells) / (ecn.high_cells - ecn.low_cells)))
 

@@ -27,8 +27,6 @@ from weft.interleave.cassini.compat import Compat, compat
 if TYPE_CHECKING:
     from weft.model.plan import Gate
 
-__all__ = ["FIGURE_2", "SNAPSHOTS", "WINDOW_RATES", "Snapshot", "Traced", "gates_of", "played", "shifted", "with_rates"]
-
 CAPACITY_GBPS = 50.0
 PADDING = 0.1
 ITERATIONS = 1000
@@ -110,9 +108,9 @@ def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
     """The gates that the interleave layer sets for these jobs: as in a cluster, by what a few iterations would show."""
     from weft.interleave.cassini.align import align
     from weft.interleave.cassini.layout import TOLERANCE, lay_out
+    from weft.model.flows import Traffic
     from weft.model.plan import Gate
-    from weft.model.traffic import Traffic
-    from weft.sim.noise import slowest_worker
+    from weft.sim.spec import slowest_worker
 
     mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)
     traffic = {}

@@ -7,10 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from weft.model.profile import Profile
-from weft.physics.analytical import Analytical, compute_factor, slowed
-from weft.physics.cost import DALLY_TABLE_I, THEMIS, TierTable
-from weft.physics.hierarchy import DALLY
-from weft.physics.shape import Shape, tier
+from weft.physics.analytical import DALLY, Analytical, compute_factor, slowed
+from weft.physics.cost import DALLY_TABLE_I, THEMIS, Shape, TierTable, tier
 from weft.workload import zoo
 from weft.workload.profiles.layers import read_layers
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.research.claims import Request, Runs
-from weft.scenario.files import read_toml
+from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 
 if TYPE_CHECKING:

@@ -21,8 +21,6 @@ from weft.scenario.shipped import scenario_path
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CLAIMS", "Setting", "reproduce"]
-
 PAPER = "flows"
 SEEDS, QUICK_SEEDS = 5, 2
 SLOTS_MS = (20, 40, 60, 80, 100)
@@ -314,7 +312,7 @@ def _words(lab: _Lab) -> list[str]:
 
 
 def _pictures(lab: _Lab, names: Sequence[str]) -> tuple[Picture, ...]:
-    from weft.research.figures import figure_row
+    from weft.research.report import figure_row
 
     found = []
     for scenario, title in (("flows", "Figure 8: 6 servers"), ("flows-tree", "Figure 15(a): three-tier tree")):

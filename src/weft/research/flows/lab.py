@@ -24,8 +24,6 @@ from weft.sim.lower import Lowering
 from weft.sim.spec import Foreign, NetworkSpec
 from weft.workload import zoo
 
-__all__ = ["Shared", "beside_foreign", "decision_ms", "speed", "two_on_a_nic"]
-
 NIC_GBPS = 25.0
 TWO_SERVERS = "[parallel=parameter-server,servers=2]"
 GPU = "P100"  # of the zoo's, the one nearest to the testbed's GTX 1080 Ti

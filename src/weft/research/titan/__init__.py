@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from weft.place.pattern import bytes_across, kind_of, pattern_of
 from weft.research.checks import LabCheck, Rule, chosen, equal, judge, nearly, on_that_side
 from weft.research.claims import Measured, Picture, Reproduction, Request
-from weft.research.titan.comparison import FORMS, Score, compare
+from weft.research.titan.exact import BOUND, FORMS, Score, compare
 from weft.research.titan.runs import (
     DEALT,
     FREE,
@@ -22,7 +22,6 @@ from weft.research.titan.runs import (
     place_on_testbed,
     testbed_words,
 )
-from weft.research.titan.submodular import BOUND
 
 __all__ = ["CLAIMS", "reproduce"]
 

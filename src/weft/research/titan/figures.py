@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.research.titan.runs import MODELS, SIZES, TraceRun, on_testbed
-from weft.results.machines import machine_use, profit_rate
+from weft.results.metrics import machine_use, profit_rate
 from weft.results.series import Steps, thin
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from weft.place.hived import fragments_first
 from weft.place.pattern import bytes_across, divide, kind_of, pattern_of
 from weft.place.titan import Limits, Placed, solve
 from weft.research.claims import Request
-from weft.results.machines import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
-from weft.scenario.files import read_toml
+from weft.results.metrics import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
+from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 

@@ -1,23 +1,17 @@
-"""Pictures of circles on a link, before and after rotation (CASSINI Figures 3 to 6)."""
+"""Pictures of circles on a link, before and after rotation (CASSINI Figures 3 to 6), and of an all-reduce fit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weft.errors import InputError
+from matplotlib.figure import Figure
+
 from weft.results.display import duration
-from weft.results.pictures.style import GRID, INK, JOB_COLOURS, MUTED, house_style, new_figure, tidy_axes
+from weft.results.pictures.style import GRID, INK, JOB_COLOURS, MUTED, PALETTE, house_style, new_figure, tidy_axes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["Ring", "circles_figure", "save_circles"]
-
-SUFFIXES = (".svg", ".png", ".pdf")
 _POINTS = 1440
 
 
@@ -48,20 +42,6 @@ def circles_figure(rings: Sequence[Ring], perimeter_s: float, capacity_gbps: flo
     handles, labels = axes[1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
     return figure
-
-
-def save_circles(figure: Figure, path: Path) -> None:
-    """Write the picture in the format of its suffix."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path}: a picture ends in {', '.join(SUFFIXES)}; rename it")
-    from matplotlib import rc_context
-
-    try:
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "circles"}):
-            metadata: Any = {"Date": None, "Creator": None} if path.suffix == ".svg" else None
-            figure.savefig(path, facecolor="white", metadata=metadata)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the picture ({error.strerror}); name a writable file") from None
 
 
 def _overlay(axes: Any, rings: Sequence[Ring], perimeter_s: float, peak: float, shifted: bool, score: float) -> None:
@@ -102,3 +82,22 @@ def _summed(axes: Any, rings: Sequence[Ring], perimeter_s: float, capacity_gbps:
     axes.locator_params(axis="x", nbins=4)
     axes.xaxis.set_major_formatter(lambda t, _: duration(t) if t > 0 else "0")
     tidy_axes(axes, "", "time on the circle", "demand (Gbit/s)")
+
+
+Point = tuple[int, float, float]  # jobs at once, message bytes, seconds
+
+
+@house_style()
+def fit_figure(samples: Sequence[Point], fitted: Sequence[Point]) -> Figure:
+    """Seconds over jobs at once, one line per message size."""
+    figure, (axes,) = new_figure(6.4, 3.8)
+    for i, size in enumerate(sorted({m for _, m, _ in samples})):
+        colour = PALETTE[i % len(PALETTE)]
+        points = sorted((k, t) for k, m, t in samples if m == size)
+        line = sorted((k, t) for k, m, t in fitted if m == size)
+        axes.plot([k for k, _ in line], [t for _, t in line], color=colour, linewidth=1.2, label=f"{size / 1e6:.3g} MB")
+        axes.plot([k for k, _ in points], [t for _, t in points], "o", color=colour, markersize=3.5)
+    tidy_axes(axes, "All-reduce under contention", "all-reduces at once (k)", "seconds", "both")
+    axes.set_ylim(bottom=0)
+    axes.legend(title="message", ncols=2)
+    return figure

@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING
 from weft.results.display import Unit, duration, number, time_unit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import Group
     from rich.text import Text
 
-__all__ = ["Block", "IterationPicture", "Rate", "draw_iteration", "iteration_figure", "save_iteration"]
-
-SUFFIXES = (".svg", ".png", ".pdf")
 _COLUMNS = 72
 _CIRCLE_ROWS = 17
 _LANES = 12  # more lanes than this are not drawn
@@ -227,22 +222,6 @@ def iteration_figure(picture: IterationPicture) -> Figure:
         tidy_axes(low, "", f"time ({unit.name})", f"worker {picture.worker} sends (Gbit/s)")
         _polar(figure.add_subplot(grid[:, 1], projection="polar"), picture)
     return figure
-
-
-def save_iteration(picture: IterationPicture, path: Path) -> None:
-    """Draw into a file; its ending says which kind."""
-    from matplotlib import rc_context
-
-    from weft.errors import InputError
-
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--plot: {path} must end in {', '.join(SUFFIXES)}")
-    plain = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        with rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
-            iteration_figure(picture).savefig(path, dpi=150, facecolor="white", metadata=plain)
-    except OSError as error:
-        raise InputError(f"--plot: {path}: {error.strerror or error}; give a path that can be written") from error
 
 
 def _legend_patches(figure: Figure, picture: IterationPicture) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
+from pathlib import Path
 from typing import Any, Literal
 from warnings import catch_warnings, filterwarnings
 
@@ -24,30 +25,12 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-__all__ = [
-    "ACCENT",
-    "DASHES",
-    "GRID",
-    "INK",
-    "JOB_COLOURS",
-    "MUTED",
-    "PALETTE",
-    "SURFACE",
-    "colour_bar",
-    "heat_colours",
-    "house_style",
-    "hover",
-    "inline_svg",
-    "label_points",
-    "legend_below",
-    "new_figure",
-    "say",
-    "tidy_axes",
-]  # fmt: skip
+from weft.errors import InputError
 
 INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 ACCENT = PALETTE[0]
+SUFFIXES = (".svg", ".png", ".pdf")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 # Lighter tones for areas that touch (one per job); neighbours in the list differ in lightness as well as hue.
 JOB_COLOURS = (
@@ -165,6 +148,19 @@ def label_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
 def say(axes: Axes, words: str) -> None:
     """Words in the middle of a picture that has nothing to show."""
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=MUTED)
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a picture into the file that `--plot` names, in the format of its ending; the same bytes each time."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"--plot: {path} must end in {', '.join(SUFFIXES)}")
+    plain: Any = {"Date": None, "Creator": None} if suffix == ".svg" else None
+    try:
+        with rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
+            figure.savefig(path, dpi=150, facecolor="white", metadata=plain)
+    except OSError as error:
+        raise InputError(f"--plot: {path}: {error.strerror or error}; give a path that can be written") from error
 
 
 def inline_svg(figure: Figure, name: str) -> str:

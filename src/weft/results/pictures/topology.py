@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_topology", "tier_sentence", "topology_figure", "topology_svg"]
-
 _RACKS_DRAWN = 16  # more are listed by shape
 _SERVERS_DRAWN = 10  # of a rack; more are written as a hostlist
 _ROWS = 20  # of that list

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from weft.errors import InputError
 
-__all__ = ["scenario_path"]
-
 _FOLDER = Path(__file__).parent
 
 

@@ -3,7 +3,7 @@
 Where jobs come and go faster than windows can be paid for, the pace is computed instead: a *fluid* model in which a
 link sees every other job for the share of the time that it sends there. By itself it is off by several per cent, for
 one job nearly always to the same side; so its answer is scaled by what the last window measured against it. Such a
-component is not simulated at all until so much was left out that a window is worth its price.
+component is not simulated at all until what was left out is worth the price of a window.
 """
 
 import math
@@ -24,11 +24,13 @@ from weft.sim.compiled.state import (
 )
 
 WARM_UP = 2  # iterations before a measuring window opens
-LOOKS = 512.0  # iterations of all jobs together that a window has where paces cannot be computed ...
-LEAST = 8.0  # ... and of each of them at least, wherever it is
-PLENTY = 5e7  # windows may cost as much of what is extrapolated as the budget is of this ...
-EARLY = 0.1  # ... and, while little was extrapolated, so much of the budget more each time that this has doubled
-AT_ONCE = 0.25  # of what is left of the budget, for one window
+LOOKS = 512.0  # length of a window where paces cannot be computed, in iterations of all jobs together
+LEAST = 8.0  # every window has at least this many iterations of each job
+# All windows together may cost the share budget / PLENTY of the tasks that are extrapolated. Early in a run that would
+# be too little to measure anything, so they may cost about EARLY of the budget more each time these have doubled.
+PLENTY = 5e7
+EARLY = 0.1
+AT_ONCE = 0.25  # share of the remaining budget that one window may take
 LAST = 2.0  # iterations of a job that are simulated where paces were measured
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
@@ -112,8 +114,9 @@ def _take_measures(E, c, now):
 
 @inner()
 def _prices(E, c):
-    """Of simulating a component, in tasks: of one second at its paces, and of what was left out since its jobs were
-    last measured. Also the seconds of its longest iteration, and the share of all that windows may take now."""
+    """What it would cost to simulate a component, in tasks: per second at its paces, and for all that was left out
+    since its jobs were last measured. Also the length of its longest iteration in seconds, and the share of the
+    extrapolated tasks that windows may cost now."""
     jobs = m.jobs(E)
     second, due, longest, paces = 0.0, 0.0, 0.0, 0.0
     j = m.comps(E)[c].head
@@ -132,7 +135,7 @@ def _prices(E, c):
 
 @inner()
 def _least(E, c):
-    """Iterations that a component's next window has at least: more than the last one, if that was of the same jobs."""
+    """The least iterations in a component's next window: more than in the last one, if its jobs are the same."""
     return min(m.scalars(E).window, max(LEAST, 2.0 * m.comps(E)[c].want))
 
 

@@ -2,8 +2,8 @@
 
 Links wait in a queue by (share, id); the share of the first is computed anew, and if it has grown the link goes back;
 otherwise it is the bottleneck, and all its transfers get that share times their weight. A transfer's own demand is one
-more entry, after the links. Levels of priority are filled one after the other. Which transfers these are is for
-maxmin_kernel.py to say. Readable twin: readable/sharing.py.
+more entry, after the links. Levels of priority are filled one after the other. maxmin_kernel.py
+decides which transfers are solved again. Readable twin: readable/sharing.py.
 """
 
 from numba import int64
@@ -12,7 +12,7 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, inner
 from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
-SCAN = 24  # up to so many entries a linear search beats a heap
+SCAN = 24  # up to this many entries a linear search beats a heap
 
 
 @inner()

@@ -1,8 +1,8 @@
 """The fluid model: a link sees every other job for the share of the time that it sends there.
 
-What a job's transfers take depends on the loads that the others make, and these on what theirs take. Jobs are put to
-rights one after another until nothing changes any more, from where the last computation left them: most of them have
-kept their neighbours.
+What a job's transfers take depends on the loads that the others make, and these on what theirs take. Jobs are
+updated one after another until nothing changes any more, starting from the last solution, because most jobs still have
+the same neighbours.
 """
 
 from weft.sim.compiled import memory_kernel as m

@@ -6,19 +6,7 @@ import hashlib
 import os
 from types import ModuleType
 
-from weft.compiled import cache_dir
-from weft.compiled import load as _load
-
-__all__ = [
-    "attach_kernel",
-    "cache_dir",
-    "compile_all",
-    "engine_kernel",
-    "is_cached",
-    "limits_kernel",
-    "membership_kernel",
-    "park_kernel",
-]
+from weft.compiled import cache_dir, load
 
 
 def is_cached() -> bool:
@@ -42,34 +30,14 @@ def compile_all() -> None:
     spec = EngineSpec(np.ones(1), np.ones(1, np.bool_), n_gpus=1)
     engine = Engine(spec)
     program = make_program([compute_node(0, 1.0), transfer_node(1, 1.0, [(0, 1)], (0,))], spec.capacity)
-    slots = [engine.attach(i, program, 9) for i in range(2)]
+    rows = [engine.attach(i, program, 9) for i in range(2)]
     engine.run(3.0)
-    engine.set_gate(slots[0], Gate(0.0))
+    engine.set_gate(rows[0], Gate(0.0))
     engine.catch_up_all()
-    engine.detach(slots[0])
+    engine.detach(rows[0])
     engine.run()
 
 
-def attach_kernel() -> ModuleType:
-    """weft.sim.compiled.attach_kernel."""
-    return _load("weft.sim.compiled.attach_kernel")
-
-
-def engine_kernel() -> ModuleType:
-    """weft.sim.compiled.engine_kernel, compiled lazily by numba at the first call."""
-    return _load("weft.sim.compiled.engine_kernel")
-
-
-def limits_kernel() -> ModuleType:
-    """weft.sim.compiled.limits_kernel."""
-    return _load("weft.sim.compiled.limits_kernel")
-
-
-def membership_kernel() -> ModuleType:
-    """weft.sim.compiled.membership_kernel."""
-    return _load("weft.sim.compiled.membership_kernel")
-
-
-def park_kernel() -> ModuleType:
-    """weft.sim.compiled.park_kernel."""
-    return _load("weft.sim.compiled.park_kernel")
+def kernel(name: str) -> ModuleType:
+    """The kernel module of that name; numba compiles its functions when they are first called."""
+    return load(f"weft.sim.compiled.{name}_kernel")

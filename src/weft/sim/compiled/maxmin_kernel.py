@@ -58,8 +58,8 @@ def _tighten(E, x):
 
 @inner()
 def _moves_from(E, node):
-    """The lowest rate that a transfer which is looked at anew has, or may come to have by what it may have or may not
-    overtake; one that starts is limited by links too."""
+    """The lowest rate that a transfer has now, or may get because of its cap or of a transfer that it may not overtake;
+    one that starts is limited by links too."""
     level = UNLIMITED if node.units < 0 else min(node.units, node.demand_units)
     for g in range(node.lead0, node.lead1):
         lead = m.nodes(E)[m.leads(E)[g].node]

@@ -91,7 +91,7 @@ def _take_apart(E, c, now, n):
 
 @inner()
 def _first_end(E, c, but):
-    """Seconds until the first job of a component is done at its pace, but for so many iterations."""
+    """Seconds until the first job of a component has only `but` iterations left at its pace."""
     ends = math.inf
     j = m.comps(E)[c].head
     while j >= 0:
@@ -142,7 +142,7 @@ def _put_together(E, n, now):
 
 @inner()
 def _take_back(E, x):
-    """Un-book a task of the iteration that was under way when its job was parked: the pace counted it anew."""
+    """Un-book a task of the iteration that was under way when its job was parked: the pace has counted it too."""
     node = m.nodes(E)[x]
     if node.kind == COMPUTE:
         m.jobs(E)[node.job].gpu_s -= node.weight * node.remaining

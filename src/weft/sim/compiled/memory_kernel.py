@@ -1,6 +1,6 @@
 """How kernels reach the engine's memory: one table of addresses and lengths instead of thirty array arguments.
 
-Passing every array to every function made calls dearer than the work they do (and compilation five times as long).
+Passing every array to every function made calls cost more than the work they do, and compilation five times as long.
 `E` is the address of that table; `jobs(E)` are the rows of the jobs. Readable twin: `weft.sim.compiled.state.Arrays`.
 """
 

@@ -166,7 +166,7 @@ def _settle_exact(E, c, now):
         j = job.next
     _shift_links(E, c, periods, shift)
     for r in range(comp.record0, comp.record1):
-        j = m.records(E)[r].slot
+        j = m.records(E)[r].row
         if m.jobs(E)[j].comp == c and m.jobs(E)[j].uid == m.records(E)[r].uid:
             m.records(E)[r].count *= 1.0 + m.jobs(E)[j].snap_comm
 
@@ -223,7 +223,7 @@ def settle_paced(E, c, now):
         j = job.next
     if measured:  # the first stretch has the spread of the window, later ones its mean
         for r in range(comp.record0, comp.record1):
-            j = m.records(E)[r].slot
+            j = m.records(E)[r].row
             if m.jobs(E)[j].comp == c and m.jobs(E)[j].uid == m.records(E)[r].uid:
                 m.records(E)[r].count *= 1.0 + m.jobs(E)[j].snap_comm
         comp.record0 = comp.record1

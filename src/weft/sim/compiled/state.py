@@ -28,7 +28,7 @@ __all__ = [
 COMPUTE, TRANSFER = 0, 1
 # states of a node within its iteration
 PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE, FROZEN = 0, 1, 2, 3, 4, 5, 6  # frozen: active, in a job parked at a pace
-# states of a job slot
+# states of a row of jobs
 FREE, STARTING, RUNNING, PARKED, FINISHED = 0, 1, 2, 3, 4
 # sharing models
 IDEAL, MAXMIN, KWAY = 0, 1, 2
@@ -103,7 +103,7 @@ LEAD = np.dtype([("node", "i4"), ("by", "i4"), ("tight", "i4"), ("pad", "i4")])
 # transfers under caps have sent over it.
 LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("pad", "f8")])
 # Run-length iteration times: `count` iterations of `duration` of a job.
-RECORD = np.dtype([("uid", "i8"), ("slot", "i8"), ("duration", "f8"), ("count", "f8")])
+RECORD = np.dtype([("uid", "i8"), ("row", "i8"), ("duration", "f8"), ("count", "f8")])
 SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8"), ("end", "f8")])
 # A component: jobs that can influence each other, and how far it is skipped.
 COMP = np.dtype(
@@ -135,8 +135,8 @@ SCALARS = np.dtype(
         ("now", "f8"), ("b", "f8"), ("eta", "f8"), ("jitter", "f8"), ("straggle_p", "f8"), ("straggle_x", "f8"),
         ("est_err", "f8"), ("est_weight", "f8"), ("window", "f8"), ("unit", "f8"),
         ("paced", "f8"), ("fluid", "f8"),  # iterations that were not simulated: at a measured, at a computed pace
-        ("horizon", "f8"),  # from here on a rule will have spoken again: who would catch up with whom is seen then
-        ("slot_end", "f8"),  # transfers under a rule that end later are not put down before the rule has spoken again
+        ("horizon", "f8"),  # the rule is asked again by then: transfers that catch up later are not looked for yet
+        ("slot_end", "f8"),  # transfers that would end later are not scheduled before the rule is asked again
     ]
 )  # fmt: skip
 RULE_NONE, RULE_STARTS, RULE_ENDS = 0, 1, 2  # nothing; that transfers start; that they start or end
@@ -176,7 +176,7 @@ class Arrays(NamedTuple):
     ratios: npt.NDArray[np.float64]
     records: npt.NDArray[Any]
     segments: npt.NDArray[Any]
-    finished: npt.NDArray[np.int32]  # job slots that finished at this instant
+    finished: npt.NDArray[np.int32]  # rows of the jobs that finished at this instant
     scalars: npt.NDArray[Any]  # without dimensions: one record
     seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
@@ -241,7 +241,7 @@ def grown(array: npt.NDArray[Any], size: int, fill: int = 0) -> npt.NDArray[Any]
 
 
 def seated_anew(arrays: Arrays, more: int) -> npt.NDArray[Any]:
-    """Seats of all links packed, each with twice the room it needs now, and so many more behind them."""
+    """Seats of all links, packed: each link has twice the room it needs now, and `more` seats are free at the end."""
     links = arrays.links
     room = 2 * links["attached"]
     start = np.cumsum(room) - room

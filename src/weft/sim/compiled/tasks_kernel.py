@@ -90,7 +90,7 @@ def flush_record(E, j):
     if job.last_count > 0.0:
         r = m.scalars(E).n_records
         m.records(E)[r].uid = job.uid
-        m.records(E)[r].slot = j
+        m.records(E)[r].row = j
         m.records(E)[r].duration = job.last_dur
         m.records(E)[r].count = job.last_count
         m.scalars(E).n_records = r + 1

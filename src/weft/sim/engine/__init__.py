@@ -16,14 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
+from weft.model.flows import Ask
 from weft.model.plan import Gate
-from weft.model.transfer import Ask
 from weft.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
-from weft.sim.compiled.load import attach_kernel, engine_kernel, membership_kernel, park_kernel
+from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
-from weft.sim.engine.ask import questions
-from weft.sim.engine.glance import carried, iterations_done
+from weft.sim.engine.glance import carried, iterations_done, questions
 from weft.sim.engine.layout import Layout
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program
@@ -115,8 +114,8 @@ class Engine:
         self._starts: dict[int, tuple[int, ...]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
-        self._kernel, self._park, self._membership = engine_kernel(), park_kernel(), membership_kernel()
-        self._attach = attach_kernel().attach
+        self._kernel, self._park, self._membership = kernel("engine"), kernel("park"), kernel("membership")
+        self._attach = kernel("attach").attach
         self.ruled: Ruled | None = None
         if rule is not None:
             scalars["rule"] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
@@ -156,7 +155,7 @@ class Engine:
 
     @property
     def estimated(self) -> tuple[float, float]:
-        """Shares of all iterations that were taken to go at a measured pace, and at a computed one (fluid model)."""
+        """Shares of all iterations that were not simulated: at a measured pace, and at a computed one (fluid model)."""
         paced, fluid = self.arrays.scalars["paced"], self.arrays.scalars["fluid"]
         return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
 
@@ -170,62 +169,62 @@ class Engine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its slot. `base` is the number of iterations it did before (for jitter).
+        """Start a job now; returns its row. `base` is the number of iterations it did before (for jitter).
 
         All that is attached and detached between two runs happens at one instant.
         """
-        slot, starts = self._layout.take(program)
+        row, starts = self._layout.take(program)
         if (larger := self._layout.room(self.arrays)) is not None:
             self._use(larger)
-        self._layout.copy_in(slot, program, starts)
-        self._programs[slot], self._starts[slot] = program, starts
+        self._layout.copy_in(row, program, starts)
+        self._programs[row], self._starts[row] = program, starts
         self._make_room()
         if len(program.flows):
             self._make_seats(program)
         if gate is not None:
-            self._set_gate(slot, gate)
+            self._set_gate(row, gate)
         p0, p1 = float(turn[0]), float(turn[1])
-        if self._attach(self.table, slot, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
+        if self._attach(self.table, row, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
             self._catch_up()
-        self._to_begin.append(slot)
+        self._to_begin.append(row)
         if self.ruled is not None:
-            self.ruled.attach(starts[0], slot, uid, program)
+            self.ruled.attach(starts[0], row, uid, program)
         if len(program.leads):
             self.arrays.scalars["opened"] += 1
-        return slot
+        return row
 
-    def detach(self, slot: int) -> Usage:
+    def detach(self, row: int) -> Usage:
         """Stop a job now (or let go of one that has finished)."""
-        if self.arrays.jobs["state"][slot] != state.FINISHED:
-            self.catch_up(slot)
+        if self.arrays.jobs["state"][row] != state.FINISHED:
+            self.catch_up(row)
         a = self.arrays
-        if slot in self._to_begin:  # it came and goes at one instant
-            self._to_begin.remove(slot)
-        if a.jobs["state"][slot] != state.FINISHED:
-            self._kernel.abort(self.table, slot)
-        job = a.jobs[slot].item()  # all fields at once: asked for one by one they take far longer
+        if row in self._to_begin:  # it came and goes at one instant
+            self._to_begin.remove(row)
+        if a.jobs["state"][row] != state.FINISHED:
+            self._kernel.abort(self.table, row)
+        job = a.jobs[row].item()  # all fields at once: asked for one by one they take far longer
         if job[_LISTED]:  # it was to begin with the next run
             count = int(a.scalars["n_starters"])
-            rest = a.starters[:count][a.starters[:count] != slot]
+            rest = a.starters[:count][a.starters[:count] != row]
             a.starters[: len(rest)], a.scalars["n_starters"] = rest, len(rest)
         usage = Usage(*_used(job))
-        a.jobs["state"][slot] = state.FREE
-        program, starts = self._programs.pop(slot), self._starts.pop(slot)
+        a.jobs["state"][row] = state.FREE
+        program, starts = self._programs.pop(row), self._starts.pop(row)
         if self.ruled is not None:
-            self.ruled.detach(slot)
+            self.ruled.detach(row)
         if len(program.leads):
             a.scalars["opened"] -= 1
-        self._layout.give(slot, program, starts)
+        self._layout.give(row, program, starts)
         return usage
 
     def run(self, until: float = math.inf, *, go_on: bool = False) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their slots.
+        """Advance to `until` or to the first instant at which jobs finish; returns their rows.
 
-        With `go_on` it advances to `until` whatever finishes on the way. Slots are to be detached by the caller.
+        With `go_on` it advances to `until` whatever finishes on the way. Rows are to be detached by the caller.
         """
         self.arrays.scalars["go_on"] = int(go_on)
-        for slot in self._to_begin:
-            self._kernel.begin(self.table, slot)
+        for row in self._to_begin:
+            self._kernel.begin(self.table, row)
         self._to_begin.clear()
         if self._early:
             early, self._early = self._early, []
@@ -247,7 +246,7 @@ class Engine:
         return used
 
     def on_link(self, link: int) -> dict[int, tuple[float, float]]:
-        """By uid of each job that sends over a link now: its bytes per second there, and what it may have."""
+        """Bytes per second of each job that sends over a link now, by uid, and the most that it may have there."""
         a, unit = self.arrays, float(self.arrays.scalars["unit"])
         first, line = int(a.links["seat0"][link]), float(self.spec.capacity[link])
         found: dict[int, tuple[float, float]] = {}
@@ -305,9 +304,9 @@ class Engine:
             if self.spec.ask(waiting, beside):
                 self._kernel.let(self.table, x)
 
-    def sent_bytes(self, slot: int) -> float:
+    def sent_bytes(self, row: int) -> float:
         """Bytes that the one transfer of an attached job has sent over each of its links, all iterations together."""
-        job = self.arrays.jobs[slot]
+        job = self.arrays.jobs[row]
         rows = np.array([job["node0"]], np.int64)
         return float(job["done"]) * float(self.arrays.nodes["amount"][rows[0]]) + float(EngineBody(self).sent(rows)[0])
 
@@ -325,34 +324,34 @@ class Engine:
         while finished := self._advance(now):
             self._early += finished
 
-    def catch_up(self, slot: int) -> None:
+    def catch_up(self, row: int) -> None:
         """Bring the component of a job up to date with the clock."""
         self._make_room()
-        while self._membership.up_to_date(self.table, slot):
+        while self._membership.up_to_date(self.table, row):
             self._catch_up()
 
     def catch_up_all(self) -> None:
         """Bring every component up to date with the clock."""
-        for slot in self._programs:
-            self.catch_up(slot)
+        for row in self._programs:
+            self.catch_up(row)
 
-    def finish_s(self, slot: int) -> float:
+    def finish_s(self, row: int) -> float:
         """When a job that has finished and is not detached yet did so."""
-        return float(self.arrays.jobs[slot]["finish"])
+        return float(self.arrays.jobs[row]["finish"])
 
-    def iterations_done(self, slot: int) -> int:
+    def iterations_done(self, row: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
-        return iterations_done(self.arrays, slot)
+        return iterations_done(self.arrays, row)
 
     def carried(self) -> npt.NDArray[np.float64]:
         """Bytes that each link has carried up to now, without disturbing anything."""
         return carried(self.arrays, len(self.spec.capacity), self._programs)
 
-    def set_gate(self, slot: int, gate: Gate | None) -> None:
+    def set_gate(self, row: int, gate: Gate | None) -> None:
         """Change the gate of an attached job; it counts from the next time the task is released."""
-        self.catch_up(slot)
-        self._set_gate(slot, gate)
-        if (comp := int(self.arrays.jobs[slot]["comp"])) >= 0:
+        self.catch_up(row)
+        self._set_gate(row, gate)
+        if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
             self._park.unpark(self.table, comp, self.now)
             self._park.reset(self.table, comp)
             self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
@@ -373,8 +372,8 @@ class Engine:
         links["bytes"] = self.carried()
         return links
 
-    def _set_gate(self, slot: int, gate: Gate | None) -> None:
-        job = self.arrays.jobs[slot]
+    def _set_gate(self, row: int, gate: Gate | None) -> None:
+        job = self.arrays.jobs[row]
         job["gate_last"] = math.inf
         job["gate_task"] = -1 if gate is None else gate.task
         if gate is not None:

@@ -1,22 +1,50 @@
-"""Looking at a run without touching it: what parked components have done since they were parked is worked out."""
+"""Looking at a run without touching it: transfers as rules see them, and the progress of components that are parked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.flows import TransferView
 from weft.sim.compiled import state
 from weft.sim.compiled.state import Arrays
 
-__all__ = ["carried", "iterations_done"]
+
+def questions(
+    arrays: Arrays, ports: npt.NDArray[np.bool_]
+) -> Iterator[tuple[int, TransferView, tuple[TransferView, ...]]]:
+    """Each waiting transfer in its turn: (node, itself, those that have started and use one of its ports, now)."""
+    for x in arrays.held[: int(arrays.scalars["n_held"])].tolist():
+        waiting = _view(arrays, ports, x)
+        nodes = {y for k in waiting.ports for y in _admitted_on(arrays, k)}
+        beside = sorted((_view(arrays, ports, y) for y in nodes), key=lambda view: (int(view.job), view.task))
+        yield x, waiting, tuple(beside)
 
 
-def iterations_done(arrays: Arrays, slot: int) -> int:
+def _admitted_on(arrays: Arrays, k: int) -> list[int]:
+    link = arrays.links[k]
+    return [int(y) for y in arrays.seats["node"][link["seat0"] : link["seat0"] + link["count"]]]
+
+
+def _view(arrays: Arrays, ports: npt.NDArray[np.bool_], x: int) -> TransferView:
+    node = arrays.nodes[x]
+    job = arrays.jobs[node["job"]]
+    left = float(node["amount"])
+    if node["state"] == state.ACTIVE and node["rate"] >= 0.0:
+        left = float(node["remaining"] - node["rate"] * (arrays.scalars["now"] - node["mark"]))
+    links = arrays.flows["link"][node["flow0"] : node["flow1"]]
+    turn = float(job["p0"] + job["p1"] * (job["total"] - job["done"]))
+    return TransferView(
+        str(job["uid"]), int(node["task"]) & (state.CONTINUED - 1), left, frozenset(links[ports[links]].tolist()), turn
+    )
+
+
+def iterations_done(arrays: Arrays, row: int) -> int:
     """Full iterations of an attached job up to now."""
-    job = arrays.jobs[slot]
+    job = arrays.jobs[row]
     done = int(job["done"])
     if job["state"] != state.PARKED:
         return done
@@ -29,22 +57,22 @@ def iterations_done(arrays: Arrays, slot: int) -> int:
         return done + int((now - float(job["iter_start"])) / period)
     whole = int((now - float(comp["park_time"])) / period)
     into = now - whole * period - float(job["iter_start"])
-    return done + whole * per + int(np.searchsorted(_ends(arrays, comp, slot), into, side="right"))
+    return done + whole * per + int(np.searchsorted(_ends(arrays, comp, row), into, side="right"))
 
 
-def _ends(arrays: Arrays, comp: Any, slot: int) -> npt.NDArray[np.float64]:
+def _ends(arrays: Arrays, comp: Any, row: int) -> npt.NDArray[np.float64]:
     """When the iterations of a period end, from the start of the one that is under way: as in the period before."""
     records = arrays.records[int(comp["record0"]) : int(comp["record1"])]
-    mine = records[(records["slot"] == slot) & (records["uid"] == arrays.jobs[slot]["uid"])]
+    mine = records[(records["row"] == row) & (records["uid"] == arrays.jobs[row]["uid"])]
     return np.cumsum(np.repeat(mine["duration"], mine["count"].astype(np.int64)))
 
 
-def carried(arrays: Arrays, n_links: int, slots: Iterable[int]) -> npt.NDArray[np.float64]:
+def carried(arrays: Arrays, n_links: int, rows: Iterable[int]) -> npt.NDArray[np.float64]:
     """Bytes that each link has carried up to now; a parked job is taken to send evenly."""
     total = arrays.links["bytes"][:n_links].copy()
     now = float(arrays.scalars["now"])
-    for slot in slots:
-        job = arrays.jobs[slot]
+    for row in rows:
+        job = arrays.jobs[row]
         parked = job["state"] == state.PARKED
         comp = arrays.comps[int(job["comp"])] if parked else None
         until = float(comp["park_time"]) if comp is not None else now

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from weft.sim.compiled.state import JOB, Arrays, grown
 from weft.sim.engine.program import PARTS, Program, as_bytes
 
-__all__ = ["Layout", "Pool"]
-
 _blank = np.zeros(1, JOB)
 _blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
 _BLANK = as_bytes(_blank)
@@ -37,38 +35,38 @@ class Pool:
 
 
 class Layout:
-    """One pool for job slots and one for each part of a program."""
+    """One pool for job rows and one for each part of a program."""
 
     def __init__(self) -> None:
-        self._slots = Pool()
+        self._rows = Pool()
         self._pools = tuple(Pool() for _ in PARTS)
-        self._slot_bytes: npt.NDArray[np.void] = _BLANK
+        self._row_bytes: npt.NDArray[np.void] = _BLANK
         self._bytes: tuple[npt.NDArray[np.void], ...] = ()
         self._at_the_end = True  # something was handed out where the arenas may have no room
 
     def take(self, program: Program) -> tuple[int, tuple[int, ...]]:
-        """A free slot, and where each part of the program goes (0 for what it has none of)."""
-        ends = sum([pool.end for pool in self._pools], self._slots.end)
+        """A free row, and where each part of the program goes (0 for what it has none of)."""
+        ends = sum([pool.end for pool in self._pools], self._rows.end)
         starts = tuple([pool.take(n) if n else 0 for pool, n in zip(self._pools, program.sizes, strict=True)])
-        slot = self._slots.take(1)
-        if sum([pool.end for pool in self._pools], self._slots.end) > ends:
+        row = self._rows.take(1)
+        if sum([pool.end for pool in self._pools], self._rows.end) > ends:
             self._at_the_end = True
-        return slot, starts
+        return row, starts
 
-    def give(self, slot: int, program: Program, starts: tuple[int, ...]) -> None:
-        """Slot and ranges are free again."""
-        self._slots.give(slot, 1)
+    def give(self, row: int, program: Program, starts: tuple[int, ...]) -> None:
+        """Row and ranges are free again."""
+        self._rows.give(row, 1)
         for pool, start, size in zip(self._pools, starts, program.sizes, strict=True):
             if size:
                 pool.give(start, size)
 
     def use(self, a: Arrays) -> None:
         """Programs are copied into these arenas from now on."""
-        self._slot_bytes, self._bytes = as_bytes(a.jobs), tuple(as_bytes(getattr(a, part)) for part in PARTS)
+        self._row_bytes, self._bytes = as_bytes(a.jobs), tuple(as_bytes(getattr(a, part)) for part in PARTS)
 
-    def copy_in(self, slot: int, program: Program, starts: tuple[int, ...]) -> None:
+    def copy_in(self, row: int, program: Program, starts: tuple[int, ...]) -> None:
         """Copy a program as it is; compiled code then adds the offsets. Whole rows: numpy copies field by field."""
-        self._slot_bytes[slot : slot + 1] = _BLANK
+        self._row_bytes[row : row + 1] = _BLANK
         for arena, start, size, part in zip(self._bytes, starts, program.sizes, program.bytes, strict=True):
             if size:
                 arena[start : start + size] = part
@@ -79,10 +77,10 @@ class Layout:
             return None
         self._at_the_end = False
         ends = {name: pool.end for name, pool in zip(PARTS, self._pools, strict=True)}
-        if self._slots.end <= len(a.jobs) and all(end <= len(getattr(a, name)) for name, end in ends.items()):
+        if self._rows.end <= len(a.jobs) and all(end <= len(getattr(a, name)) for name, end in ends.items()):
             return None
         changes: dict[str, npt.NDArray[Any]] = {}
-        for name, end in {**ends, "jobs": self._slots.end}.items():
+        for name, end in {**ends, "jobs": self._rows.end}.items():
             array = getattr(a, name)
             if end > len(array):
                 changes[name] = grown(array, max(end, 2 * len(array)))

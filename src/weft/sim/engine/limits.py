@@ -1,4 +1,4 @@
-"""What the compiled engine tells a rule of its transfers, and how it is told what these may have."""
+"""How the compiled engine tells a rule about its transfers, and how it learns what these may have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.pace.rates import Bools, Floats, Ints, Limits
-from weft.sim.compiled.load import limits_kernel
+from weft.sim.compiled.load import kernel
 
 if TYPE_CHECKING:
     from weft.sim.engine import Engine
@@ -20,44 +20,37 @@ class EngineBody:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._kernel = limits_kernel()
+        self._kernel = kernel("limits")
 
     def stirred(self) -> tuple[Ints, Bools, Floats]:
-        """Transfers that came under the rule or left it."""
         a = self._engine.arrays
         rows = np.sort(a.stirs[: int(a.scalars["n_stirs"])]).astype(np.int64)
         a.noted[rows], a.scalars["n_stirs"] = 0, 0
         return rows, a.live[rows] != 0, a.since[rows]
 
     def sent(self, rows: Ints) -> Floats:
-        """Bytes that each flow of these has sent."""
         out = np.empty(len(rows))
         self._kernel.sent(self._engine.table, rows, out)
         return out
 
     def carried(self, rows: Ints) -> Floats:
-        """Bytes over each link, of transfers under the rule."""
         out = np.empty(len(self._engine.spec.capacity))
         self._kernel.carried(self._engine.table, rows, out)
         return out
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these from what they may have."""
         out = np.zeros(len(self._engine.spec.capacity), np.bool_)
         self._kernel.full(self._engine.table, rows, out)
         return out
 
     def look_to(self, horizon_s: float, due_s: float) -> None:
-        """Who catches up with whom is of interest up to the horizon, who ends until the rule speaks again."""
         scalars = self._engine.arrays.scalars
         scalars["horizon"], scalars["slot_end"] = horizon_s, due_s
 
     def look_again(self, rows: Ints) -> None:
-        """What of this happens to these."""
         self._kernel.look_again(self._engine.table, rows)
 
     def limit(self, rows: Ints, limits: Limits) -> None:
-        """Caps, and weights and levels where they are given."""
         table = self._engine.table
         self._kernel.cap(table, rows, limits.caps[rows], np.empty(len(rows), np.int64))
         if limits.weights is not None or limits.levels is not None:

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from weft.errors import InputError
 from weft.sim.compiled.state import COMPUTE, CONTINUED, FLOW, LEAD, NODE, TRANSFER, UNLIMITED, rate_unit
 
-__all__ = ["PARTS", "LinkUnits", "NodeSpec", "Program", "as_bytes", "compute_node", "make_program", "transfer_node"]
-
 _T = TypeVar("_T")
 
 PARTS = ("nodes", "succ", "flows", "ranks", "leads", "follows")  # what a program is copied into the arenas as

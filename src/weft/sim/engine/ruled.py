@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
-from weft.model.flow_set import FlowRows, flow_set
+from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program
@@ -42,7 +42,7 @@ class Body(Protocol):
         ...
 
     def full(self, rows: Ints) -> Bools:
-        """Links that keep some of these from what they may have."""
+        """Links that keep some of these transfers below their caps."""
         ...
 
     def limit(self, rows: Ints, limits: Limits) -> None:
@@ -50,12 +50,12 @@ class Body(Protocol):
         ...
 
     def look_to(self, horizon_s: float, due_s: float) -> None:
-        """From now on it matters who would catch up with whom before the horizon, and who would end by `due_s`, when
-        the rule speaks again."""
+        """From now on look for transfers that catch up with another before the horizon, and for those that end by
+        `due_s`, when the rule is asked again."""
         ...
 
     def look_again(self, rows: Ints) -> None:
-        """Find what of this happens to these, which have bytes left."""
+        """Look at these transfers, which have bytes left, in that way."""
         ...
 
 
@@ -76,6 +76,7 @@ class Ruled:
         self._going = np.zeros(64, np.bool_)  # rows that may send, or have sent in this slot or the one before
         self._carried = np.zeros(len(demand.capacity))
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
+        self._bare: dict[int, list[int]] = {}  # rows of transfers that use no link: those that each may keep step with
         rule.begin(demand)
 
     def attach(self, row0: int, job: int, uid: int, program: Program) -> None:
@@ -93,12 +94,14 @@ class Ruled:
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
+        self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
     def detach(self, job: int) -> None:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
+        self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
 
     def _live_of(self, job: int) -> Ints:
         low, high = self._rows[job]
@@ -143,7 +146,7 @@ class Ruled:
         return self._still >= _STILL
 
     def renew(self, now: float) -> None:
-        """A slot begins: what the last one came to, then limits for everything that has bytes left."""
+        """A slot begins: tell the rule what the last one carried, then ask for limits of all that have bytes left."""
         passed, self._slot = self._slot, self._slot + 1
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
@@ -182,8 +185,8 @@ class Ruled:
         self._caps[changed] = limits.caps[changed]
         self._going[changed] |= limits.caps[changed] > 0.0
         self.body.limit(changed, limits)
-        if len(self._dust) and ranked:
-            self._rank_dust(live, limits)
+        if ranked and (len(self._dust) or self._bare):
+            self._rank_others(live, limits)
 
     def _check_step(self, live: Ints, ranks: Ints) -> None:
         """Flows that keep step must have one weight and one level: they have one rate."""
@@ -194,19 +197,24 @@ class Ruled:
                 f"the rule {type(self.rule).__name__} gives flows of a job that keep step different weights or levels"
             )
 
-    def _rank_dust(self, live: Ints, limits: Limits) -> None:
-        """What is left of a flow has the weight and the level of its job's other flows: it may keep step with them."""
+    def _rank_others(self, live: Ints, limits: Limits) -> None:
+        """Transfers that the rule is not asked about have the weight and the level of those they may keep step with:
+        what is left of a flow those of its job's other flows, one without links those of a row that it is bound to."""
         jobs, first = np.unique(self.flows.job[live], return_index=True)
-        mine = self._dust[np.isin(self.flows.job[self._dust], jobs)]
-        like = live[first[np.searchsorted(jobs, self.flows.job[mine])]]
+        dust = self._dust[np.isin(self.flows.job[self._dust], jobs)]
+        asked = set(live.tolist()) if self._bare else set()
+        bare = [(row, next(j for j in bound if j in asked)) for row, bound in self._bare.items() if asked & {*bound}]
+        rows = np.array([*dust.tolist(), *(row for row, _ in bare)], np.int64)
+        as_dust = live[first[np.searchsorted(jobs, self.flows.job[dust])]]
+        like = np.array([*as_dust.tolist(), *(row for _, row in bare)], np.int64)
         ranks = [None if given is None else given.copy() for given in (limits.weights, limits.levels)]
         for given in ranks:
             if given is not None:
-                given[mine] = given[like]
-        self.body.limit(mine, Limits(np.full(len(self.flows), math.inf), *ranks))
+                given[rows] = given[like]
+        self.body.limit(rows, Limits(np.full(len(self.flows), math.inf), *ranks))
 
     def _look(self) -> Ints:
-        """Rows that have begun to send since the last look; the rule is told of those that ended."""
+        """Rows that have begun to send since the last look; tell the rule which have ended."""
         rows, live, since = self.body.stirred()
         f = self.flows
         begun = live & (since != self._since[rows])
@@ -220,8 +228,8 @@ class Ruled:
         return new
 
     def _count(self, live: Ints) -> Ints:
-        """Those of these rows that may have sent; note what they have. Those of which only dust is left have all they
-        want, and are over for the rule."""
+        """The rows among these that may have sent, with their bytes noted. Rows with only dust left are uncapped, and
+        count as ended for the rule."""
         f = self.flows
         going: Ints = live[self._going[live]]
         f.sent[going] = sent = self.body.sent(going)
@@ -235,7 +243,7 @@ class Ruled:
         return going[~dust]
 
     def _end(self, rows: Ints) -> None:
-        """These rows have ended; what they reached last is no business of the next iteration."""
+        """These rows have ended; the next iteration starts without their last rates."""
         if len(rows):
             f = self.flows
             f.active[rows], f.rate[rows], f.sent[rows] = False, 0.0, f.size[rows]
@@ -256,6 +264,27 @@ def flow_rows(program: Program) -> FlowRows:
         tuple(_stretch(spec.leads) for spec in specs),
         tuple(_stretch(rows) for rows in followers),
     )
+
+
+def _bare(program: Program) -> dict[int, list[int]]:
+    """Transfers that use no link, each with those that do and that it is bound to by never being ahead."""
+    specs = program.specs
+    bound: list[set[int]] = [set(spec.leads) for spec in specs]
+    for i, spec in enumerate(specs):
+        for lead in spec.leads:
+            bound[lead].add(i)
+    linked = {i for i, spec in enumerate(specs) if spec.links and spec.amount > 0.0}
+    found: dict[int, list[int]] = {}
+    for i, spec in enumerate(specs):
+        if spec.kind == TRANSFER and not spec.links:
+            seen, todo = {i}, [i]
+            while todo:
+                new = bound[todo.pop()] - seen
+                seen |= new
+                todo += new - linked
+            if seen & linked:
+                found[i] = sorted(seen & linked)
+    return found
 
 
 def _stretch(rows: npt.ArrayLike) -> tuple[int, int]:

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 
+from weft.model.flows import TransferView
 from weft.model.plan import Gate
-from weft.model.transfer import TransferView
 from weft.pace.rates import Demand
 from weft.sim.compiled.state import FOREIGN, MISSED, TRANSFER, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool
 from weft.sim.engine.program import Program, alone_rate, alone_units, whole_units
 from weft.sim.engine.ruled import Ruled
-from weft.sim.readable.job import RefJob, RefNode, slow_factor
-from weft.sim.readable.rule import RefBody
+from weft.sim.readable.job import RefBody, RefJob, RefNode, slow_factor
 from weft.sim.readable.sharing import Sharer, k_way, max_min
-
-__all__ = ["ReferenceEngine"]
 
 
 class ReferenceEngine:
@@ -33,7 +30,7 @@ class ReferenceEngine:
         self.bytes = [0.0] * len(spec.capacity)
         self.busy = [0.0] * len(spec.capacity)
         self._busy_since: dict[int, float] = {}
-        self._slots = 0
+        self._job_rows = 0
         self._finished: list[int] = []
         self._ended: list[RefNode] = []  # nodes that end at this instant
         self._ready: list[RefNode] = []  # nodes that are released at this instant
@@ -58,8 +55,7 @@ class ReferenceEngine:
         gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
     ) -> int:
-        """Start a job now; returns its slot."""
-        slot, self._slots = self._slots, self._slots + 1
+        row, self._job_rows = self._job_rows, self._job_rows + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
         row0 = self._rows.take(len(program.specs))
@@ -69,15 +65,14 @@ class ReferenceEngine:
                 node.alone = alone_rate(spec, self.spec.capacity, kway_b)
                 node.demand = node.limit = alone_units(spec, self.spec.capacity)[1]
             job.nodes.append(node)
-        self.jobs[slot] = job
+        self.jobs[row] = job
         if self.ruled is not None:
-            self.ruled.attach(row0, slot, uid, program)
+            self.ruled.attach(row0, row, uid, program)
         self._begin_iteration(job)
-        return slot
+        return row
 
-    def detach(self, slot: int) -> Usage:
-        """Stop a job now, or let go of one that has finished."""
-        job = self.jobs[slot]
+    def detach(self, row: int) -> Usage:
+        job = self.jobs[row]
         if job.done < job.total:
             self._book(job)
             for node in job.nodes:
@@ -91,9 +86,9 @@ class ReferenceEngine:
                     self._end_transfer(node, sent)
                 node.state = "done"
             self._ready = [node for node in self._ready if node.job is not job]
-        del self.jobs[slot]
+        del self.jobs[row]
         if self.ruled is not None:
-            self.ruled.detach(slot)
+            self.ruled.detach(row)
         self._rows.give(job.nodes[0].row, len(job.nodes))
         return Usage(job.done, job.comm_s, job.gate_s, job.gpu_s, job.finish, job.adjusted)
 
@@ -105,24 +100,21 @@ class ReferenceEngine:
         """Transfers that are sending."""
         return [n for n in self._admitted() if n.state == "active"]
 
-    def set_gate(self, slot: int, gate: Gate | None) -> None:
-        """Change the gate of an attached job."""
-        self.jobs[slot].gate, self.jobs[slot].gate_last = gate, math.inf
+    def set_gate(self, row: int, gate: Gate | None) -> None:
+        self.jobs[row].gate, self.jobs[row].gate_last = gate, math.inf
 
-    def iterations_done(self, slot: int) -> int:
-        """Full iterations of an attached job up to now."""
-        return self.jobs[slot].done
+    def iterations_done(self, row: int) -> int:
+        return self.jobs[row].done
 
-    def durations(self, slot: int) -> list[float]:
+    def durations(self, row: int) -> list[float]:
         """Iteration times of a job so far."""
-        return self.jobs[slot].durations
+        return self.jobs[row].durations
 
     def link_busy(self) -> list[float]:
         """Seconds with at least one transfer on each link, up to now."""
         return [b + (self.now - self._busy_since[k] if k in self._busy_since else 0.0) for k, b in enumerate(self.busy)]
 
     def run(self, until: float = math.inf) -> list[int]:
-        """Advance to `until` or to the first instant at which jobs finish; returns their slots."""
         self._finished = []
         self._settle([])
         while not self._finished:
@@ -288,7 +280,7 @@ class ReferenceEngine:
         job.durations.append(self.now - job.iter_start)
         if job.done >= job.total:
             job.finish = self.now
-            self._finished += [slot for slot, j in self.jobs.items() if j is job]
+            self._finished += [row for row, j in self.jobs.items() if j is job]
         else:
             self._begin_iteration(job)
 

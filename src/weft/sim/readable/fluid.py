@@ -10,8 +10,6 @@ import numpy.typing as npt
 from weft.sim.compiled.state import COMPUTE
 from weft.sim.engine.program import NodeSpec, Program, alone_rate
 
-__all__ = ["fluid_paces"]
-
 
 def fluid_paces(
     programs: Sequence[Program],

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from weft.sim.compiled.state import UNLIMITED
 
-__all__ = ["Sharer", "k_way", "max_min"]
-
 
 @dataclass
 class Sharer:

@@ -12,7 +12,7 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.workload.generators import arrivals, drawn
 from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Rescaled, Times, finish
-from weft.workload.generators.marginals import MARGINALS
+from weft.workload.generators.drawn import MARGINALS
 from weft.workload.generators.spec import JobSpec, WorkloadSpec
 from weft.workload.streams import Stream
 

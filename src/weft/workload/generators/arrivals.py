@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from weft.errors import InputError
 from weft.workload.streams import Stream
 
-__all__ = ["Bursts", "bursty", "dynamic", "mean_gap_s", "poisson", "uniform_seconds"]
-
 US = 1e6
 MAX_BURSTS = 10**6
 
@@ -66,10 +64,10 @@ def poisson(n: int, gap_s: float, stream: Stream) -> list[float]:
 def bursty(n: int, gap_s: float, bursts: Bursts, arrivals: Stream, switches: Stream) -> list[float]:
     """Arrival times of a two-state Markov-modulated Poisson process in steady state: n of them in n + 1 mean gaps.
 
-    Given when it is calm and when not, and given how many arrive, arrivals are independent with a density in proportion
-    to the rate; the last of n + 1 gaps is the one behind the last arrival. Without fixing their number the load would
-    be off by as much as the bursts are coarse: at 200 jobs and bursts of ten gaps by more than half of it in one seed,
-    and by 15 % in the mean over seeds.
+    Given the calm and the busy stretches and the number of arrivals, arrivals are independent with a density in
+    proportion to the rate; the last of n + 1 gaps comes after the last arrival. If their number were not fixed, coarse
+    bursts would miss the load: with 200 jobs and bursts of ten gaps by more than half in one seed, and by 15 % in the
+    mean over seeds.
     """
     span_s = (n + 1) * gap_s
     _check_span(span_s)

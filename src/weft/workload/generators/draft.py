@@ -11,8 +11,6 @@ from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Profile
 
-__all__ = ["Draft", "IterationTime", "ProfileOf", "Rescaled", "Times", "finish"]
-
 ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
 Rescaled = Callable[
     [str, int, int], Profile

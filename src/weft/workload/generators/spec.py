@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from weft.workload.generators.arrivals import Bursts
 
-__all__ = ["JobSpec", "WorkloadSpec"]
-
 Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf", "trace", "jobs"]
 FOUR = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
 DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
@@ -56,7 +54,7 @@ class WorkloadSpec(BaseModel):
         "bursty: calm and bursts, by load; ada-srsf: the 160 jobs of that paper; trace: a file; jobs: listed here.",
     )
     jobs: int | None = Field(
-        None, ge=1, le=MOST_JOBS, description="Number of jobs; for a trace at most so many, by default all."
+        None, ge=1, le=MOST_JOBS, description="Number of jobs; for a trace at most this many, by default all."
     )
     load: Positive | None = Field(
         None,
@@ -77,13 +75,13 @@ class WorkloadSpec(BaseModel):
     )
     elastic: tuple[int, int] | None = Field(
         None,
-        description="Smallest and largest number of GPUs a job may be resized to, with as many samples per iteration; "
-        "by default it keeps its size.",
+        description="Smallest and largest number of GPUs a job may be resized to; its samples per iteration stay the "
+        "same. By default it keeps its size.",
     )
     elastic_batch: tuple[float, float] | None = Field(
         None,
-        description="Smallest and largest batch per GPU of a resized job, relative to the one that it asked for; the "
-        "samples of an iteration change beyond. By default there is no limit.",
+        description="Smallest and largest batch per GPU of a resized job, relative to the one that it asked for. "
+        "Beyond these limits its samples per iteration change. By default there is no limit.",
     )
     iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
     duration_median_s: Positive | None = Field(
@@ -118,9 +116,9 @@ class WorkloadSpec(BaseModel):
         "refuse", description="What to do with jobs of a trace that want more GPUs than the cluster has."
     )
     vc: list[str] = Field(default_factory=list, description="Virtual clusters of a trace to use; by default all.")
-    from_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted from then on.")
-    until_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted before then.")
-    pick: Literal["first", "random"] = Field("first", description="Which of a trace's jobs, if jobs is fewer than all.")
+    from_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted at this time or later.")
+    until_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted before this time.")
+    pick: Literal["first", "random"] = Field("first", description="Which jobs of a trace to take, if not all.")
     job: list[JobSpec] = Field(default_factory=list, description="The jobs themselves, for source = jobs.")
 
     @model_validator(mode="before")
@@ -129,7 +127,7 @@ class WorkloadSpec(BaseModel):
         """Refuse `jobs = true`, which would otherwise pass as the number 1."""
         for name, value in table.items() if isinstance(table, dict) else ():
             if isinstance(value, bool) and name not in ("trace_models", "overlap"):
-                raise ValueError(f"{name} is {str(value).lower()}; it takes no truth value")
+                raise ValueError(f"{name} is {str(value).lower()}; give a number, not true or false")
         return table
 
     @field_validator("models")

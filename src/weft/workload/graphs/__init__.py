@@ -6,8 +6,7 @@ hybrid              tensor x pipeline x data (tensor or pipeline alone is the sa
 sharded_embedding   embedding tables owned by workers, exchanged by all-to-all; the rest data parallel
 """
 
-from weft.workload.graphs.data import data_parallel, gradient_buckets, parameter_server
-from weft.workload.graphs.embedding import sharded_embedding
+from weft.workload.graphs.data import data_parallel, gradient_buckets, parameter_server, sharded_embedding
 from weft.workload.graphs.hybrid import hybrid
 from weft.workload.graphs.work import LayerWork, Work, work
 

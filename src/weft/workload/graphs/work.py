@@ -11,8 +11,6 @@ from weft.model.profile import Profile, Task
 if TYPE_CHECKING:
     from weft.workload.zoo.entry import Layer, Timing
 
-__all__ = ["LayerWork", "Work", "work"]
-
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:

@@ -19,8 +19,6 @@ from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.profiles.measured import Bucket, Measured
 
-__all__ = ["FORMAT", "VERSION", "MeasuredModel", "load_file", "parse_file", "save_measured", "save_profile"]
-
 FORMAT = "weft-profile"
 VERSION = 1
 _DIGITS = 6  # significant digits written: a measurement has no more
@@ -59,7 +57,7 @@ class _MeasuredEntry(_Strict):
     sample: str = ""
 
     def value(self) -> Measured:
-        """As the plain value."""
+        """The plain value."""
         fields = self.model_dump(exclude={"buckets"})
         return Measured(**fields, buckets=tuple(Bucket(b.bytes, b.ready_s) for b in self.buckets))
 

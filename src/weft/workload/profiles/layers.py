@@ -1,16 +1,22 @@
-"""ASTRA-sim layer files (and the aicb and SimAI variants): times and traffic of each layer of one iteration.
+"""Layer files of ASTRA-sim and its variants, and PipeDream profiles: one iteration, layer by layer.
 
-Line 1 names the parallelisation and its options, line 2 the number of layers, then one layer per line: name, reserved,
-forward time, its collective and bytes, input-gradient time, collective, bytes, weight-gradient time, collective, bytes,
-update delay. Times are cycles of 1 ns. Read with their known quirks:
-- fields are separated by any white space, in any amount;
+In a layer file, line 1 names the parallelisation and its options, line 2 the number of layers; then comes one layer per
+line: name, reserved, forward time, its collective and bytes, input-gradient time, collective, bytes, weight-gradient
+time, collective, bytes, update delay. Times are cycles of 1 ns. The known quirks are taken care of:
+- fields are separated by any amount of white space;
 - the count on line 2 is often wrong: the layers that are there count, and a note says so;
-- some files repeat the total forward time as a last line and glued to the front of layer names: it is taken off;
+- some files repeat the total forward time as a last line and glued to the front of layer names: it is removed;
 - the group of a collective may follow its name (ALLGATHER_DP_EP).
+
+A PipeDream profile (`graph.txt`) has one line per operator, `nodeN -- description -- forward_compute_time=ms,
+backward_compute_time=ms, activation_size=bytes, parameter_size=bytes`, then tab-indented lines `nodeA -- nodeB`. A size
+may be a list of several outputs, `[a; b; c]`. The result is a Work, which can be parallelised in any way. Operators
+called Input are left out: their time is data loading, which dominates some files.
 """
 
 from __future__ import annotations
 
+import graphlib
 import gzip
 import itertools
 import math
@@ -22,8 +28,7 @@ from pathlib import Path
 
 from weft.errors import InputError, TraceError
 from weft.model.profile import Compute, Profile, Task, Transfer
-
-__all__ = ["AstraLayer", "Collective", "LayerFile", "parse_layers", "read_layers", "read_text"]
+from weft.workload.graphs.work import LayerWork, Work
 
 CYCLE_S = 1e-9
 _LARGEST = 64 << 20  # bytes that a file may hold, unpacked
@@ -284,3 +289,56 @@ def _algorithm(comm: Collective) -> str | None:
     if comm.kind == "ALLTOALL":
         return "all-to-all"
     return "ring" if comm.kind in _HALF else None
+
+
+_NODE = re.compile(r"(node\d+) -- (.*) -- (forward_compute_time=.*)")
+_EDGE = re.compile(r"\s+(node\d+) -- (node\d+)\s*")
+_FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+
+
+def read_pipedream(path: str | Path, *, batch: int = 0, keep_input: bool = False) -> Work:
+    """Read a PipeDream profile (plain or gzip); the file does not say its batch size."""
+    return parse_pipedream(read_text(path), str(path), batch=batch, keep_input=keep_input)
+
+
+def parse_pipedream(text: str, path: str = "graph.txt", *, batch: int = 0, keep_input: bool = False) -> Work:
+    """Parse the text of a PipeDream profile; operators come in an order that follows the edges."""
+    nodes: dict[str, LayerWork] = {}
+    before: dict[str, list[str]] = {}
+    for n, line in enumerate(text.splitlines(), 1):
+        if node := _NODE.fullmatch(line.rstrip()):
+            if node[1] in nodes:
+                raise TraceError(f"{path}: line {n}: {node[1]} is there twice; remove one")
+            nodes[node[1]] = _operator(node[1], node[2], node[3], path, n)
+            before.setdefault(node[1], [])
+        elif edge := _EDGE.fullmatch(line):
+            for end in (edge[1], edge[2]):
+                if end not in nodes:
+                    raise TraceError(f"{path}: line {n}: an edge names {end}, which no line above describes")
+            before[edge[2]].append(edge[1])
+        elif line.strip():
+            raise TraceError(f"{path}: line {n}: it is neither an operator nor an edge; remove or correct it")
+    try:
+        turn = list(graphlib.TopologicalSorter(before).static_order())
+    except graphlib.CycleError as error:
+        raise TraceError(f"{path}: its edges run in a circle; correct them") from error
+    layers = tuple(nodes[name] for name in turn if keep_input or not nodes[name].name.startswith("Input"))
+    if not layers:
+        raise TraceError(f"{path}: it has no operators; add lines like nodeN -- name -- forward_compute_time=...")
+    name = Path(path).name.removesuffix(".gz").removesuffix(".graph.txt")
+    return Work(name, layers, batch, source=f"PipeDream profile {Path(path).name}")
+
+
+def _operator(node: str, what: str, numbers: str, path: str, n: int) -> LayerWork:
+    values: dict[str, float] = {}
+    for part in numbers.split(", "):
+        key, _, text = part.partition("=")
+        try:
+            values[key] = sum(float(item) for item in text.strip("[]").split(";"))
+        except ValueError as error:
+            raise TraceError(f"{path}: line {n}: {key} is {text!r}; it must be a number") from error
+    for key in _FIELDS:
+        if not 0 <= values.get(key, math.nan) < math.inf:
+            raise TraceError(f"{path}: line {n}: {node} has no {key} of at least 0; add it")
+    forward_ms, backward_ms, activation, parameters = (values[key] for key in _FIELDS)
+    return LayerWork(what, forward_ms / 1e3, backward_ms / 1e3, (parameters,) if parameters else (), activation)

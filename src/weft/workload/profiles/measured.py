@@ -7,11 +7,6 @@ from dataclasses import dataclass
 
 from weft.model.units import MIB
 
-__all__ = [
-    "DDP_BUCKET_BYTES", "DDP_FIRST_BUCKET_BYTES", "MODES", "PRECISIONS", "QUARTILES_NEED", "Bucket", "Measured",
-    "bucket_groups",
-]  # fmt: skip
-
 PRECISIONS = ("fp32", "tf32", "bf16")  # that one can ask for times in
 MODES = ("as-is", *PRECISIONS)  # that one can measure in; as-is leaves torch's settings alone
 

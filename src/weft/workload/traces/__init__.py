@@ -1,35 +1,15 @@
-"""One reader per public trace format; `FORMATS` lists them in the order in which they are tried."""
+"""Readers of public traces; `FORMATS` lists them in the order in which they are tried."""
 
 from __future__ import annotations
 
-from weft.workload.traces import (
-    acme,
-    chronus,
-    dally,
-    dlrm,
-    elasticflow,
-    gavel,
-    helios,
-    muri,
-    openb,
-    pai,
-    parquet,
-    philly,
-    plain,
-    pollux,
-    shockwave,
-    slurm,
-    spot,
-    themis,
-    tiresias,
-)
 from weft.workload.traces.base import Format
+from weft.workload.traces.clusters import ACME, DLRM, ELASTICFLOW, HELIOS, OPENB, PAI, PHILLY, SPOT
+from weft.workload.traces.schedulers import CHRONUS, DALLY, GAVEL, MURI, POLLUX, SHOCKWAVE, THEMIS, TIRESIAS
+from weft.workload.traces.tools import PARQUET, PLAIN, SLURM
 
-__all__ = ["FORMATS"]
-
-_MODULES = (
-    plain, parquet, philly, helios, pai, acme, elasticflow, openb, gavel, shockwave, muri, chronus, tiresias, themis,
-    pollux, dally, slurm, spot, dlrm,
+_READERS = (
+    *PLAIN, *PARQUET, *PHILLY, *HELIOS, *PAI, *ACME, *ELASTICFLOW, *OPENB, *GAVEL, *SHOCKWAVE, *MURI, *CHRONUS,
+    *TIRESIAS, *THEMIS, *POLLUX, *DALLY, *SLURM, *SPOT, *DLRM,
 )  # fmt: skip
 
-FORMATS: dict[str, Format] = {reader.name: reader for module in _MODULES for reader in module.FORMATS}
+FORMATS: dict[str, Format] = {reader.name: reader for reader in _READERS}

@@ -11,12 +11,8 @@ from typing import Literal, Protocol
 import polars as pl
 
 from weft.errors import TraceError
-from weft.workload.traces.json_list import elements
-from weft.workload.traces.rows import Rows
-from weft.workload.traces.schema import TRACE, Problem
-from weft.workload.traces.text import Line, head_bytes, line_batches
-
-__all__ = ["Delimited", "Format", "Head", "JsonList", "Options", "Parsed", "collect", "stem_of"]
+from weft.workload.traces.rows import TRACE, Problem, Rows
+from weft.workload.traces.text import Line, elements, head_bytes, line_batches
 
 BATCH = 20_000
 

@@ -1,15 +1,92 @@
-"""Rows: a batch of text rows turned into TRACE columns, with an account of every row that fails on the way."""
+"""Rows: a batch of text rows turned into one frame schema, with an account of every row that fails on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import polars as pl
 
-from weft.workload.traces.schema import TRACE, Problem
+from weft.errors import EngineError
 
-__all__ = ["MAX_COUNT", "MAX_GPUS", "MAX_S", "Rows"]
+# One row per job. submit_s counts from the trace's own zero (wall-clock formats: from the first submission).
+# duration_s, iterations, model and batch are null where the format does not know them; user, vc and status are "".
+TRACE: dict[str, pl.DataType] = {
+    "job_id": pl.String(), "submit_s": pl.Float64(), "gpus": pl.Int64(), "duration_s": pl.Float64(),
+    "iterations": pl.Int64(), "model": pl.String(), "user": pl.String(), "vc": pl.String(), "status": pl.String(),
+    "batch": pl.Int64(), "line": pl.Int64(), "wait_s": pl.Float64(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job of a trace, as the file tells it; `line` is where (the first line of a JSON object)."""
+
+    job_id: str
+    submit_s: float
+    gpus: int
+    duration_s: float | None
+    iterations: int | None
+    model: str | None
+    user: str
+    vc: str
+    status: str
+    batch: int | None
+    line: int
+    wait_s: float | None = None
+
+
+class Problem(NamedTuple):
+    """A row that did not become a job.
+
+    Either it is damaged, or (`left_out`) sound but of no use for training on GPUs, such as a job without GPUs.
+    """
+
+    line: int
+    field: str
+    message: str
+    left_out: bool = False
+    file: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        return f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The jobs of a trace file or folder, and an account of every row that is not among them."""
+
+    frame: pl.DataFrame  # TRACE
+    format: str
+    problems: tuple[Problem, ...]
+    n_rows_in: int  # rows of the file: lines that are neither header nor blank, or elements of a JSON list
+    path: str = ""
+    notes: tuple[str, ...] = ()  # what a reader of results must know about this trace
+    start: str = ""  # wall-clock time of submit_s = 0, where the format tells
+
+    def __post_init__(self) -> None:
+        if self.n_rows_in != self.frame.height + len(self.problems):
+            counts = f"{self.n_rows_in} rows in, {self.frame.height} jobs out, {len(self.problems)} reported"
+            raise EngineError(f"{self.path}: the {self.format} reader lost count: {counts}")
+
+    @property
+    def n_damaged(self) -> int:
+        """Rows that could not be read."""
+        return sum(not p.left_out for p in self.problems)
+
+    @property
+    def n_left_out(self) -> int:
+        """Rows that could be read but are no GPU training jobs with a known length."""
+        return len(self.problems) - self.n_damaged
+
+    def jobs(self) -> Iterator[TraceJob]:
+        """The jobs one by one, in the order of the file."""
+        for row in self.frame.iter_rows():
+            yield TraceJob(*row)
+
 
 MAX_S = 1e12  # 30,000 years: larger times are damage, and would lose the fractions of a second
 MAX_COUNT = 1e15
@@ -137,6 +214,49 @@ class Rows:
             for row, line in zip(rows, lines, strict=True)
         ]
         self.gone = self.gone | new
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Parses formats whose columns differ in their names only: ByName("id", "submit_time", "num_gpus", ...)(rows).
+
+    A column without a name is one that the format does not have. Times are in units of `unit_s` seconds, or dates.
+    """
+
+    job_id: str | None
+    submit: str
+    gpus: str
+    duration: str = ""
+    iterations: str = ""
+    some_iterations: str = ""  # the same where a row may lack them
+    model: str = ""
+    batch: str = ""
+    user: str = ""
+    vc: str = ""
+    status: str = ""
+    file_is_vc: bool = False
+    unit_s: float = 1.0
+    dates: bool = False
+
+    def __call__(self, rows: Rows) -> pl.DataFrame:
+        """The rows as TRACE."""
+        columns: dict[str, pl.Series | str | None] = {"job_id": rows.job_ids(self.job_id)}
+        columns["submit_s"] = rows.moment(self.submit) if self.dates else self._seconds(rows, self.submit)
+        columns["gpus"] = rows.gpus(self.gpus)
+        if self.duration:
+            columns["duration_s"] = self._seconds(rows, self.duration)
+        if self.iterations or self.some_iterations:
+            columns["iterations"] = rows.count(self.iterations or self.some_iterations, required=bool(self.iterations))
+        columns["model"] = rows.column(self.model) if self.model else None
+        columns["batch"] = rows.count(self.batch, required=False) if self.batch else None
+        columns["user"] = rows.name(self.user) if self.user else ""
+        columns["vc"] = rows.stem if self.file_is_vc else rows.name(self.vc) if self.vc else ""
+        columns["status"] = rows.name(self.status) if self.status else ""
+        return rows.finish(columns)
+
+    def _seconds(self, rows: Rows, column: str) -> pl.Series:
+        values = rows.number(column, high=MAX_S / self.unit_s)
+        return values * self.unit_s if self.unit_s >= 1 else values / (1 / self.unit_s)
 
 
 def _quote(text: pl.Series, complaint: str) -> Callable[[int], str]:

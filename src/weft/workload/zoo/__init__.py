@@ -2,20 +2,17 @@
 
     zoo.profile("vgg16", workers=4)             one iteration, gradients counted from the architecture
     zoo.profile("vgg16@ada-srsf", workers=4)    the same with the sizes and times that the paper itself used
-    zoo.profile("vgg16[batch=64]", workers=4)   options in the name (weft.workload.zoo.options)
+    zoo.profile("vgg16[batch=64]", workers=4)   options in the name (weft.workload.zoo.names)
     zoo.profile("mine.json", workers=4)         a profile file, an ASTRA-sim layer file, a PipeDream graph
 
 A name may be an alias (`VGG-16`, `inception_v3`); case, dashes and underscores do not matter. After `@` comes a
 variant: one paper's own numbers where they differ from the architecture's, for reproducing that paper.
 """
 
-from weft.workload.zoo.build import PARALLEL, check, load_profile, profile, replicas, work_of
+from weft.workload.zoo.build import PARALLEL, check, is_path, load_profile, profile, read_model, replicas, work_of
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
-from weft.workload.zoo.files import is_path, read_model
-from weft.workload.zoo.gpus import find_gpu
-from weft.workload.zoo.lookup import find, names
-from weft.workload.zoo.options import without
-from weft.workload.zoo.timings import known, memory, timing
+from weft.workload.zoo.names import find, names, without
+from weft.workload.zoo.timings import find_gpu, known, memory, timing
 
 __all__ = [
     "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "find_gpu", "is_path", "known",

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-__all__ = ["Layer", "Model", "Published", "Timing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Layer:

@@ -1,30 +1,96 @@
-"""Compute times of a model on any GPU type at any batch: measured where somebody measured, estimated by rule elsewhere.
+"""GPU types, and compute times of a model on any of them at any batch: measured if somebody measured, else estimated.
 
-In this order:
-1. a time for this GPU type, precision and batch, as measured or published;
-2. the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
+Peak rates and memory of GPUs are from the vendors' data sheets. A time scales with the ratio of the two GPUs' peak
+rates in the precision it was measured in. A data sheet's peak is never reached, but the ratio of two peaks of one
+precision is close to the ratio of the times. The optimiser computes next to nothing and passes over all parameters, so
+its time scales with the bandwidth of the memory.
+
+A time is looked for in this order:
+1. for this GPU type, precision and batch, as measured or published;
+2. for the same GPU type and precision at other batches: on the line between the two nearest, or in proportion to the
    batch beyond them;
-3. another precision on the same GPU type (unless one was asked for), as in 1 and 2;
-4. another GPU type, in the same precision if any has it, times the ratio of the two peak rates (the optimiser: of
-   the memories' bandwidths, `weft.workload.zoo.gpus`); of several GPU types the newest;
-5. floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of the
-   peak rate, a little below what LLaMA-7B reached when it was measured.
+3. for another precision on the same GPU type (unless one was asked for), as in 1 and 2;
+4. for another GPU type (the newest of several), in the same precision if any has it, scaled as above;
+5. from floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of
+   the peak rate, a little below what LLaMA-7B reached when it was measured.
 
 Everything but 1 is labelled "estimated" in the source.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from weft.errors import InputError
 from weft.workload.zoo.entry import Model, Timing
-from weft.workload.zoo.gpus import GPUS, Gpu, find_gpu
 
-__all__ = ["UTILISATION", "at_batch", "known", "memory", "timing"]
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16)."""
+
+    name: str
+    memory_gb: float
+    fp32_tflops: float
+    tf32_tflops: float
+    bf16_tflops: float
+    memory_gb_per_s: float
+    aliases: tuple[str, ...] = ()
+
+    def tflops(self, dtype: str) -> float:
+        """Peak rate in a precision; a GPU without it computes in single precision."""
+        if dtype.startswith("bf16"):
+            return self.bf16_tflops or self.fp32_tflops
+        if dtype == "tf32":
+            return self.tf32_tflops or self.fp32_tflops
+        return self.fp32_tflops
+
+    @property
+    def dtype(self) -> str:
+        """The precision people train in on it: mixed with bf16 where there is bf16, single elsewhere."""
+        return "bf16" if self.tf32_tflops else "fp32"
+
+
+# NVIDIA data sheets (SXM parts where there are several), without sparsity.
+GPUS: tuple[Gpu, ...] = (
+    Gpu("K80", 12, 4.37, 0, 0, 240),  # one of the card's two GPUs
+    Gpu("P100", 16, 10.6, 0, 21.2, 732),
+    Gpu("V100", 16, 15.7, 0, 125, 900, ("Tesla V100",)),
+    Gpu("T4", 16, 8.1, 0, 65, 320),
+    Gpu("A10", 24, 31.2, 62.5, 125, 600),
+    Gpu("A100", 40, 19.5, 156, 312, 1555),
+    Gpu("A800", 80, 19.5, 156, 312, 2039),
+    Gpu("H100", 80, 66.9, 494, 989, 3350),
+    Gpu("H800", 80, 66.9, 494, 989, 3350),
+    Gpu("H200", 141, 66.9, 494, 989, 4800, ("NVIDIA H200",)),
+)
+
+
+def find_gpu(name: str) -> Gpu:
+    """The GPU type of a name; an unknown one is refused with those there are."""
+    key = _key(name)
+    for gpu in GPUS:
+        if key in (_key(gpu.name), *map(_key, gpu.aliases)):
+            return gpu
+    near = difflib.get_close_matches(key, [_key(g.name) for g in GPUS], n=1)
+    hint = f"did you mean {near[0].upper()}?" if near else f"use one of {', '.join(g.name for g in GPUS)}"
+    raise InputError(f"gpu {name!r} is not known to the zoo; {hint}")
+
+
+def same_gpu(one: str, other: str) -> bool:
+    """Whether two names mean one GPU type ("NVIDIA H200" and "H200")."""
+    a, b = _key(one).removeprefix("nvidia"), _key(other).removeprefix("nvidia")
+    return a == b
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "").replace(" ", "")
+
 
 UTILISATION = 0.45
 

@@ -1,0 +1,78 @@
+"""ideal and random: the baselines of CASSINI, section 5.1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.model.plan import Candidate, Declined, Placement, Plan, State
+from weft.model.view import ClusterView
+from weft.planners.base import Planner
+from weft.planners.target import Room, pack
+
+
+class Ideal(Planner):
+    """One job on each copy of the cluster, close together, from the moment it is submitted.
+
+    It asks the world for a cluster per job (`dedicated`); the simulated one makes as many copies as there are jobs.
+    Where there is one cluster only, jobs have it one after another.
+    """
+
+    name = "ideal"
+    dedicated = True
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """Each waiting job on the first copy that nobody is on."""
+        cluster, usable = view.cluster, view.offer.usable
+        each = cluster.n_gpus // cluster.copies
+        busy = {gpus[0] // each for gpus in view.placements.values()}
+        placed: dict[str, Placement] = {}
+        declined = []
+        empty = [copy for copy in range(cluster.copies) if copy not in busy]
+        for job in view.waiting.values():
+            gpus = None
+            for copy in empty:
+                room = Room(cluster, [g for g in range(copy * each, (copy + 1) * each) if usable[g]])
+                gpus = pack(room, job.job.gpus)
+                if gpus is not None:
+                    placed[job.id] = gpus
+                    empty.remove(copy)
+                    break
+            if gpus is None:
+                declined.append(Declined(job.id, "waits for a cluster of its own"))
+        plan = Plan({**view.placements, **placed})
+        return [Candidate(plan, state, dict.fromkeys(placed, "a cluster of its own"), tuple(declined))]
+
+
+class RandomPlanner(Planner):
+    """First come, first served; GPUs drawn by lot. Neither locality nor compatibility counts.
+
+    A job that does not fit lets smaller ones pass. Running jobs stay where they are.
+    """
+
+    name = "random"
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """Up to n draws; they start the same jobs."""
+        found: list[Candidate] = []
+        seen: set[tuple[tuple[str, Placement], ...]] = set()
+        for draw in range(n):
+            candidate = self._draw(view, state, draw)
+            key = tuple(sorted(candidate.plan.placements.items()))
+            if key not in seen:
+                seen.add(key)
+                found.append(candidate)
+        return found
+
+    def _draw(self, view: ClusterView, state: State, draw: int) -> Candidate:
+        free = np.flatnonzero(view.offer.free)
+        free = free[view.rng(f"random#{draw}").permutation(len(free))].tolist()
+        placed: dict[str, Placement] = {}
+        declined = []
+        for job in view.waiting.values():
+            n = job.job.gpus
+            if n <= len(free):
+                placed[job.id], free = tuple(sorted(free[:n])), free[n:]
+            else:
+                declined.append(Declined(job.id, f"wants {n} GPUs; fewer are free"))
+        plan = Plan({**view.placements, **placed})
+        return Candidate(plan, state, dict.fromkeys(placed, "drawn by lot"), tuple(declined))

@@ -1,0 +1,35 @@
+"""The rooms: every package of weft has its tests, every folder of tests is a room, and the map shows all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import weft
+
+TESTS = Path(__file__).resolve().parent
+SOURCE = Path(weft.__file__).parent
+BESIDE = {"docs", "examples", "tools"}  # folders of the project that are not part of the package
+DATA = {"scenario/shipped"}  # rooms that hold files for users and next to no code
+
+
+def test_every_room_has_its_tests() -> None:
+    rooms = {init.parent.relative_to(SOURCE) for init in SOURCE.rglob("__init__.py")} - {Path(".")}
+    untested = [
+        str(room)
+        for room in rooms
+        if not any((TESTS / room).glob("**/test_*.py")) and not (TESTS / room.parent / f"test_{room.name}.py").exists()
+    ]
+    assert sorted(set(untested) - DATA) == []
+
+
+def test_every_folder_of_tests_is_a_room() -> None:
+    folders = {test.parent.relative_to(TESTS) for test in TESTS.rglob("test_*.py")}
+    assert sorted(str(f) for f in folders if not (SOURCE / f).is_dir() and f.parts[0] not in BESIDE) == []
+
+
+def test_the_map_says_what_ls_says() -> None:
+    page = (TESTS.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    drawn = page.partition("src/weft/\n")[2].partition("```")[0]
+    there = {p.name for p in SOURCE.glob("*.py")} | {f"{p.parent.name}/" for p in SOURCE.glob("*/__init__.py")}
+    missing = [name for name in sorted(there - {"__init__.py", "__main__.py"}) if name not in drawn.split()]
+    assert missing == [], "draw them on the map in docs/design.md"
