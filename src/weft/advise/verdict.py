@@ -82,9 +82,13 @@ class Advice:
         )
         before, after = means
         ratio = self.ratio(best)
-        sure = "" if ratio["ci95"][1] is None or ratio["ci95"][1] < 1 else ", though the interval does not exclude none"
+        sure = (
+            ""
+            if ratio["ci95"][1] is None or ratio["ci95"][1] < 1
+            else ", though the interval does not exclude that nothing changes"
+        )
         return (
-            f"Run {best.stack} instead of {today}: over {counted} the mean completion time falls from {before} to "
+            f"{'Consider' if sure else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion time falls from {before} to "
             f"{after}, to {_ratio(ratio)} of today's{sure}."
         )
 
