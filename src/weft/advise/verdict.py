@@ -82,14 +82,11 @@ class Advice:
         )
         before, after = means
         ratio = self.ratio(best)
-        sure = (
-            ""
-            if ratio["ci95"][1] is None or ratio["ci95"][1] < 1
-            else ", though the interval does not exclude that nothing changes"
-        )
+        high = ratio["ci95"][1]
+        doubt = "" if high is None or high < 1 else ", though the interval does not exclude that nothing changes"
         return (
-            f"{'Consider' if sure else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion time falls from {before} to "
-            f"{after}, to {_ratio(ratio)} of today's{sure}."
+            f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion time "
+            f"falls from {before} to {after}, to {_ratio(ratio)} of today's{doubt}."
         )
 
     def _price(self) -> str:
