@@ -78,6 +78,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "flow": "weft.pace.flow:Flow",
         "mcs": "weft.pace.mcs:Mcs",
         "pcc": "weft.pace.senders:Pcc",
+        "priority": "weft.pace.priority:Priority",
         "tcp": "weft.pace.senders:Tcp",
     },
 }

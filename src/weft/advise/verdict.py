@@ -85,8 +85,8 @@ class Advice:
         high = ratio["ci95"][1]
         doubt = "" if high is None or high < 1 else ", though the interval does not exclude that nothing changes"
         return (
-            f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion time "
-            f"falls from {before} to {after}, to {_ratio(ratio)} of today's{doubt}."
+            f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
+            f"time falls from {before} to {after}, to {_ratio(ratio)} of today's{doubt}."
         )
 
     def _price(self) -> str:

@@ -14,6 +14,7 @@ import typer
 from weft import compiled
 from weft.cli import (
     advise,
+    agent,
     bench,
     cache,
     calibrate,
@@ -31,6 +32,7 @@ from weft.cli import (
     simulate,
     stacks,
     submit,
+    testbed,
     topology,
     trace,
 )
@@ -63,8 +65,12 @@ app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("submit")(submit.submit)
 app.command("cancel")(submit.cancel)
+app.command("agent")(agent.agent)
+app.command("switch")(agent.switch)
+app.command("run")(agent.run)
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
+app.add_typer(testbed.app, name="testbed")
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
 app.command("calibrate")(calibrate.calibrate)

@@ -37,6 +37,9 @@ def reproduce(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
     ] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="cassini: on real TCP too (weft testbed; needs root); no verdicts.")
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     fresh: FreshOption = False,
     json: JsonOption = False,
@@ -65,6 +68,9 @@ def reproduce(
             for name, what in words.items():
                 print(f"{name:40s} {what}")
         return
+    if real:
+        _real(paper, quick, json)
+        return
     if report is not None:
         refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
@@ -81,3 +87,23 @@ def reproduce(
             console.print(f"\n{note}", highlight=False)
     if report is not None:
         notice(f"wrote {report}")
+
+
+def _real(paper: str, quick: bool, json: bool) -> None:
+    """Published, simulated and real communication times in one table."""
+    from weft.errors import InputError
+    from weft.research.real import cassini_table
+    from weft.testbed.namespaces import refuse
+
+    if paper != "cassini":
+        raise InputError(f"reproduce {paper}: --real knows cassini only")
+    refuse()
+    rows = cassini_table(quick, notice)
+    if json:
+        print_json({"rows": rows})
+        return
+    print(f"{'communication time of a job, ms':44s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
+    for row in rows:
+        published = f"{row['published_ms']:.0f}" if row["published_ms"] else "-"
+        low, high = (f"{x:.0f}" if x is not None else "-" for x in row["ci95"])
+        print(f"{row['what']:44s} {published:>10s} {row['simulated_ms']:10.0f} {row['real_ms']:8.0f}  [{low}, {high}]")

@@ -243,9 +243,9 @@ class Runner:
             return None
         match message:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
-                now = time.monotonic()
-                at = self.keeper.at(step, rest.get("rank", 0), now, now)
-                if rest.get("rank", 0) == 0:
+                now, inside = time.monotonic(), rest.get("inside") is True
+                at = self.keeper.at(step, rest.get("rank", 0), now, now, inside)
+                if rest.get("rank", 0) == 0 and not (inside and step <= self.record.step):
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
             case {"gate": None | {"epoch": float(), "period": float(), "tolerance": float()} as gate} if control:
@@ -284,22 +284,37 @@ class Keeper:
     def __init__(self, gate: dict[str, float] | None) -> None:
         self.gate = gate
         self.own: deque[float] = deque(maxlen=SEEN)  # seconds of the last iterations, waiting left out
+        self.decided = (-1, 0.0)  # the last step that asked inside its iteration, and when it may go on
         self.last: dict[int, tuple[int, float]] = {}  # by rank: the step it reported, and when it could go on
 
     def set(self, gate: dict[str, float] | None) -> None:
         """Another gate; what is known of the iterations stays."""
         self.gate = gate
 
-    def at(self, step: int, rank: object, now: float, by_gate: float) -> float:
-        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate."""
+    def at(self, step: int, rank: object, now: float, by_gate: float, inside: bool = False) -> float:
+        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate.
+
+        `inside`: it stands before the task that the gate names, not before the iteration. The first rank that asks
+        there decides for all: one that came a moment later must not wait for another slot.
+        """
         number = rank if isinstance(rank, int) else 0
+        if inside and self.decided[0] == step and self.decided[1] > now - self.patience():
+            return max(self.decided[1], now)
         before = self.last.get(number)
         if before is not None and step > before[0] and number == min(self.last):
             self.own.append((now - before[1]) / (step - before[0]))
+        if inside and self.gate is not None:
+            by_gate -= self.gate.get("offset", 0.0)
         at = now if self.misfits() else now + slot(self.gate, by_gate) - by_gate
+        if inside:
+            self.decided = (step, at)
         if number in self.last or len(self.last) < MOST_CONNECTIONS:
             self.last[number] = (step, max(at, now))
         return at
+
+    def patience(self) -> float:
+        """How long an answer stands for the other ranks of a step: half a period."""
+        return self.gate["period"] / 2 if self.gate is not None else 0.0
 
     def misfits(self) -> bool:
         """Whether the job's own iterations, at the median, are not those that the gate is for."""

@@ -243,12 +243,17 @@ class LocalWorld(LiveWorld[Task]):
         }
 
     def _gate(self, task: Task, gate: Gate | None) -> dict[str, float] | None:
-        """A gate by the machine's clock, for the beginning of an iteration instead of the task it names."""
+        """A gate by the machine's clock, for the beginning of an iteration; its task comes `offset` later."""
         if gate is None:
             return None
         offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task)
         epoch = self.clock.monotonic(gate.epoch_s) - offset_s
-        return {"epoch": float(epoch), "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
+        return {
+            "epoch": float(epoch),
+            "period": float(gate.period_s),
+            "tolerance": float(gate.tolerance),
+            "offset": float(offset_s),
+        }
 
     def _ended(self, task: Task, attempt: Attempt, ended: Ended, now: float) -> Event:
         """What the end of an attempt means for its job."""
