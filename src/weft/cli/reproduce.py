@@ -10,8 +10,10 @@ import typer
 from weft.cli.common import (
     MOST_SEED,
     MOST_SEEDS,
+    ExecutorOption,
     FreshOption,
     JsonOption,
+    WorkersOption,
     command_line,
     notice,
     print_json,
@@ -30,7 +32,8 @@ def reproduce(
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
     ] = None,
@@ -49,6 +52,7 @@ def reproduce(
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
+    from weft.executors import using
     from weft.kept import kept
     from weft.research import claims_of
     from weft.research import reproduce as run
@@ -69,7 +73,7 @@ def reproduce(
         return
     if report is not None:
         refuse_unwritable(report)
-    with kept(fresh, notice), progress("reproducing") as on_progress:
+    with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     if report is not None:
         write(report, result, command_line())

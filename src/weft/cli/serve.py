@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_DEFAULT_STACK = "fifo-backfill"
-
-
 WorldOption = Annotated[
     str | None,
     typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),
@@ -192,15 +189,15 @@ def _build(
     engine: Engine, scenario: str | None, layers: tuple[str | None, ...], seed: int | None
 ) -> tuple[Cluster, Stack]:
     """The cluster and stack of the scenario where there is one; else the cluster as the engine knows it."""
+    from weft.stacks import default_stack, resolve
+
     if scenario is not None:
         from weft.scenario import Scenario
         from weft.scenario.build import Layers, build_cluster, build_stack
 
-        loaded = Scenario.load(scenario)
-        own = Layers(*layers) if loaded.stack or layers[0] else Layers(_DEFAULT_STACK, *layers[1:])
+        loaded = Scenario.load_site(scenario)
+        own = Layers(*layers) if loaded.stack or layers[0] else Layers(default_stack(), *layers[1:])
         return build_cluster(loaded, seed), build_stack(loaded, own)
-    from weft.stacks import resolve
-
     cluster = engine.cluster(seed or 0, notice)
-    layers = engine.layers(layers, _DEFAULT_STACK, notice)
-    return cluster, resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)
+    layers = engine.layers(layers, default_stack(), notice)
+    return cluster, resolve(*layers) if any(layers) else resolve(default_stack())
