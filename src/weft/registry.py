@@ -41,6 +41,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sjf": "weft.order.sjf:ShortestJobFirst",
         "srsf": "weft.order.srsf:ShortestRemainingServiceFirst",
         "time-slice": "weft.order.time_slice:TimeSlice",
+        "weft": "weft.order.weft:Weft",
     },
     "place": {
         "affinity": "weft.place.affinity:Affinity",
@@ -80,6 +81,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pcc": "weft.pace.senders:Pcc",
         "priority": "weft.pace.priority:Priority",
         "tcp": "weft.pace.senders:Tcp",
+        "weft": "weft.pace.weft:Weft",
     },
 }
 

@@ -21,11 +21,13 @@ from weft.place.pattern import HD
 from weft.planners.base import Planner
 from weft.registry import is_file, make, near
 from weft.registry import names as policy_names
+from weft.suited import adaptive
 
 __all__ = ["ABOUT", "STACKS", "Stack", "default_stack", "describe", "names", "resolve"]
 
 # name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
 STACKS: dict[str, dict[str, str]] = {
+    "weft": {"order": "weft", "place": "tight", "pace": "weft"},
     "fifo": {"order": "fifo"},
     "fifo-backfill": {"order": "fifo:backfill"},
     "sjf": {"order": "sjf"},
@@ -57,6 +59,7 @@ STACKS: dict[str, dict[str, str]] = {
 
 # name: what it is, in a line
 ABOUT: dict[str, str] = {
+    "weft": "ours: least expected service first with a bound on waiting, tight places, small transfers first",
     "fifo": "first in, first out; a job that does not fit holds up those behind it",
     "fifo-backfill": "first in, first out; smaller jobs may start in gaps: what most sites run",
     "sjf": "shortest job first, by its length alone",
@@ -101,7 +104,7 @@ _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": 
 
 def default_stack() -> str:
     """What runs where nobody names a stack."""
-    return "weft" if "weft" in STACKS else "fifo-backfill"
+    return "weft"
 
 
 def names() -> list[str]:
@@ -137,7 +140,9 @@ def resolve(
     else:
         planner = Layered(cast(Order, make("order", layers["order"])), _place(layers["place"]))
     full_name = "/".join(layers.values()) if spelled or name is None else _name(name, replaced)
-    return Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+    stack = Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+    own = name is not None and name.partition("+")[0] == "weft"
+    return adaptive(stack) if own else stack
 
 
 def describe(name: str) -> dict[str, str]:

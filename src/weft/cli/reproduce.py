@@ -26,7 +26,10 @@ __all__ = ["reproduce"]
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan.")
+        str,
+        typer.Argument(
+            metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan; or weft, our own stack."
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, under a minute.")] = False,
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,

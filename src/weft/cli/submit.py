@@ -28,6 +28,9 @@ def submit(
     checkpoint_every: Annotated[
         int, typer.Option("--checkpoint-every", min=1, help="Iterations between its checkpoints.")
     ] = 1,
+    resumes: Annotated[
+        bool, typer.Option("--resumes", help="It goes on where it was when it is stopped and started again.")
+    ] = False,
     grace_s: Annotated[float, typer.Option("--grace-s", min=0, help="Seconds between SIGTERM and SIGKILL.")] = 5.0,
     dir: DirOption = None,
     json: JsonOption = False,
@@ -44,7 +47,8 @@ def submit(
     job = {
         "name": name, "argv": list(command), "gpus": gpus, "iterations": iterations, "model": _model(model),
         "iteration_s": iteration_s, "per_rank": per_rank, "restarts": restarts, "checkpoint_every": checkpoint_every,
-        "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": os.getcwd(), "env": dict(os.environ),
+        "resumes": resumes, "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": os.getcwd(),
+        "env": dict(os.environ),
     }  # fmt: skip
     answer = call(run_folder(dir), {"do": "submit", "job": job})
     if json:

@@ -24,6 +24,7 @@ class Capabilities:
     shifts: bool = False  # gates
     pacing: bool = False  # admission rules and rates of transfers
     copies: bool = False  # a cluster of its own for each job
+    others: bool = False  # traffic that is not ours shares the links, on which single flows can be given rates
 
 
 def refuse(stack: Stack, world: World) -> None:

@@ -28,6 +28,9 @@ class Core:
     """
 
     def __init__(self, stack: Stack, world: World, seed: int = 0, journal: Journal | None = None) -> None:
+        self.left_out: tuple[str, ...] = ()  # what the stack does without in this world
+        if stack.suited is not None:
+            stack, self.left_out = stack.suited(stack, world.capabilities, world.facts)
         refuse(stack, world)
         self.stack = stack
         self.seed = seed

@@ -15,7 +15,7 @@ from weft.model.view import JobStatus, JobView
 VERSION = 1
 
 _JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",
-        "checkpoint_every", "per_server", "priority")  # fmt: skip
+        "checkpoint_every", "per_server", "priority", "known", "resumes")  # fmt: skip
 _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_s", "preemptions", "failures",
          "saved_iterations")  # fmt: skip
 

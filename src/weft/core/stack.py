@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from weft.core.capabilities import Capabilities
 from weft.errors import StackError
 from weft.interleave.base import Interleave, NoInterleave
+from weft.model.view import Fact
 from weft.pace.admission import Fair
 from weft.pace.base import Pace
 from weft.planners.base import Planner
+
+# From what a world can do and knows: the stack for it, and a line about each thing that is left out.
+Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,7 @@ class Stack:
     planner: Planner
     interleave: Interleave = field(default_factory=NoInterleave)
     pace: Pace = field(default_factory=Fair)
+    suited: Suited | None = None  # fits it to a world at the start of a run; None: it runs as it is or is refused
 
     def __post_init__(self) -> None:
         if self.interleave.shifts and self.pace.holds_back:

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.core.jobs import Pass
 from weft.core.table import Table
-from weft.core.world import KnowsTraffic, World
+from weft.core.world import KnowsRestart, KnowsTraffic, World
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.flows import Traffic
@@ -19,6 +19,8 @@ from weft.model.plan import Placement
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 from weft.physics.estimates import link_traffic
 from weft.physics.iteration import factor_for
+
+RESTART_S = 30.0  # of a world that does not say: what Pollux takes a restart to cost (its section 4.2)
 
 
 def stream(seed: int, policy: str, decision: int) -> np.random.Generator:
@@ -35,6 +37,7 @@ class View:
         self._world = world
         self._seed = seed
         self._knows_traffic = world if isinstance(world, KnowsTraffic) else None
+        self._restart_s = world.restart_s if isinstance(world, KnowsRestart) else RESTART_S
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
@@ -92,6 +95,16 @@ class View:
         """Waiting jobs for which no reason has been written down yet."""
         waiting, held = self._table.waiting, self._table.held
         return [] if len(held) == len(waiting) else [job for job in waiting.values() if job.id not in held]
+
+    @property
+    def facts(self) -> frozenset[Fact]:
+        """What the world knows about jobs."""
+        return self._world.facts
+
+    @property
+    def restart_s(self) -> float:
+        """What a restart costs: as the world says, else half a minute."""
+        return self._restart_s
 
     def job(self, job_id: str) -> JobView:
         return self._table.jobs[job_id]

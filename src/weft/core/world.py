@@ -83,6 +83,14 @@ class KnowsTraffic(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsRestart(Protocol):
+    """A world that can say what stopping a job and starting it again costs."""
+
+    @property
+    def restart_s(self) -> float: ...
+
+
 class Around:
     """Passes everything on to another world; the base of a world that stands between that one and the core."""
 

@@ -39,6 +39,7 @@ class Description:
     model: str = ""
     iteration_s: float = 0.0  # alone on its GPUs, for jobs without a model; 0: not known
     checkpoint_every: int = 1
+    resumes: bool = False  # it goes on where it was when it is stopped and started again
     restarts: int = 0
     grace_s: float = 5.0
     per_rank: bool = False
@@ -118,7 +119,8 @@ class Description:
         return Job(
             self.name, submit_s, self.gpus, self.iterations or 1, {self.gpus: profile}, self.model, self.min_gpus,
             self.max_gpus, user=self.user, checkpoint_every=self.checkpoint_every,
-            per_server=self.per_node,
+            per_server=self.per_node, known=not self.lacks & {Fact.ITERATIONS_LEFT, Fact.PROFILE},
+            resumes=self.resumes,
         )  # fmt: skip
 
 

@@ -160,6 +160,16 @@ class ClusterView(Protocol):
         """
         ...
 
+    @property
+    def facts(self) -> frozenset[Fact]:
+        """What the world knows about jobs."""
+        ...
+
+    @property
+    def restart_s(self) -> float:
+        """What stopping a job and starting it again costs it, beside the work since its last checkpoint."""
+        ...
+
     def job(self, job_id: str) -> JobView:
         """Any job that the world has reported and that has not ended."""
         ...

@@ -95,7 +95,7 @@ class Tight(Place):
     def _late_s(self, view: ClusterView, job: JobView) -> float:
         """Seconds by which a job has waited for longer, in all, than it may."""
         waited_s, iterations = view.now - job.job.submit_s - job.run_s, PATIENCE * job.job.iterations
-        if waited_s < iterations * job.job.profile.compute_s:
+        if not job.job.known or waited_s < iterations * job.job.profile.compute_s:
             return 0.0
         gpus = job.job.gpus
         return waited_s - iterations * view.estimate(job.job, gpus, _closest(view.cluster, gpus)).iteration_s

@@ -38,6 +38,10 @@ PAPERS: dict[str, tuple[str, str]] = {
         "weft.research.titan",
         "Non-idle machine-aware worker placement for efficient distributed training in GPU clusters (Titan)",
     ),
+    "weft": (
+        "weft.research.weft",
+        "The stack weft, held to the methods of these papers on their scenarios",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TEMPLATE = """\
 # A weft scenario. Run it:       weft simulate {name}
-# Compare schedulers on it:      weft compare {name} --stack fifo --stack srsf
+# Compare schedulers on it:      weft compare {name} --stack fifo-backfill --stack weft
 # Look at the cluster:           weft topology {name}
 # Unknown keys are errors; lines that start with "# key =" show defaults.
 
@@ -30,7 +30,7 @@ gpus = {{1 = 0.5, 2 = 0.1, 4 = 0.2, 8 = 0.2}}   # how often each size is asked f
 iterations = [200, 1000]       # drawn between these
 
 [stack]
-name = "srsf"                  # weft stacks lists them; or order, place, interleave, pace one by one
+name = "weft"                  # weft stacks lists them; or order, place, interleave, pace one by one
 # place = "first-fit"          # a layer beside the name replaces that layer
 
 [network]
@@ -55,6 +55,6 @@ jitter = 0.0                   # spread of compute times, relative
 # until_s = 86400.0            # stop the simulation there; default: when all jobs are done
 
 [compare]                      # what weft compare does when no --stack is given
-stacks = ["fifo", "srsf"]
+stacks = ["fifo-backfill", "weft"]
 seeds = 5
 """

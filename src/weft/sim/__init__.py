@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
@@ -54,12 +55,13 @@ def simulate(
         if on_progress is not None and seen % 64 == 0:
             on_progress(world.n_finished, len(jobs))
 
-    stack.interleave.prepare()
+    core.stack.interleave.prepare()
     began = time.perf_counter()
     with few_collections():
         drive(core, world, run.until_s, progress if on_progress is not None else None)
         world.close()
-        return make_result(world, journal, stack.name, time.perf_counter() - began)
+        run_result = make_result(world, journal, stack.name, time.perf_counter() - began)
+        return replace(run_result, notes=(*core.left_out, *run_result.notes))
 
 
 @contextmanager

@@ -56,6 +56,8 @@ class SimWorld:
     ) -> None:
         self.cluster = cluster
         self.network, self.spec = network, run
+        links = network.sharing == "max-min" and network.cost == "links"
+        self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
         self.lowering = Lowering(cluster, network, shared_gpus)
         self.estimates = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
@@ -79,6 +81,11 @@ class SimWorld:
         self.why_exact = ""  # why nothing is skipped or estimated, if that is so
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
         self._played: PlayedTraffic | None = None  # where a pace opens collectives
+
+    @property
+    def restart_s(self) -> float:
+        """What a job pays when it starts again, the wait for its start included."""
+        return self.spec.restart_s + self.spec.start_latency_s
 
     @property
     def engine(self) -> Engine:

@@ -14,7 +14,10 @@ from weft.errors import InputError
 from weft.live.description import Description, ProfileOf
 from weft.live.slurm.records import Record
 
-KEYS = ("model", "iterations", "iteration_s", "checkpoint_every", "restarts", "gpus", "shape", "grace_s", "signal")
+KEYS = (
+    "model", "iterations", "iteration_s", "checkpoint_every", "resumes", "restarts", "gpus", "shape", "grace_s",
+    "signal",
+)  # fmt: skip
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
@@ -47,6 +50,7 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
         "iterations": _whole(said, "iterations", 0),
         "iteration_s": _seconds(said, "iteration_s"),
         "checkpoint_every": _whole(said, "checkpoint_every", 1),
+        "resumes": _yes(said, "resumes"),
         "restarts": _whole(said, "restarts", 0),
         "model": said.get("model", ""),
         "user": record.user,
@@ -102,6 +106,13 @@ def _whole(said: dict[str, str], key: str, default: int) -> int:
     if not re.fullmatch(r"\d{1,15}", text):
         raise InputError(f"its comment says {key}={text:.40}; give a whole number")
     return int(text)
+
+
+def _yes(said: dict[str, str], key: str) -> bool:
+    text = said.get(key, "no")
+    if text not in ("yes", "no"):
+        raise InputError(f"its comment says {key}={text:.40}; write yes or no")
+    return text == "yes"
 
 
 def _seconds(said: dict[str, str], key: str) -> float:

@@ -1,0 +1,214 @@
+"""weft: least expected service first, with a bound on waiting, and sizes by what another GPU is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain, takewhile
+from math import floor, inf, log2
+from typing import Self
+
+from weft.errors import StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
+from weft.order.base import Claim, Order, Ranking
+from weft.order.weft.sizes import WORTH, closest, shared_out
+
+BOUND = 20.0  # times its own length that a job may wait while later ones run,
+LEAST_BOUND_S = 3600.0  # or so long, if that is longer
+NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
+_GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
+
+Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
+
+
+class Weft(Order):
+    """Jobs by the GPU seconds that they are expected to need still, least first; running jobs give way.
+
+    Of a job whose length is known that is what is left of its computing. A job of unknown length is expected to run for
+    as long again as it has run, counted in doublings (a minute, two, four, ...), so that it is passed over once per
+    doubling and not continuously. A running job counts for less by what stopping it would cost: GPU seconds of its
+    restart and of the work since its last checkpoint. One that cannot resume never gives way.
+
+    Nobody starves: a job that has waited for nine tenths of its bound (20 times its length, at least an hour) goes
+    to the front, those submitted first first, and gives way to nobody behind it until it ends (if its length is not
+    known: until it has run for as long as it had when it came there, at least an hour).
+
+    Where jobs are elastic, sizes come from `sizes.py`. `weft:rigid` never resizes, `weft:attained` takes no length for
+    known; `weft:rigid,attained` both.
+    """
+
+    def __init__(self, resizes: bool = True, lengths: bool = True) -> None:
+        self.resizes = resizes
+        self.lengths = lengths
+        self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
+        words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
+        self.name = f"weft:{','.join(words)}" if words else "weft"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`weft`, `weft:rigid`, `weft:attained` or `weft:rigid,attained`."""
+        words = arg.split(",") if arg is not None else []
+        if not set(words) <= {"rigid", "attained"} or len(words) > 2 or arg == "":
+            raise StackError(f"weft:{arg}: write weft, weft:rigid, weft:attained or weft:rigid,attained")
+        return cls("rigid" not in words, "attained" not in words)
+
+    def suited(self, facts: frozenset[Fact], resizing: bool) -> tuple[Order, list[str]]:
+        """The same order for a world that knows and can do only so much, and what is left out."""
+        known = {Fact.ITERATIONS_LEFT, Fact.PROFILE} <= facts
+        left_out = [] if known or not self.lengths else ["lengths of jobs are not known: it goes by attained service"]
+        left_out += [] if resizing or not self.resizes else ["jobs run at the size they ask for"]
+        return Weft(self.resizes and resizing, self.lengths and known), left_out
+
+    def initial_state(self) -> State:
+        """Nobody is at the front, no sizes are decided."""
+        return {"front": {}, "jobs": [], "sizes": {}}
+
+    def rank(self, view: ClusterView, state: State) -> Ranking:
+        """The front, then least expected service first."""
+        front = self._front(view, state["front"])
+        state = {**state, "front": front}
+        if self.resizes and any(len(job.job.sizes) > 1 for job in chain(_running(view), view.waiting.values())):
+            return self._elastic(view, state)
+        if not view.waiting:
+            return Ranking((), state, preemptive=True)  # nobody to give way to
+        return Ranking(self._claims(self._entries(view, front)), state, preemptive=True, wake_s=self._wake_s(view))
+
+    def turn(self, job: JobView) -> tuple[float, float]:
+        """The same key, as it shrinks with every iteration."""
+        return (0.0, _per_iteration(job)) if self._knows(job) else (self._waiting(job), 0.0)
+
+    # The key
+
+    def _knows(self, job: JobView) -> bool:
+        return self.lengths and job.job.known
+
+    def _waiting(self, job: JobView) -> float:
+        """GPU seconds that a waiting job is expected to need: nothing about it changes until it starts."""
+        if self._knows(job):
+            return _per_iteration(job) * (job.job.iterations - job.saved_iterations)
+        return job.job.gpus * _doubling_s(job.run_s)
+
+    def _of_running(self, view: ClusterView, job: JobView) -> float:
+        """The same of a running job, less what stopping it would cost."""
+        gpus = len(job.gpus) or job.job.gpus
+        cost = view.restart_s * gpus
+        if not self._knows(job):
+            return job.job.gpus * _doubling_s(job.run_time_s(view.now)) - cost
+        done = view.iterations_done(job.id)
+        lost = done % max(1, job.job.checkpoint_every)
+        return _per_iteration(job) * (job.job.iterations - done - lost) - cost
+
+    def _entries(self, view: ClusterView, front: dict[str, float]) -> Iterator[Entry]:
+        """Running jobs that cannot resume, the front by submission, then everybody else by key."""
+        running = list(_running(view))
+        fixed = [(-inf, 0, job) for job in running if not job.job.resumes and job.id not in front]
+        first = [view.running.get(name) or view.waiting.get(name) for name in front]
+        ahead = sorted((job for job in first if job is not None), key=lambda job: (job.job.submit_s, job.id))
+        held = {job.id for _, _, job in fixed} | front.keys()
+        rest = sorted(((self._of_running(view, j), 0, j) for j in running if j.id not in held), key=_key)
+        waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in front)
+        return chain(
+            fixed, ((-inf, int(job.id in view.waiting), job) for job in ahead), merge(rest, waits, key=_key)
+        )  # fmt: skip
+
+    def _claims(self, entries: Iterator[Entry]) -> Iterator[Claim]:
+        for key, waits, job in entries:
+            yield Claim(job.id, job.job.gpus if waits else len(job.gpus), self._words(key, job) if waits else "")
+
+    def _words(self, key: float, job: JobView) -> str:
+        if key == -inf:
+            return "has waited nearly as long as it may: goes first"
+        if self._knows(job):
+            return f"least service left first: {key:.4g} GPU s"
+        return f"length unknown, as long again as it has run: {key:.4g} GPU s"
+
+    # The bound on waiting
+
+    def _due_s(self, job: JobView) -> float:
+        """When a waiting job goes to the front."""
+        return job.job.submit_s + job.run_s + NEAR * bound_s(job, self._knows(job))
+
+    def _front(self, view: ClusterView, before: dict[str, float]) -> dict[str, float]:
+        """Jobs at the front, and the run time up to which each stays there (-1: to its end)."""
+        after: dict[str, float] = {}
+        for name, until_s in before.items():
+            job = view.running.get(name) or view.waiting.get(name)
+            if job is not None and (until_s < 0.0 or job.run_time_s(view.now) < until_s):
+                after[name] = until_s
+        due = takewhile(lambda job: self._due_s(job) <= view.now * (1 + 1e-12), view.waiting_by(self._due_s))
+        for job in due:
+            after.setdefault(job.id, -1.0 if self._knows(job) else job.run_s + max(job.run_s, LEAST_BOUND_S))
+        return after
+
+    def _wake_s(self, view: ClusterView) -> float | None:
+        """When the next waiting job goes to the front, or the next running one is expected to need longer."""
+        due = next((self._due_s(job) for job in view.waiting_by(self._due_s) if self._due_s(job) > view.now), inf)
+        for job in _running(view):
+            if not self._knows(job) and job.job.resumes:
+                run_s = job.run_time_s(view.now)
+                due = min(due, view.now + 2.0 * _doubling_s(run_s) - run_s)
+        return due if due < inf else None
+
+    # Sizes
+
+    def _elastic(self, view: ClusterView, state: State) -> Ranking:
+        """Sizes are decided when jobs come, go or reach the front, and kept in between, whatever is being restarted."""
+        jobs = [job for _, _, job in self._entries(view, state["front"])]
+        names = sorted([*(job.id for job in jobs), *state["front"]])
+        sizes: dict[str, int] = state["sizes"]
+        if names != state["jobs"]:
+            sizes = shared_out(view, jobs, self._left)
+            state = {**state, "jobs": names, "sizes": sizes}
+        claims, released = [], set()
+        for job in jobs:
+            size = sizes.get(job.id, 0)
+            if job.id in view.waiting:
+                if size:
+                    claims.append(Claim(job.id, size, f"{size} GPUs, where another is worth less than elsewhere"))
+            elif job.status is JobStatus.RUNNING and size != len(job.gpus):
+                released.add(job.id)
+                if size:
+                    claims.append(Claim(job.id, size, f"{size} GPUs instead of {len(job.gpus)}", anew=True))
+            elif job.status is JobStatus.RUNNING and self._scattered(view, job):
+                released.add(job.id)
+                claims.append(Claim(job.id, size, "closer together", anew=True))
+        wake_s = self._wake_s(view) if view.waiting else None
+        return Ranking(claims, state, wake_s=wake_s, pooled=True, released=frozenset(released))
+
+    def _scattered(self, view: ClusterView, job: JobView) -> bool:
+        """Whether a running job would gain more by being closer together than moving it costs."""
+        n = len(job.gpus)
+        own, best = Spread.of(view.cluster, job.gpus), closest(view, n)
+        if n == 1 or (own.racks, own.servers) <= (best.racks, best.servers):
+            return False
+        slow, fast = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
+        return self._left(view, job) * (slow - fast) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow
+
+    def _left(self, view: ClusterView, job: JobView) -> float:
+        """Iterations that a job is expected to do still."""
+        done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+        return float(job.job.iterations - done) if self._knows(job) else max(1.0, float(done))
+
+
+def bound_s(job: JobView, known: bool = True) -> float:
+    """Seconds that a job may wait in all while later ones run; its length is that of its computing."""
+    return max(LEAST_BOUND_S, BOUND * (job.job.compute_s if known else job.run_s))
+
+
+def _running(view: ClusterView) -> Iterator[JobView]:
+    return (job for job in view.running.values() if job.status is not JobStatus.STOPPING)
+
+
+def _per_iteration(job: JobView) -> float:
+    """GPU seconds of one iteration at the size asked for."""
+    return job.job.profile.compute_s * job.job.gpus
+
+
+def _doubling_s(run_s: float) -> float:
+    """The largest doubling of a minute that a run time has reached; a minute at least."""
+    return float(_GUESS_S * 2.0 ** floor(log2(max(1.0, run_s / _GUESS_S * (1 + 1e-12)))))
+
+
+def _key(entry: Entry) -> tuple[float, int]:
+    return entry[:2]  # at a tie the running job stays
