@@ -37,7 +37,7 @@ def test_every_command_is_documented() -> None:
 
 
 def test_readme_is_in_the_order_its_readers_need() -> None:
-    """The two commands, the table and the picture that they give, the three things people come for."""
+    """The two commands, the table and the picture that they give, the things people come for."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first = re.search(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert first is not None
@@ -47,5 +47,6 @@ def test_readme_is_in_the_order_its_readers_need() -> None:
     assert sorted(marks, key=text.index) == marks
     section = text[text.index(marks[-1]) :].removeprefix(marks[-1]).partition("\n## ")[0]
     assert re.findall(r"^\*\*(.+?)\.\*\*", section, re.MULTILINE) == [
-        "Compare schedulers on my cluster and trace", "Write my own policy in 20 lines", "Run it on my Slurm cluster",
+        "Compare schedulers on my cluster and trace", "Ask what to run on my cluster",
+        "Write my own policy in 20 lines", "Run it on my Slurm cluster",
     ]  # fmt: skip

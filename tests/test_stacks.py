@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -163,3 +164,83 @@ def test_contradictions_are_refused_however_a_stack_is_made() -> None:
         Stack("mine", Fixed({}), Shift(1.0), OneAtATime())
     with pytest.raises(StackError, match="shares GPUs"):
         Stack("mine", Fixed({}, shares_gpus=True), Shift(1.0))
+
+
+@pytest.mark.parametrize("name", [name for name in STACKS if name != "tiresias:gittins"])
+def test_layers_one_after_another_are_a_stack(name: str) -> None:
+    """What tables print for a combination can be given wherever a stack is named."""
+    written = "/".join(describe(name).values())
+    stack = resolve(written)
+    assert layers(stack) == layers(resolve(name))
+    assert stack.name == written
+    assert resolve(stack.name).name == stack.name
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("srsf/delay", "srsf/delay/none/fair"),
+        ("srsf:preemptive/tight/shifty", "srsf:preemptive/tight/shifty/fair"),
+        ("joint/shifty", "joint/shifty/fair"),
+        ("joint/none/single", "joint/none/single"),
+        ("srsf/dealt/ring:best-fit/none", "srsf/dealt/ring:best-fit/none/fair"),
+        ("srsf/even:dealt:best-fit", "srsf/even:dealt:best-fit/none/fair"),
+        ("las-queues:3600/36000/skew", "las-queues:3600/36000/skew/none/fair"),
+        ("fifo/titan:plus/ring/0.1/none/fair", "fifo/titan:plus/ring/0.1/none/fair"),
+    ],
+)
+def test_layers_left_out_at_the_end_are_the_defaults(written: str, full: str) -> None:
+    assert resolve(written).name == full
+    assert "/".join(describe(written).values()) == full
+
+
+def test_a_layer_of_a_stack_written_by_layers_is_replaced_in_its_name() -> None:
+    assert resolve("srsf/delay/none/fair", place="ff").name == "srsf/ff/none/fair"
+    assert resolve("srsf/delay/none/fair[pace=single]").name == "srsf/delay/none/single"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("srsf/dellay/none/fair", "there is no place dellay; did you mean delay"),
+        ("srsf/delay/", "write order/place/interleave/pace, or planner/interleave/pace"),
+        ("/delay", "write order/place/interleave/pace, or planner/interleave/pace"),
+        ("srsf/delay/none/fair/fair", "write order/place/interleave/pace, or planner/interleave/pace"),
+        ("srrsf/delay", "there is no order srrsf; did you mean srsf"),
+    ],
+)
+def test_layers_that_make_no_stack(name: str, text: str) -> None:
+    with pytest.raises(StackError) as caught:
+        resolve(name)
+    assert text in str(caught.value)
+
+
+def test_a_policy_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "policies").mkdir()
+    file = tmp_path / "policies" / "mine.py"
+    file.write_text(
+        "from weft.place.base import Place\nclass Mine(Place):\n    name = 'mine'\n    place = None\nx = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    stack = resolve("srsf", place="policies/mine.py:Mine")
+    assert layers(stack) == ("srsf/mine", "none", "fair")
+    assert stack.name == "srsf[place=policies/mine.py:Mine]"
+    assert layers(resolve(stack.name)) == layers(stack)
+    assert layers(resolve("srsf/policies/mine.py:Mine/shifty/fair")) == ("srsf/mine", "shifty", "fair")
+    assert layers(resolve(f"srsf/dealt:{file}:Mine")) == ("srsf/dealt:mine", "none", "fair")
+    with pytest.raises(StackError, match=r"has no class Min; did you mean Mine\?"):
+        resolve("srsf", place="policies/mine.py:Min")
+    with pytest.raises(StackError, match=r"x is no place; derive it from weft.place.base.Place"):
+        resolve("srsf", place="policies/mine.py:x")
+    with pytest.raises(StackError, match=r"Mine is no order; derive it from weft.order.base.Order"):
+        resolve("srsf", order="policies/mine.py:Mine")
+    with pytest.raises(StackError, match=r"names no class; write policies/mine.py:CLASS"):
+        resolve("srsf", place="policies/mine.py")
+    with pytest.raises(StackError, match=r"there is no file other.py"):
+        resolve("srsf", place="other.py:Mine")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(StackError, match=r"broken.py cannot be run \(ZeroDivisionError: division by zero\)"):
+        resolve("srsf", place="broken.py:Mine")
+    monkeypatch.chdir("/")
+    with registry.files_from(tmp_path):
+        assert layers(resolve("srsf", place="policies/mine.py:Mine")) == ("srsf/mine", "none", "fair")

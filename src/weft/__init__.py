@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.api import Comparison, compare, replay, simulate
+    from weft.api import Comparison, Sweep, compare, replay, simulate, sweep
     from weft.cross import Cross, cross
     from weft.errors import WeftError
     from weft.live.progress import progress, resume_step
@@ -27,6 +27,7 @@ __all__ = [
     "Cross",
     "RunResult",
     "Scenario",
+    "Sweep",
     "WeftError",
     "__version__",
     "compare",
@@ -36,6 +37,7 @@ __all__ = [
     "replay",
     "resume_step",
     "simulate",
+    "sweep",
 ]
 
 _HOME = {
@@ -45,6 +47,8 @@ _HOME = {
     "Scenario": "weft.scenario",
     "WeftError": "weft.errors",
     "compare": "weft.api",
+    "sweep": "weft.api",
+    "Sweep": "weft.api",
     "cross": "weft.cross",
     "profile": "weft.profiling",
     "progress": "weft.live.progress",

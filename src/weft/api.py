@@ -10,23 +10,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from weft import __version__
-from weft.errors import InputError, WeftError
-from weft.kept import current, identity
-from weft.scenario import Scenario
+from weft.errors import InputError
+from weft.executors import run_all
+from weft.kept import identity
+from weft.scenario import Scenario, changes
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
 from weft.sim import few_collections
 from weft.sim import simulate as run_engine
@@ -37,18 +30,15 @@ if TYPE_CHECKING:
 
     from weft.core.stack import Stack
     from weft.results.run import RunResult
-    from weft.results.store import Store
 
 __all__ = [
-    "Comparison", "Task", "compare", "compile_kernels", "replay", "run_all", "run_stack", "run_task", "seeds_of",
-    "simulate",
+    "Comparison", "Sweep", "Task", "compare", "compile_kernels", "replay", "run_stack", "run_task", "seeds_of",
+    "simulate", "sweep",
 ]  # fmt: skip
 
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]  # jobs or runs done, and in all
-Given = TypeVar("Given")
-Outcome = TypeVar("Outcome")
 
 
 def simulate(
@@ -96,14 +86,60 @@ def compare(
     per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
     """
     given = Scenario.load(scenario)
-    names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
-    tasks = [
-        Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
-        for seed in numbers
-        for name in names
-    ]
-    for task in tasks[: len(names)]:
-        _check(task)
+    (found,) = _compared(
+        [given], stacks, seeds, (order, place, interleave, pace), workers, record, on_progress, on_compile
+    )
+    return found
+
+
+def sweep(
+    scenario: Source,
+    settings: Sequence[str],
+    stacks: Sequence[str] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    *,
+    order: str | None = None,
+    place: str | None = None,
+    interleave: str | None = None,
+    pace: str | None = None,
+    workers: int | None = None,
+    record: bool = False,
+    on_progress: Progress | None = None,
+    on_compile: Say | None = None,
+) -> Sweep:
+    """`compare` at every combination of values in `settings`, such as ["cluster.oversubscription=1,2,4"]."""
+    points = changes.sweep(Scenario.load(scenario), settings)
+    found = _compared(
+        [point for _, point in points], stacks, seeds, (order, place, interleave, pace), workers, record, on_progress,
+        on_compile,
+    )  # fmt: skip
+    return Sweep(points[0][1].name, tuple((setting, one) for (setting, _), one in zip(points, found, strict=True)))
+
+
+def _compared(
+    scenarios: Sequence[Scenario],
+    stacks: Sequence[str] | None,
+    seeds: int | Sequence[int] | None,
+    layers: tuple[str | None, str | None, str | None, str | None],
+    workers: int | None,
+    record: bool,
+    on_progress: Progress | None,
+    on_compile: Say | None,
+) -> list[Comparison]:
+    """Each scenario's stacks compared; all runs are given out together."""
+    tasks: list[Task] = []
+    shapes: list[tuple[Scenario, list[int], int]] = []
+    for given in scenarios:
+        names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
+        mine = [
+            Task(given, Layers(name, *layers), seed, record and seed == numbers[0])
+            for seed in numbers
+            for name in names
+        ]
+        for task in mine[: len(names)]:
+            _check(task)
+        tasks += mine
+        shapes.append((given, numbers, len(mine)))
     compile_kernels(on_compile)
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
@@ -111,7 +147,13 @@ def compare(
     for i, run in run_all(tasks, workers, run_task):
         runs[i] = run
         tell(len(runs), len(tasks))
-    return Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(len(tasks))))
+    found, at = [], 0
+    for given, numbers, n in shapes:
+        found.append(
+            Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(at, at + n)), given.is_recorded)
+        )
+        at += n
+    return found
 
 
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
@@ -144,6 +186,7 @@ class Comparison:
     scenario: str
     seeds: tuple[int, ...]
     runs: tuple[RunResult, ...]  # by seed, then by stack
+    recorded: bool = False  # whether the jobs are those of a trace or a list, the same at every seed
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -159,11 +202,16 @@ class Comparison:
         """What `weft compare --json` prints."""
         from weft.results.compare import compare as statistics
         from weft.results.metrics import summary
+        from weft.results.windows import binned
 
-        by_stack: dict[str, list[dict[str, Any]]] = {}
+        by_stack: dict[str, list[RunResult]] = {}
         for run in self.runs:
-            by_stack.setdefault(run.stack, []).append(summary(run))
-        return statistics(by_stack)
+            by_stack.setdefault(run.stack, []).append(run)
+        summaries = {stack: [summary(run) for run in runs] for stack, runs in by_stack.items()}
+        if not self.recorded:
+            return statistics(summaries)
+        bins = {stack: [binned(run.jobs) for run in runs] for stack, runs in by_stack.items()}
+        return statistics(summaries, bins, {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()})
 
     def write_report(self, path: str | Path, command: str = "") -> Path:
         """Write the HTML report."""
@@ -176,6 +224,29 @@ class Comparison:
         from weft.results.tables import comparison_grid
 
         return grid_table(comparison_grid(self.to_dict()))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A comparison at each of several settings of a scenario."""
+
+    scenario: str
+    points: tuple[tuple[changes.Setting, Comparison], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `weft compare --set KEY=A,B --json` prints."""
+        return {
+            "scenario": self.scenario,
+            "sweep": [
+                {"set": dict(setting), "name": changes.named(setting), **one.to_dict()} for setting, one in self.points
+            ],
+        }
+
+    def write_report(self, path: str | Path, command: str = "") -> Path:
+        """Write the HTML report."""
+        from weft.results.sweep import write_report
+
+        return write_report(path, self.to_dict(), command)
 
 
 @dataclass(frozen=True)
@@ -232,96 +303,6 @@ def seeds_of(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]
 def _check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise InputError(f"seed {seed} is out of range; give 0 to 2^63 - 1")
-
-
-class Keepable(Protocol):
-    """A task whose outcome can be kept: the key that tells it from others, and what becomes of a kept outcome."""
-
-    def identity(self) -> str | None: ...
-    def again(self, run: Any) -> Any: ...
-
-
-Piece = TypeVar("Piece", bound=Keepable)
-
-
-def run_all(
-    tasks: Sequence[Piece], workers: int | None, run: Callable[[Piece], Outcome]
-) -> Iterator[tuple[int, Outcome]]:
-    """Run all tasks, here or in worker processes; yields (index, outcome) as they end.
-
-    Inside `weft.kept.kept` outcomes are kept as soon as they are there, and those that were kept come first.
-    """
-    keeping = current()
-    if keeping is None:
-        yield from _run_each(tasks, workers, run)
-        return
-    keys = [task.identity() for task in tasks]
-    to_do = []
-    for i, (task, key) in enumerate(zip(tasks, keys, strict=True)):
-        if (found := keeping.load(key)) is None:
-            to_do.append(i)
-        else:
-            yield i, task.again(found)
-    if len(to_do) < len(tasks) and keeping.say is not None:
-        keeping.say(f"{len(tasks) - len(to_do)} of {len(tasks)} runs were kept from before; --fresh runs them again")
-    pieces = [(tasks[i], keys[i]) for i in to_do]
-    for k, outcome in _run_each(pieces, workers, partial(_run_and_keep, run, keeping.store)):
-        yield to_do[k], outcome
-
-
-def _run_and_keep(run: Callable[[Piece], Outcome], store: Store, piece: tuple[Piece, str | None]) -> Outcome:
-    task, key = piece
-    outcome = run(task)
-    if key is not None:
-        store.save(key, outcome)  # type: ignore[arg-type]
-    return outcome
-
-
-def _run_each(
-    tasks: Sequence[Given], workers: int | None, run: Callable[[Given], Outcome]
-) -> Iterator[tuple[int, Outcome]]:
-    """Run all tasks, here or in worker processes; yields (index, outcome) as they end."""
-    workers = min(len(tasks), workers or len(os.sched_getaffinity(0)))
-    if workers <= 1:
-        for i, task in enumerate(tasks):
-            yield i, run(task)
-        return
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _quiet_worker)
-    try:
-        with _deaf():
-            futures = {pool.submit(run, task): i for i, task in enumerate(tasks)}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-        pool.shutdown()
-    except BaseException as error:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
-        if isinstance(error, BrokenProcessPool):
-            raise WeftError(
-                "compare: a worker process died (out of memory, or a script without if __name__ == '__main__'); "
-                "use fewer workers, or workers = 1 to run in this process"
-            ) from None
-        raise
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Workers started inside ignore interrupts at first: one that comes while they import leaves no traceback."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _quiet_worker() -> None:
-    """An interrupted worker dies without a traceback of its own; the parent tells the user."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_task(task: Task, on_compile: Say | None = None, on_progress: Progress | None = None) -> RunResult:

@@ -14,7 +14,7 @@ from itertools import product
 
 from weft.core.stack import Stack
 from weft.errors import StackError
-from weft.registry import make, near
+from weft.registry import is_file, make, near
 from weft.registry import names as policy_names
 from weft.stacks import resolve
 
@@ -59,14 +59,12 @@ class Combination:
 
     def stack(self) -> Stack:
         """The stack; raises StackError, in words, if its layers contradict each other."""
-        if not self.planner:
-            return resolve(None, self.order, self.place, self.interleave, self.pace)
-        joint = resolve(self.planner, interleave=self.interleave, pace=self.pace)
-        if joint.planner.dedicated:
+        stack = resolve(self.name)
+        if self.planner and stack.planner.dedicated:
             raise StackError(
                 f"{self.planner} gives each job a cluster of its own: a bound, no scheduler; name it as a stack"
             )
-        return Stack(self.name, joint.planner, joint.interleave, joint.pace)
+        return stack
 
 
 def policies(layer: str) -> list[str]:
@@ -83,7 +81,7 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     for text in texts:
         fresh = True
         for part in text.split(","):
-            if not fresh and found and re.split("[:/]", part)[0] not in begins:
+            if not fresh and found and not is_file(part) and re.split("[:/]", part)[0] not in begins:
                 found[-1] += f",{part}"
             else:
                 found.append(part)

@@ -12,6 +12,7 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,8 @@ from typing import Any
 
 __all__ = ["cache_dir", "cache_root", "load"]
 
+announce: Callable[[str], None] | None = None  # told before kernels beside the engine's are compiled, on first use
+_ENGINE = "weft.sim.compiled"
 _ROOT = Path(__file__).resolve().parent.parent
 _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 
@@ -63,6 +66,9 @@ def cache_root() -> Path:
 @cache
 def load(name: str) -> ModuleType:
     """A kernel module; its functions are compiled (or read from the cache) when first called."""
+    package, _, kernel = name.rpartition(".")
+    if announce is not None and package != _ENGINE and not any(cache_dir(package).glob("*/*.nbc")):
+        announce(f"compiling {kernel.removesuffix('_kernel')}, once for this version (about 20 s) ...")
     config: Any = importlib.import_module("numba.core.config")
     # numba looks for a fast matrix product and so imports much of scipy; no kernel multiplies matrices.
     hidden = "scipy.linalg"
@@ -70,7 +76,7 @@ def load(name: str) -> ModuleType:
     if missing:
         sys.modules[hidden] = None  # type: ignore[assignment]
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_dir(name.rpartition(".")[0]))  # a function asks for it when it is defined
+    config.CACHE_DIR = str(cache_dir(package))  # a function asks for it when it is defined
     try:
         return importlib.import_module(name)
     finally:

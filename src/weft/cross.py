@@ -9,27 +9,32 @@ this scenario does not allow, is left out with the reason.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from weft.api import Progress, Say, Source, compile_kernels, run_all, run_stack, seeds_of
+from weft.api import Progress, Say, Source, compile_kernels, run_stack, seeds_of
 from weft.combinations import Combination, combinations, policies_in
 from weft.core.capabilities import refuse
 from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
+from weft.executors import run_all
 from weft.kept import identity
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
-from weft.scenario.build import build_cluster, build_stack, check, physics
+from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics
 from weft.sim.world import SimWorld
 
-__all__ = ["MOST_RUNS", "Cross", "Skipped", "admissible", "cross"]
+__all__ = ["MOST_RUNS", "Cross", "Objections", "Skipped", "admissible", "cross"]
 
 MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
+Estimate = Callable[[float], None]  # seconds that the runs will take; raises to call them off
+_SAMPLE = 12  # runs from which that is estimated
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Cross:
             for one in self.summaries
         }
         left_out = [(left.combination.name, left.reason) for left in self.skipped]
-        return rank(self.scenario.name, table, layers, left_out, self.by)
+        bins = {name: [s["bins"] for s in runs] for name, runs in table.items()} if self.scenario.is_recorded else None
+        return rank(self.scenario.name, table, layers, left_out, self.by, bins)
 
     def write_report(self, path: str | Path, command: str = "") -> Path:
         """Write the HTML report with its heat map."""
@@ -83,13 +89,15 @@ def cross(
     most_runs: int = MOST_RUNS,
     workers: int | None = None,
     on_plan: Plan | None = None,
+    on_estimate: Estimate | None = None,
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
 ) -> Cross:
     """Run every admissible combination of the given policies (of a layer that is not given: all of them).
 
     Ratios refer to the scenario's own stack where that is among them, else to the first. `on_plan` is told how many
-    combinations there are, how many are left out, and how many runs that makes, before the first one.
+    combinations there are, how many are left out, and how many runs that makes, before the first one; `on_estimate`
+    how long they will take, once a few have been done.
     """
     from weft.results.compare import METRICS
 
@@ -112,7 +120,7 @@ def cross(
     if on_plan is not None:
         on_plan(len(fits), len(skipped), runs)
     tasks = [_Task(given, one, seed) for seed in numbers for one in fits]
-    found = _run(tasks, workers, on_progress or (lambda done, total: None))
+    found = _run(tasks, workers, on_progress or (lambda done, total: None), on_estimate)
     failed = {one: words for one in fits for words in found[one] if isinstance(words, str)}
     summaries = {one: tuple(s for s in found[one] if not isinstance(s, str)) for one in fits if one not in failed}
     if not summaries:
@@ -127,7 +135,7 @@ def admissible(
     """The combinations that this scenario allows, the scenario's own first, and the others with their reasons."""
     fits: list[Combination] = []
     skipped: list[Skipped] = []
-    objects, own = _Objections(scenario, seed), _own(scenario)
+    objects, own = Objections(scenario, seed), _own(scenario)
     for one in combinations(chosen):
         try:
             stack = one.stack()
@@ -139,7 +147,7 @@ def admissible(
     return fits, tuple(skipped)
 
 
-class _Objections:
+class Objections:
     """What the simulated world has against a stack, asked of the world itself."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
@@ -200,6 +208,7 @@ class _Task:
 def _attempt(task: _Task) -> Mapping[str, Any] | str:
     """The summary of a run, or why there is none."""
     from weft.results.metrics import summary
+    from weft.results.windows import binned
 
     try:
         run = run_stack(task.scenario, task.combination.stack(), task.seed)
@@ -207,23 +216,41 @@ def _attempt(task: _Task) -> Mapping[str, Any] | str:
         raise
     except WeftError as error:
         return _without_name(str(error).removeprefix(f"{task.scenario.where}: "), task.combination)
-    return summary(run)
+    return summary(run) | ({"bins": binned(run.jobs)} if task.scenario.is_recorded else {})
 
 
 def _run(
-    tasks: Sequence[_Task], workers: int | None, tell: Progress
+    tasks: Sequence[_Task], workers: int | None, tell: Progress, on_estimate: Estimate | None
 ) -> dict[Combination, list[Mapping[str, Any] | str]]:
-    """All tasks, and by combination what came of each, in the order of the seeds."""
+    """All tasks, and by combination what came of each, in the order of the seeds.
+
+    If there are many, a few from all over the list are done first, and the others' time is estimated from theirs.
+    """
     tell(0, len(tasks))
     done: dict[int, Mapping[str, Any] | str] = {}
-    for i, outcome in _outcomes(tasks, workers):
-        done[i] = outcome
-        tell(len(done), len(tasks))
+    everything = list(range(len(tasks)))
+    sample = everything[:: max(1, len(tasks) // _SAMPLE)]
+    rounds = [everything]
+    if on_estimate is not None and len(tasks) > 4 * _SAMPLE:
+        rounds = [sample, [i for i in everything if i not in set(sample)]]
+    for chosen in rounds:
+        for k, outcome in run_all([tasks[i] for i in chosen], workers, _attempt):
+            done[chosen[k]] = outcome
+            tell(len(done), len(tasks))
+        if on_estimate is not None and len(done) < len(tasks):
+            on_estimate(_seconds_left(list(done.values()), len(tasks) - len(done), workers, tasks[0]))
     found: dict[Combination, list[Mapping[str, Any] | str]] = {}
     for i, task in enumerate(tasks):
         found.setdefault(task.combination, []).append(done[i])
     return found
 
 
-def _outcomes(tasks: Sequence[_Task], workers: int | None) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    return run_all(tasks, workers, _attempt)
+def _seconds_left(done: Sequence[Mapping[str, Any] | str], left: int, workers: int | None, task: _Task) -> float:
+    """How long runs like these take: what the engine took for each, and what it takes to make the jobs."""
+    started = perf_counter()
+    cluster = build_cluster(task.scenario, task.seed)
+    build_workload(task.scenario, cluster, task.seed)
+    making = perf_counter() - started
+    ran = [float(one["wall_s"]) for one in done if not isinstance(one, str)]
+    each = making + (sum(ran) / len(ran) if ran else 0.0)
+    return each * left / min(left, workers or len(os.sched_getaffinity(0)))

@@ -1,7 +1,8 @@
-"""Where policies are found by name: built in, registered by hand, or installed by another package.
+"""Where policies are found by name: built in, registered by hand, installed by another package, or in a file.
 
-A policy is written `name` or `name:parameter`; its class turns the parameter into an object (`from_text`). Another
-package adds one by an entry point in the group of its layer:
+A policy is written `name` or `name:parameter`; its class turns the parameter into an object (`from_text`). A class in a
+Python file is written `my_policy.py:MyPlace` or `my_policy.py:MyPlace:parameter`. Another package adds a policy by an
+entry point in the group of its layer:
 
     [project.entry-points."weft.place"]
     mine = "my_package.my_place:MyPlace"
@@ -9,15 +10,22 @@ package adds one by an entry point in the group of its layer:
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from weft.errors import StackError
 
-__all__ = ["LAYERS", "make", "names", "register"]
+__all__ = ["LAYERS", "by_hand", "files_from", "is_file", "make", "names", "register"]
 
 LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
 
@@ -71,20 +79,24 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "flow": "weft.pace.flow:Flow",
         "mcs": "weft.pace.mcs:Mcs",
         "pcc": "weft.pace.senders:Pcc",
+        "priority": "weft.pace.priority:Priority",
         "tcp": "weft.pace.senders:Tcp",
         "weft": "weft.pace.weft:Weft",
     },
 }
 
+_BASES = {"order": "Order", "place": "Place", "planners": "Planner", "interleave": "Interleave", "pace": "Pace"}
+
 _BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in LAYERS}
+_folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())  # where policy files are looked for
 
 
 def register(layer: str, name: str, policy: type) -> None:
     """Make a policy class known under a name for the rest of this process; an earlier one of that name is replaced."""
     if layer not in LAYERS:
         raise StackError(f"there is no layer {layer}; layers are {', '.join(LAYERS)}")
-    if ":" in name or "+" in name or not name:
-        raise StackError(f"{name!r} cannot name a policy; ':' and '+' have a meaning in stack names")
+    if not name or any(mark in name for mark in ":+/[]"):
+        raise StackError(f"{name!r} cannot name a policy; ':', '+', '/' and brackets have a meaning in stack names")
     if not callable(getattr(policy, "from_text", None)):
         raise StackError(f"{name}: {policy!r} is no policy class; derive it from the base class in weft.{layer}.base")
     _BY_HAND[layer][name] = policy
@@ -95,11 +107,75 @@ def names(layer: str) -> list[str]:
     return sorted({*BUILT_IN[layer], *_BY_HAND[layer], *_installed(layer)})
 
 
+def by_hand() -> list[tuple[str, str, type]]:
+    """What `register` was told: layer, name and class of each; worker processes are told the same."""
+    return [(layer, name, policy) for layer, known in _BY_HAND.items() for name, policy in known.items()]
+
+
+@contextmanager
+def files_from(*folders: Path) -> Iterator[None]:
+    """Inside, a policy file that is not in the working folder is looked for in these folders."""
+    token = _folders.set((*folders, *_folders.get()))
+    try:
+        yield
+    finally:
+        _folders.reset(token)
+
+
+def is_file(text: str) -> bool:
+    """Whether a policy is written as a class in a file: `my_policy.py:MyPlace`."""
+    return text.partition(":")[0].endswith(".py")
+
+
 def make(layer: str, text: str) -> Any:
-    """The policy that `name` or `name:parameter` means in a layer."""
+    """The policy that `name`, `name:parameter` or `file.py:Class` means in a layer."""
     name, colon, arg = text.partition(":")
-    policy = _find(layer, name)
+    if is_file(text):
+        attribute, colon, arg = arg.partition(":")
+        policy = _from_file(layer, name, attribute)
+    else:
+        policy = _find(layer, name)
     return policy.from_text(arg if colon else None)
+
+
+def _from_file(layer: str, file: str, attribute: str) -> Any:
+    """A policy class in a Python file, which is run once in each process."""
+    kind = layer.removesuffix("s")
+    if not attribute:
+        raise StackError(f"{kind} {file} names no class; write {file}:CLASS")
+    path = next((p for p in (Path(file), *(folder / file for folder in _folders.get())) if p.is_file()), None)
+    if path is None:
+        raise StackError(f"{kind} {file}:{attribute}: there is no file {file}; give the path of a Python file")
+    try:
+        module = _module(path.resolve())
+    except Exception as error:  # somebody else's code may fail in any way
+        raise StackError(f"{path} cannot be run ({type(error).__name__}: {error}); mend it") from error
+    policy = getattr(module, attribute, None)
+    base = getattr(import_module(f"weft.{layer}.base"), _BASES[layer])
+    if policy is None:
+        known = [name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
+        raise StackError(f"{path} has no class {attribute}{near(attribute, [n for n in known if n != base.__name__])}")
+    if not (isinstance(policy, type) and issubclass(policy, base)):
+        raise StackError(f"{path}: {attribute} is no {kind}; derive it from weft.{layer}.base.{base.__name__}")
+    return policy
+
+
+@cache
+def _module(path: Path) -> Any:
+    """A Python file as a module. Its name is made from its path, so that files of one name do not replace each other,
+    and a class in it can be pickled where the same file was loaded."""
+    name = f"weft_policy_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _find(layer: str, name: str) -> Any:

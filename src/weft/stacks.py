@@ -1,9 +1,9 @@
-"""Named stacks, and how a stack is put together from names.
+"""Named stacks, and how a stack is put together from names: docs/stacks.md describes the notation for users.
 
-`X+Y` is stack X with interleave Y ("themis+cassini"); any single layer can be replaced, by an option or in the name
-itself: `ada-srsf[place=ff]`, which is also what results call it. Some stacks take a parameter (`ada-srsf:3`). Any place
-that does not share GPUs can be held to as many workers on each server of a job: `even:best-fit`. Any place can have
-its ranks dealt out by who talks to whom: `dealt:best-fit`.
+A stack is a name (`ada-srsf`), some of which take a parameter (`ada-srsf:3`), or its layers one after another
+(`srsf/delay/none/fair`; `themis/cassini/fair` with a joint planner; layers left out at the end are the defaults).
+`X+Y` is stack X with interleave Y, and `X[place=ff]` is X with that layer replaced. Whatever results call a stack
+can be given again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weft.order.base import Order
 from weft.place.base import Place
 from weft.place.pattern import HD
 from weft.planners.base import Planner
-from weft.registry import make, near
+from weft.registry import is_file, make, near
 from weft.registry import names as policy_names
 from weft.suited import adaptive
 
-__all__ = ["STACKS", "Stack", "describe", "names", "resolve"]
+__all__ = ["ABOUT", "STACKS", "Stack", "default_stack", "describe", "names", "resolve"]
 
 # name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
 STACKS: dict[str, dict[str, str]] = {
@@ -57,6 +57,42 @@ STACKS: dict[str, dict[str, str]] = {
     "hived": {"place": "hived"},
 }
 
+# name: what it is, in a line
+ABOUT: dict[str, str] = {
+    "weft": "ours: least expected service first with a bound on waiting, tight places, small transfers first",
+    "fifo": "first in, first out; a job that does not fit holds up those behind it",
+    "fifo-backfill": "first in, first out; smaller jobs may start in gaps: what most sites run",
+    "sjf": "shortest job first, by its length alone",
+    "srsf": "shortest remaining service first (iterations left x GPUs); nobody is stopped",
+    "srsf-preemptive": "shortest remaining service first; longer jobs give way",
+    "srsf-tight": "the same, on the fewest machines of one rack",
+    "srsf-first-fit": "shortest remaining service first on whichever GPUs come first",
+    "srsf-random": "shortest remaining service first on random GPUs",
+    "ada-srsf": "Ada-SRSF: least-loaded servers, and transfers admitted by what they cost (Wang et al. 2020)",
+    "srsf-1": "Ada-SRSF's baseline: at most 1 transfer on a server at a time",
+    "srsf-2": "Ada-SRSF's baseline: at most 2 transfers on a server at a time",
+    "srsf-3": "Ada-SRSF's baseline: at most 3 transfers on a server at a time",
+    "dally": "Dally: jobs wait for a close placement as long as that has paid before; network-sensitive first",
+    "dally-manual": "Dally with waits that are set by hand",
+    "dally-nowait": "Dally without waiting",
+    "dally-consolidated": "Dally that waits until a job fits close together",
+    "dally-benefit": "Dally that waits as long as the benefit is worth it",
+    "tiresias": "Tiresias: least attained service first; skewed models close together (NSDI '19)",
+    "tiresias-racks": "Tiresias that looks at racks, without waiting",
+    "tiresias:gittins": "Tiresias with the Gittins index, from how long jobs usually last",
+    "tiresias-queues": "Tiresias with two queues, as published",
+    "gandiva": "Gandiva: jobs take turns on GPUs (OSDI '18)",
+    "gandiva-packing": "Gandiva that puts jobs together on GPUs",
+    "titan": "Titan: fewest idle machines, then fewest bytes between machines",
+    "titan-defrag": "Titan that also moves jobs together",
+    "elasticflow": "ElasticFlow's placement: buddy allocation of powers of two (ASPLOS '23)",
+    "hived": "HiveD's cells (OSDI '20)",
+    "ideal": "a bound: every job has a cluster of its own",
+    "pollux": "Pollux: goodput decides sizes and places of elastic jobs (OSDI '21)",
+    "random": "any job anywhere: a floor to compare with",
+    "themis": "Themis: auctions for finish-time fairness (NSDI '20)",
+}
+
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
     "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
@@ -64,6 +100,11 @@ _PARAMETERS = {
 }  # fmt: skip
 
 _DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
+
+
+def default_stack() -> str:
+    """What runs where nobody names a stack."""
+    return "weft"
 
 
 def names() -> list[str]:
@@ -83,6 +124,7 @@ def resolve(
     Raises StackError for an unknown name and, in words, for layers that contradict each other.
     """
     name, asked = _split(name) if name is not None else (None, {})
+    spelled = name is not None and _layers_of(name) is not None
     given = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     asked |= {layer: text for layer, text in given.items() if text is not None}
     replaced = {layer: asked[layer] for layer in _DEFAULT if layer in asked}
@@ -97,7 +139,7 @@ def resolve(
         planner = cast(Planner, make("planners", layers["planner"]))
     else:
         planner = Layered(cast(Order, make("order", layers["order"])), _place(layers["place"]))
-    full_name = _name(name, replaced)
+    full_name = "/".join(layers.values()) if spelled or name is None else _name(name, replaced)
     stack = Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
     own = name is not None and name.partition("+")[0] == "weft"
     return adaptive(stack) if own else stack
@@ -108,6 +150,8 @@ def describe(name: str) -> dict[str, str]:
     name, changes = _split(name)
     if changes:
         return {**describe(name), **changes}
+    if (spelled := _layers_of(name)) is not None:
+        return spelled
     base, plus, interleave = name.rpartition("+")
     if plus:
         return {**describe(base), "interleave": interleave}
@@ -123,6 +167,45 @@ def describe(name: str) -> dict[str, str]:
         raise StackError(f"there is no stack {name}{near(name, names())}; `weft stacks` lists them")
     defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
     return {**defaults, **layers}
+
+
+def _layers_of(name: str) -> dict[str, str] | None:
+    """The layers of a stack that is written as such: order/place/interleave/pace, or planner/interleave/pace."""
+    if "/" not in name or name.partition(":")[0] in _PARAMETERS:  # tiresias:3600/36000 has a parameter
+        return None
+    first = name.partition("/")[0].partition(":")[0]
+    joint = first in policy_names("planners") and first not in policy_names("order")
+    layers = ["planner", "interleave", "pace"] if joint else list(_DEFAULT)
+    found: dict[str, str] = {}
+    pieces = name.split("/")
+    for layer, below in zip(layers, [*layers[1:], ""], strict=True):
+        if pieces:
+            n = _pieces_of_policy(pieces, layer, below)
+            found[layer], pieces = "/".join(pieces[:n]), pieces[n:]
+    if pieces or not all(found.values()):
+        raise StackError(f"stack {name}: write order/place/interleave/pace, or planner/interleave/pace")
+    return {layer: found.get(layer) or _DEFAULT[layer] for layer in layers}
+
+
+def _pieces_of_policy(pieces: list[str], layer: str, below: str) -> int:
+    """How many of the pieces between slashes make up the first policy: more than one in the path of a file, after
+    "dealt", and in a parameter (las:3600/36000)."""
+    if layer == "place" and pieces[0] == "dealt" and len(pieces) > 1:
+        return 1 + _pieces_of_policy([pieces[1].partition(":")[2], *pieces[2:]], layer, below)
+    if layer == "place" and pieces[0].startswith(("even:", "dealt:")):
+        return _pieces_of_policy([pieces[0].partition(":")[2], *pieces[1:]], layer, below)
+    if _begins(pieces[0], layer):
+        if ":" not in pieces[0] or not below or is_file(pieces[0]):
+            return 1
+        return next((i for i in range(1, len(pieces)) if _begins(pieces[i], below)), 1)
+    return next((i for i, piece in enumerate(pieces, 1) if is_file(piece)), 1)
+
+
+def _begins(piece: str, layer: str) -> bool:
+    """Whether a policy of that layer may begin like this."""
+    name = piece.partition(":")[0]
+    known = policy_names("planners" if layer == "planner" else layer)
+    return name in known or is_file(piece) or (layer == "place" and name in ("even", "dealt"))
 
 
 def _place(text: str) -> Place:
@@ -155,9 +238,6 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     return base, changes
 
 
-def _name(name: str | None, replaced: dict[str, str]) -> str:
-    if name is None:
-        layers = {**_DEFAULT, **replaced}
-        return "/".join(layers.values())
+def _name(name: str, replaced: dict[str, str]) -> str:
     changes = ",".join(f"{layer}={text}" for layer, text in replaced.items())
     return f"{name}[{changes}]" if changes else name

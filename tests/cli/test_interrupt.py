@@ -40,6 +40,7 @@ def test_interrupted_comparison(running: subprocess.Popen[str]) -> None:
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out, err.splitlines()[0]) == (130, "", "error: interrupted")
     assert "Traceback" not in err
+    assert "leaked" not in err
     for _ in range(100):
         try:
             os.killpg(running.pid, 0)

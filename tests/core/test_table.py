@@ -19,6 +19,7 @@ from weft.model import (
     Gate,
     NodeDown,
     NodeUp,
+    Prioritised,
     Started,
     Stopped,
     Submitted,
@@ -100,6 +101,23 @@ def test_a_barred_job_is_shown_to_nobody_until_it_is_cleared() -> None:
     table.starting("a", (0, 1), None)
     with pytest.raises(WorldError, match="job a is starting"):
         table.take(Barred(9.0, "a", "too late"))
+
+
+def test_another_priority_moves_a_waiting_job_and_keeps_what_it_was_told() -> None:
+    table = table_with(toy_job("a", 2), toy_job("b", 2), toy_job("c", 1))
+    by_size = table.waiting_by(lambda job: job.job.gpus)
+    table.hold("b", "no room")
+    table.take(Prioritised(1.0, "b", 3))
+    assert list(table.waiting) == ["b", "a", "c"]
+    assert [job.id for job in by_size.in_order(None)] == ["b", "c", "a"]
+    assert (table.held, table.demand, table.jobs["b"].job.priority) == ({"b": "no room"}, {(2, 1e9): 2, (1, 1e9): 1}, 3)
+    table.starting("c", (0,), None)
+    table.take(Prioritised(2.0, "c", -1))
+    assert (table.running["c"].job.priority, list(table.waiting)) == (-1, ["b", "a"])
+    table.take(Barred(3.0, "a", "no licence"))
+    table.take(Prioritised(4.0, "a", 9))
+    table.take(Cleared(5.0, "a"))
+    assert list(table.waiting) == ["a", "b"]
 
 
 def test_stop_that_nobody_asked_for_is_a_failure() -> None:

@@ -25,8 +25,8 @@ from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.clock import Clock
+from weft.live.hearing import slot
 from weft.live.local import LocalWorld
-from weft.live.runner import slot
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
 from weft.testing import toy_cluster, toy_job

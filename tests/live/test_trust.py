@@ -18,7 +18,7 @@ from weft.live.engine import find, names
 from weft.live.server.control import call
 from weft.live.server.folders import refuse_foreign, refuse_network
 from weft.live.server.ledger import Ledger
-from weft.live.server.systemd import notify
+from weft.live.server.server import notify
 from weft.stacks import resolve
 
 

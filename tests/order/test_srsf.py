@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.core.cycle import Core
@@ -91,3 +93,15 @@ def test_turn_is_the_remaining_service() -> None:
 def test_parameter() -> None:
     with pytest.raises(StackError, match="write srsf, srsf:preemptive, srsf:size or srsf:length"):
         ShortestRemainingServiceFirst.from_text("2")
+
+
+def test_a_running_job_gives_way_to_one_of_higher_priority_and_to_no_other() -> None:
+    """The running job has 95 s left. A short job of lower priority waits; a long one of higher priority does not."""
+    low, high = toy_job("low", 16, 1, submit_s=5.0), toy_job("high", 16, 500, submit_s=5.0)
+    for other, priority, stops in ((low, -1, False), (low, 0, True), (high, 0, False), (high, 1, True)):
+        jobs = [toy_job("long", 16, 100), replace(other, priority=priority)]
+        world = ToyWorld(toy_cluster(), jobs)
+        core = Core(resolve("srsf-preemptive"), world)
+        run(core, world, 6.0)
+        stopped = any(isinstance(d, Stop) for _, _, d in core.journal.entries)  # type: ignore[attr-defined]
+        assert stopped is stops, (other.id, priority)

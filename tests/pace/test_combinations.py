@@ -11,8 +11,8 @@ from weft.errors import StackError
 from weft.results.run import RunResult
 
 PACES = (
-    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "tcp:cubic", "tcp:reno", "tcp:bbr",
-    "tcp:dctcp", "equal",
+    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "priority", "tcp:cubic", "tcp:reno",
+    "tcp:bbr", "tcp:dctcp", "equal",
 )  # fmt: skip
 PLANS = (
     ("fifo", "first-fit"), ("srsf:preemptive", "best-fit"), ("las", "skew"), ("nw-sens", "delay"),

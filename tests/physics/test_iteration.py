@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 import weft
-from weft.live.speeds import Speeds
+from weft.live.measured import Speeds
 from weft.model import Compute, Profile, Transfer
 from weft.model.cluster import Cluster
 from weft.model.job import Job

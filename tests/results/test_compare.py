@@ -59,7 +59,7 @@ def test_pairing_removes_the_spread_that_seeds_share() -> None:
 def test_schema_on_real_runs(paired_runs: list[RunResult]) -> None:
     stacks = {s: [summary(r) for r in paired_runs if r.stack == s] for s in ("fifo", "srsf")}
     result = json.loads(json.dumps(compare(stacks), allow_nan=False))
-    assert list(result) == ["scenario", "seeds", "stacks"]
+    assert list(result) == ["scenario", "seeds", "intervals", "stacks"]
     assert result["seeds"] == [1, 2, 3]
     for entry in result["stacks"]:
         assert list(entry) == ["stack", "metrics", "ratio_to_first"]

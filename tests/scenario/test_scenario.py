@@ -28,7 +28,7 @@ def test_the_template_is_a_valid_scenario(tmp_path: Path) -> None:
     assert scenario.name == "my"
     assert scenario.folder == tmp_path
     assert scenario.stack is not None
-    assert scenario.stack.name == "srsf"
+    assert scenario.stack.name == "weft"
     assert build_cluster(scenario).n_gpus == 96
 
 

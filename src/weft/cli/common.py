@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.errors import EngineError, WeftError
+from weft.errors import EngineError, InputError, WeftError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,20 +23,27 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 __all__ = [
-    "MOST_SEED", "MOST_SEEDS", "FreshOption",
-    "InterleaveOption", "JsonOption", "OrderOption", "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption",
-    "StackOption", "command_line", "exit_code", "fail", "notice", "print_json", "print_notes", "progress", "stderr",
-    "stdout",
+    "MOST_SEED", "MOST_SEEDS", "ExecutorOption", "FreshOption", "InterleaveOption", "JsonOption", "OrderOption",
+    "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption", "SetOption", "StackOption", "WorkersOption",
+    "ask_about_time", "command_line", "exit_code", "fail", "notice", "phases", "print_json", "print_notes", "progress",
+    "stderr", "stdout",
 ]  # fmt: skip
 
 ScenarioArgument = Annotated[
     Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file (weft init writes one).")
 ]
 StackOption = Annotated[
-    str | None, typer.Option("--stack", help="Stack to run instead of the scenario's (weft stacks lists them).")
+    str | None,
+    typer.Option(
+        "--stack",
+        help="Stack to run instead of the scenario's: a name (weft stacks lists them), srsf/delay/none/fair, "
+        "or srsf[place=delay].",
+    ),
 ]
 OrderOption = Annotated[str | None, typer.Option("--order", help="Replace the stack's order: who goes next.")]
-PlaceOption = Annotated[str | None, typer.Option("--place", help="Replace the stack's place: on which GPUs.")]
+PlaceOption = Annotated[
+    str | None, typer.Option("--place", help="Replace the stack's place: on which GPUs (a name, or FILE.py:CLASS).")
+]
 InterleaveOption = Annotated[
     str | None, typer.Option("--interleave", help="Replace the stack's interleave: when communication starts.")
 ]
@@ -51,8 +59,22 @@ FreshOption = Annotated[
         "(at most 2000 MB; weft cache says more and clears it).",
     ),
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario: cluster.oversubscription=4."),
+]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Who does the runs: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
+LONG_S = 3600.0  # runs that take longer are asked about
 BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
 
 
@@ -85,7 +107,10 @@ def print_notes(runs: Iterable[RunResult]) -> None:
     """What the reader of these results must know, once each, on stderr."""
     runs = list(runs)
     for note in dict.fromkeys(note for run in runs for note in run.notes):
-        notice(f"note: {note}")
+        its = [run for run in runs if note in run.notes]
+        stacks = ", ".join(dict.fromkeys(run.stack for run in its))
+        whose = "" if len(its) == len(runs) else f" ({stacks})" if len(its) > 1 else f" ({stacks}, seed {its[0].seed})"
+        notice(f"note: {note}{whose}")
     for run in runs:
         left = run.jobs["finish_s"].null_count()
         if left:
@@ -97,25 +122,63 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
+def ask_about_time(seconds: float) -> None:
+    """Say how long something will take; if that is hours, ask, or refuse where nobody can be asked."""
+    from weft.results.display import duration
+
+    if seconds < LONG_S:
+        notice(f"this will take about {duration(seconds)}")
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(
+            f"this would take about {duration(seconds)}; add --yes to run it, or choose fewer combinations"
+        )
+    if not typer.confirm(f"This will take about {duration(seconds)}. Go on?", err=True):
+        raise InputError("nothing more was run; what has finished is kept")
+
+
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr (none if that is no terminal); call the function that it yields with (done, total)."""
     if not sys.stderr.isatty():
         yield lambda done, total: None  # loading the bar takes longer than some runs
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    with phases() as tell:
+        yield lambda done, total: tell(text, done, total)
+
+
+@contextmanager
+def phases() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar with the time left, for work in several parts; call the function with (part, done, total)."""
+    if not sys.stderr.isatty():
+        said: list[str] = []
+
+        def say(part: str, done: int, total: int) -> None:
+            """Without a terminal, a line when a part begins."""
+            if part not in said:
+                said.append(part)
+                notice(f"{part} ...")
+
+        yield say
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = stderr()
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task("", total=None)
+        yield lambda part, done, total: bar.update(task, description=part, completed=done, total=total)
 
 
 def fail(text: str, code: int) -> int:
@@ -132,6 +195,10 @@ def exit_code(error: BaseException) -> int:
         return fail(str(error), 2)
     if isinstance(error, OSError) and error.filename is not None:
         return fail(f"{error.filename}: {error.strerror}; check the path and its permissions", 2)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return fail("no space left where the output goes; free some, or write it elsewhere", 2)
+    if isinstance(error, OSError) and error.errno in (errno.EBADF, errno.EIO):
+        return fail("the output cannot be written: it is closed; open it, or send it to a file", 2)
     if isinstance(error, MemoryError):
         return fail("out of memory; use fewer jobs, fewer workers, or exact = false", 1)
     return fail(f"{type(error).__name__}: {error}; {BUG}", 1)

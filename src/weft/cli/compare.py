@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from weft.cli.common import (
     MOST_SEEDS,
+    ExecutorOption,
     FreshOption,
     JsonOption,
     ScenarioArgument,
+    SetOption,
+    WorkersOption,
+    ask_about_time,
     command_line,
     notice,
     print_json,
@@ -20,6 +24,9 @@ from weft.cli.common import (
     stdout,
 )
 from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from weft.scenario import Scenario
 
 __all__ = ["compare"]
 
@@ -45,24 +52,31 @@ def compare(
     ] = None,
     by: Annotated[str, typer.Option("--by", metavar="METRIC", help="With --all: what to rank by.")] = "jct_mean_s",
     most: Annotated[int, typer.Option("--most", min=1, help="With --all: refuse more runs than this.")] = 20_000,
+    yes: Annotated[bool, typer.Option("--yes", help="With --all: run for hours without asking.")] = False,
+    setting: SetOption = None,
     seeds: Annotated[
         int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds (default: 5).")
     ] = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run several stacks on the same jobs, side by side.
 
-    At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Without --stack the
+    At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Where the jobs are
+    recorded (a trace), seeds draw no others, and intervals come from windows of the trace. Without --stack the
     [compare] section of the scenario says which. With --all every combination of policies that the scenario allows is
     run and ranked, and the report has a heat map of them; the others are counted with their reasons.
+
+    --set changes a key of the scenario; several values (KEY=A,B,C) are compared one after another.
 
     A comparison that is interrupted and started again goes on from the runs that it had finished.
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
+    from weft.executors import using
     from weft.kept import kept
 
     if report is not None:
@@ -74,8 +88,8 @@ def compare(
         if stack:
             raise InputError("compare: --stack names stacks and --all takes every combination; use one of them")
         chosen = {layer: texts or [] for layer, texts in {**layers, "planner": planner}.items()}
-        with kept(fresh, notice):
-            _cross(scenario, chosen, by, most, seeds, workers, report, json)
+        with kept(fresh, notice), using(executor):
+            _cross(_one(scenario, setting), chosen, by, most, yes, seeds, workers, report, json)
         return
     if planner or by != "jct_mean_s":
         raise InputError("compare: --planner and --by belong to --all; give it too, or leave them out")
@@ -85,12 +99,24 @@ def compare(
                 f"compare: --{layer} is given {len(texts)} times; give one, or all combinations with --all"
             )
     one = {layer: texts[0] if texts else None for layer, texts in layers.items()}
-    with kept(fresh, notice):
-        _stacks(scenario, stack, one, seeds, workers, report, json)
+    with kept(fresh, notice), using(executor):
+        _stacks(scenario, setting or [], stack, one, seeds, workers, report, json)
+
+
+def _one(scenario: Path, setting: list[str] | None) -> Scenario:
+    """The scenario with one value for each key that is set."""
+    from weft.scenario import Scenario
+    from weft.scenario.changes import sweep
+
+    points = sweep(Scenario.load(scenario), setting or [])
+    if len(points) > 1:
+        raise InputError("compare: --all takes one value for each --set; give one")
+    return points[0][1]
 
 
 def _stacks(
     scenario: Path,
+    setting: list[str],
     stack: list[str] | None,
     layers: dict[str, str | None],
     seeds: int | None,
@@ -99,10 +125,13 @@ def _stacks(
     json: bool,
 ) -> None:
     from weft import api
+    from weft.results.sweep import sweep_table
+    from weft.results.tables import comparison_table
 
     with progress("comparing") as on_progress:
-        result = api.compare(
+        found = api.sweep(
             scenario,
+            setting,
             stack or None,
             seeds,
             workers=workers,
@@ -111,24 +140,26 @@ def _stacks(
             on_compile=notice,
             **layers,
         )
+    several = len(found.points) > 1
+    result = found if several else found.points[0][1]
     if report is not None:
         result.write_report(report, command=command_line())
-    print_notes(result.runs)
+    print_notes(run for _, comparison in found.points for run in comparison.runs)
+    numbers = result.to_dict()
     if json:
-        print_json(result.to_dict())
+        print_json(numbers)
     else:
-        from weft.results.tables import comparison_table
-
-        stdout().print(comparison_table(result.to_dict()))
+        stdout().print(sweep_table(numbers) if several else comparison_table(numbers))
     if report is not None:
         notice(f"wrote {report}")
 
 
 def _cross(
-    scenario: Path,
+    scenario: Scenario,
     chosen: dict[str, list[str]],
     by: str,
     most: int,
+    yes: bool,
     seeds: int | None,
     workers: int | None,
     report: Path | None,
@@ -141,8 +172,8 @@ def _cross(
 
     with progress("comparing") as on_progress:
         found = cross(
-            scenario, seeds, **chosen, by=by, most_runs=most, workers=workers, on_plan=plan, on_progress=on_progress,
-            on_compile=notice,
+            scenario, seeds, **chosen, by=by, most_runs=most, workers=workers, on_plan=plan,
+            on_estimate=None if yes else ask_about_time, on_progress=on_progress, on_compile=notice,
         )  # fmt: skip
     ranked = found.to_dict()
     if report is not None:

@@ -12,7 +12,7 @@ from weft.cli.live import DirOption, run_folder
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.live.server.explain import Explanation
+    from weft.live.server.listing import Explanation
 
 __all__ = ["explain"]
 
@@ -44,7 +44,7 @@ def explain(
 
 
 def _explain(folder: Path, job: str) -> Explanation:
-    from weft.live.server.explain import explain_live, explain_run
+    from weft.live.server.listing import explain_live, explain_run
 
     if (folder / "run.json").exists():
         from weft.results.files import load_run

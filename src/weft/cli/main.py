@@ -11,7 +11,10 @@ from typing import Annotated
 
 import typer
 
+from weft import compiled
 from weft.cli import (
+    advise,
+    agent,
     bench,
     cache,
     calibrate,
@@ -29,10 +32,11 @@ from weft.cli import (
     simulate,
     stacks,
     submit,
+    testbed,
     topology,
     trace,
 )
-from weft.cli.common import exit_code, fail
+from weft.cli.common import exit_code, fail, notice
 
 __all__ = ["app", "main", "run"]
 
@@ -41,7 +45,7 @@ INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 app = typer.Typer(
     name="weft",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
     help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth.",
@@ -49,6 +53,7 @@ app = typer.Typer(
 )
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
+app.command("advise")(advise.advise)
 app.command("replay")(replay.replay)
 app.command("compat")(compat.compat)
 app.command("reproduce")(reproduce.reproduce)
@@ -60,8 +65,12 @@ app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("submit")(submit.submit)
 app.command("cancel")(submit.cancel)
+app.command("agent")(agent.agent)
+app.command("switch")(agent.switch)
+app.command("run")(agent.run)
 app.command("queue")(queue.queue)
 app.command("explain")(explain.explain)
+app.add_typer(testbed.app, name="testbed")
 app.add_typer(models.app, name="models")
 app.command("profile")(profile.profile)
 app.command("calibrate")(calibrate.calibrate)
@@ -88,6 +97,8 @@ def _root(
 
 def run(args: Sequence[str]) -> int:
     """One command line; returns the exit code. 0 done, 1 a bug, 2 bad input or usage, 130 interrupted."""
+    if sys.stdout is None:  # the shell closed it: weft ... >&-
+        return fail("the output cannot be written: it is closed; open it, or send it to a file", 2)
     try:
         code = app(args=list(args), prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
@@ -112,6 +123,7 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `weft` script."""
+    compiled.announce = notice
     gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for some took a tenth of a run
     code = run(sys.argv[1:])
     if code == INTERRUPTED:  # everything has been unwound; threads of a pool whose workers are gone would wait for them

@@ -10,8 +10,10 @@ import typer
 from weft.cli.common import (
     MOST_SEED,
     MOST_SEEDS,
+    ExecutorOption,
     FreshOption,
     JsonOption,
+    WorkersOption,
     command_line,
     notice,
     print_json,
@@ -33,10 +35,14 @@ def reproduce(
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")] = None,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
     ] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="cassini: on real TCP too (weft testbed; needs root); no verdicts.")
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     fresh: FreshOption = False,
     json: JsonOption = False,
@@ -49,6 +55,7 @@ def reproduce(
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
+    from weft.executors import using
     from weft.kept import kept
     from weft.research import claims_of
     from weft.research import reproduce as run
@@ -64,9 +71,12 @@ def reproduce(
             for name, what in words.items():
                 print(f"{name:40s} {what}")
         return
+    if real:
+        _real(paper, quick, json)
+        return
     if report is not None:
         refuse_unwritable(report)
-    with kept(fresh, notice), progress("reproducing") as on_progress:
+    with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     if report is not None:
         write(report, result, command_line())
@@ -80,3 +90,23 @@ def reproduce(
             console.print(f"\n{note}", highlight=False)
     if report is not None:
         notice(f"wrote {report}")
+
+
+def _real(paper: str, quick: bool, json: bool) -> None:
+    """Published, simulated and real communication times in one table."""
+    from weft.errors import InputError
+    from weft.research.real import cassini_table
+    from weft.testbed.namespaces import refuse
+
+    if paper != "cassini":
+        raise InputError(f"reproduce {paper}: --real knows cassini only")
+    refuse()
+    rows = cassini_table(quick, notice)
+    if json:
+        print_json({"rows": rows})
+        return
+    print(f"{'communication time of a job, ms':44s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
+    for row in rows:
+        published = f"{row['published_ms']:.0f}" if row["published_ms"] else "-"
+        low, high = (f"{x:.0f}" if x is not None else "-" for x in row["ci95"])
+        print(f"{row['what']:44s} {published:>10s} {row['simulated_ms']:10.0f} {row['real_ms']:8.0f}  [{low}, {high}]")

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_DEFAULT_STACK = "weft"
-
-
 WorldOption = Annotated[
     str | None,
     typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),
@@ -71,6 +68,13 @@ PreemptionsOption = Annotated[
     int,
     typer.Option("--preemptions", min=0, metavar="N", help="Most preemptions an hour for one user's jobs; 0: any."),
 ]
+PriorityOption = Annotated[
+    str,
+    typer.Option(
+        "--priority", metavar="off|qos|slurm",
+        help="Slurm: whose jobs go first: as the stack says, by QOS, or by Slurm's weights (QOS, fair share, ...).",
+    ),
+]  # fmt: skip
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -96,6 +100,7 @@ def serve(
     profiles: ProfilesOption = None,
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
+    priority: PriorityOption = "off",
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -116,10 +121,12 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take,
+        "profiles": profiles or [], "take": take, "priority": priority,
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
+    if priority != "off":
+        policies.planner.refuse_priorities()
     engine.refuse(cluster, folder)
     if preemptions:
         policies.planner.cap_preemptions(preemptions, 3600.0)
@@ -182,15 +189,15 @@ def _build(
     engine: Engine, scenario: str | None, layers: tuple[str | None, ...], seed: int | None
 ) -> tuple[Cluster, Stack]:
     """The cluster and stack of the scenario where there is one; else the cluster as the engine knows it."""
+    from weft.stacks import default_stack, resolve
+
     if scenario is not None:
         from weft.scenario import Scenario
         from weft.scenario.build import Layers, build_cluster, build_stack
 
-        loaded = Scenario.load(scenario)
-        own = Layers(*layers) if loaded.stack or layers[0] else Layers(_DEFAULT_STACK, *layers[1:])
+        loaded = Scenario.load_site(scenario)
+        own = Layers(*layers) if loaded.stack or layers[0] else Layers(default_stack(), *layers[1:])
         return build_cluster(loaded, seed), build_stack(loaded, own)
-    from weft.stacks import resolve
-
     cluster = engine.cluster(seed or 0, notice)
-    layers = engine.layers(layers, _DEFAULT_STACK, notice)
-    return cluster, resolve(*layers) if any(layers) else resolve(_DEFAULT_STACK)
+    layers = engine.layers(layers, default_stack(), notice)
+    return cluster, resolve(*layers) if any(layers) else resolve(default_stack())

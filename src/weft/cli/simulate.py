@@ -16,6 +16,7 @@ from weft.cli.common import (
     PlaceOption,
     ScenarioArgument,
     SeedOption,
+    SetOption,
     StackOption,
     command_line,
     notice,
@@ -35,6 +36,7 @@ def simulate(
     place: PlaceOption = None,
     interleave: InterleaveOption = None,
     pace: PaceOption = None,
+    setting: SetOption = None,
     seed: SeedOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write frames, report and timeline there.")
@@ -48,7 +50,13 @@ def simulate(
     Example: weft simulate examples/demo.toml --stack srsf --place first-fit --seed 3
     """
     from weft import api
+    from weft.errors import InputError
+    from weft.scenario import Scenario
+    from weft.scenario.changes import sweep
 
+    points = sweep(Scenario.load(scenario), setting or [])
+    if len(points) > 1:
+        raise InputError("simulate: --set takes one value here; weft compare takes several")
     if out is not None:
         from weft.results.files import refuse_unwritable_folder
 
@@ -56,7 +64,7 @@ def simulate(
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     with progress("simulating, jobs finished") as on_progress:
         run = api.simulate(
-            scenario,
+            points[0][1],
             stack=stack,
             seed=seed,
             record=out is not None,

@@ -25,9 +25,9 @@ def stacks(json: JsonOption = False) -> None:
     """
     from weft.registry import LAYERS
     from weft.registry import names as policy_names
-    from weft.stacks import describe, names
+    from weft.stacks import ABOUT, describe, names
 
-    known = {name: describe(name) for name in names()}
+    known = {name: {**describe(name), "about": ABOUT.get(name, "")} for name in names()}
     layers = {layer: policy_names(layer) for layer in LAYERS}
     if json:
         print_json({"stacks": known, "layers": layers})
@@ -48,9 +48,8 @@ def stacks(json: JsonOption = False) -> None:
 
 
 def _stack_table(table: Any, known: dict[str, dict[str, str]]) -> Any:
-    for name in ("stack", "order", "place", "interleave", "pace"):
-        table.add_column(name, header_style="bold")
+    for name in ("stack", "order/place/interleave/pace", "what it is"):
+        table.add_column(name, header_style="bold", overflow="fold", no_wrap=name != "what it is")
     for name, layers in known.items():
-        both = [layers["planner"], "(both)"] if "planner" in layers else [layers["order"], layers["place"]]
-        table.add_row(name, *both, layers["interleave"], layers["pace"])
+        table.add_row(name, "/".join(text for layer, text in layers.items() if layer != "about"), layers["about"])
     return table

@@ -27,7 +27,7 @@ def topology(
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster
 
-    cluster = build_cluster(Scenario.load(scenario))
+    cluster = build_cluster(Scenario.load_site(scenario))
     if svg is not None:
         from weft.results.pictures.topology import topology_svg
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from weft.cli.common import MOST_SEED, JsonOption, notice, print_json, stdout
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.workload.traces.rows import Trace
@@ -76,6 +77,7 @@ def convert(
     """
     from weft.workload.traces.reading import write
 
+    _refuse_own_input(file, out)
     trace = _read(file, format, strict, attempts)
     write(trace, out)
     _written(trace, out, json)
@@ -99,6 +101,7 @@ def sample(
     from weft.workload.traces.reading import sample as draw
     from weft.workload.traces.reading import write
 
+    _refuse_own_input(file, out)
     trace = _read(file, format, strict, attempts)
     chosen = draw(trace, jobs, seed)
     write(chosen, out)
@@ -125,6 +128,12 @@ def _read(file: Path, format: str | None, strict: bool, attempts: Literal["all",
     from weft.workload.traces.reading import read
 
     return read(file, format, on_error="fail" if strict else "skip", attempts=attempts)
+
+
+def _refuse_own_input(file: Path, out: Path) -> None:
+    """A trace must not be written over the file, or into the folder, that it is read from."""
+    if out.exists() and (out.samefile(file) or (file.is_dir() and file.resolve() in out.resolve().parents)):
+        raise InputError(f"{out} is what is read; name another file to write")
 
 
 def _written(trace: Trace, out: Path, json: bool, chosen: Trace | None = None) -> None:
@@ -180,6 +189,12 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for label, key in (("models", "models"), ("VCs", "vcs"), ("status", "status")):
         if facts[key]:
             lines.append((label, ", ".join(f"{name} {n:,}" for name, n in facts[key].items())))
+    if facts["unknown_models"]:
+        every = facts["unknown_models"] == facts["jobs"]
+        words = "no job names its model" if every else f"{facts['unknown_models']:,} jobs do not name their model"
+        lines.append(("models" if every else "", f"{words}; a simulation draws it from workload.models"))
+    if facts["repeated_ids"]:
+        lines.append(("", f"{facts['repeated_ids']:,} jobs have an id that another has; a simulation adds #ROW to it"))
     if facts["users"]:
         lines.append(("users", f"{facts['users']:,}"))
     lines += [("note", note) for note in facts["notes"]]

@@ -23,7 +23,7 @@ class SortedJobs(Mapping[str, JobView]):
     pointers takes microseconds.
     """
 
-    def __init__(self, key: Callable[[JobView], float | tuple[float, ...]] | None = None) -> None:
+    def __init__(self, key: Callable[[JobView], Any] | None = None) -> None:
         self._key = key
         self._jobs: dict[str, JobView] = {}
         self._entries: list[_Entry] = []
@@ -92,7 +92,7 @@ class QueueBySize:
     The size of a job is the fewest GPUs that it can start on.
     """
 
-    def __init__(self, key: Callable[[JobView], float | tuple[float, ...]]) -> None:
+    def __init__(self, key: Callable[[JobView], Any]) -> None:
         self._key = key
         self._of_size: dict[int, SortedJobs] = {}
         self._size: dict[str, int] = {}

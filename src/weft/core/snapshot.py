@@ -15,7 +15,7 @@ from weft.model.view import JobStatus, JobView
 VERSION = 1
 
 _JOB = ("id", "submit_s", "gpus", "iterations", "model", "min_gpus", "max_gpus", "batch", "user", "vc",
-        "checkpoint_every", "per_server", "known", "resumes")  # fmt: skip
+        "checkpoint_every", "per_server", "priority", "known", "resumes")  # fmt: skip
 _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_s", "preemptions", "failures",
          "saved_iterations")  # fmt: skip
 
@@ -61,6 +61,7 @@ def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
         "gpus": list(job.gpus),
         "barred": job.barred,
         "silent": job.silent,
+        "iteration_s": job.iteration_s,
         **{name: getattr(job, name) for name in _VIEW},
     }
 
@@ -130,8 +131,9 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
             JobStatus(record["status"]),
             tuple(record["gpus"]),
             **{k: record[k] for k in _VIEW},
-            barred=record.get("barred", ""),  # these two are not in snapshots of earlier versions
+            barred=record.get("barred", ""),  # these three are not in snapshots of earlier versions
             silent=record.get("silent", False),
+            iteration_s=record.get("iteration_s", 0.0),
         )
         table.put_back(view, record["number"])
     for server in saved["down"]:

@@ -18,6 +18,7 @@ from weft.model.events import (
     Learned,
     NodeDown,
     NodeUp,
+    Prioritised,
     Started,
     Stopped,
     Submitted,
@@ -56,7 +57,7 @@ class Table:
         self.jobs: dict[str, JobView] = {}
         self.arrivals = 0  # jobs ever submitted
         self.number: dict[str, int] = {}  # which of them a job was
-        self.waiting = SortedJobs()
+        self.waiting = SortedJobs(_behind)
         self.running = SortedJobs()  # STARTING and STOPPING too: they hold GPUs
         self.placements: dict[str, Placement] = {}
         self.demand: dict[tuple[int, float], int] = {}
@@ -96,6 +97,8 @@ class Table:
                 self._cleared(self.jobs[event.job])
             case Learned():
                 self._learned(event, self.jobs[event.job])
+            case Prioritised():
+                self._prioritised(event, self.jobs[event.job])
 
     def _submitted(self, event: Submitted) -> None:
         job = event.job
@@ -161,7 +164,19 @@ class Table:
         if job.status is JobStatus.WAITING:
             return  # late: it is sorted by what it said, and will be learned again
         known = replace(job.job, iterations=event.iterations) if event.iterations else job.job
-        self._put(replace(job, silent=job.silent or event.silent, job=known))
+        iteration_s = event.iteration_s or job.iteration_s
+        self._put(replace(job, silent=job.silent or event.silent, iteration_s=iteration_s, job=known))
+
+    def _prioritised(self, event: Prioritised, job: JobView) -> None:
+        known = replace(job, job=replace(job.job, priority=event.priority))
+        if job.id not in self.waiting:
+            self._put(known)
+            return
+        told = self.held.get(job.id)
+        self._leave_waiting(job)
+        self._enter_waiting(known)
+        if told is not None:
+            self.held[job.id] = told
 
     def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:
@@ -207,12 +222,12 @@ class Table:
     # What follows from it
 
     def waiting_by(self, key: Key) -> QueueBySize:
-        """Waiting jobs by a key that depends on the job alone; built once, then kept."""
+        """Waiting jobs by their priority, then by a key that depends on the job alone; built once, then kept."""
         queue = self._queues.get(key)
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
                 del self._queues[next(iter(self._queues))]
-            queue = self._queues[key] = QueueBySize(key)
+            queue = self._queues[key] = QueueBySize(lambda job: (_behind(job), key(job)))
             for job in self.waiting.in_order():
                 queue.add(job, self.number[job.id], shape_of(job.job)[0])
         return queue
@@ -266,8 +281,14 @@ class Table:
             run_s=job.run_s + held_s,
             service_gpu_s=job.service_gpu_s + held_s * len(job.gpus),
             started_s=None,
+            iteration_s=0.0,
             gpus=(),
         )
+
+
+def _behind(job: JobView) -> int:
+    """Jobs with a higher priority go first."""
+    return -job.job.priority
 
 
 def _name(event: Event) -> str:

@@ -18,6 +18,7 @@ from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 from weft.physics.estimates import link_traffic
+from weft.physics.iteration import factor_for
 
 RESTART_S = 30.0  # of a world that does not say: what Pollux takes a restart to cost (its section 4.2)
 
@@ -128,9 +129,17 @@ class View:
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         if self._knows_traffic is not None:
             return self._knows_traffic.traffic(job, gpus)
-        found = link_traffic(job.profiles[len(gpus)], gpus, self.cluster)
+        profile = job.profiles[len(gpus)]
+        found = link_traffic(profile, gpus, self.cluster)
         view = self._table.jobs.get(job.id)
-        return replace(found, task=None) if view is not None and view.silent else found
+        if view is not None and view.silent:
+            return replace(found, task=None)
+        if view is not None and view.iteration_s and view.gpus == gpus:
+            factor = factor_for(self.cluster, profile, gpus, view.iteration_s)
+            if factor is None:
+                return Traffic(view.iteration_s)
+            return link_traffic(profile, gpus, self.cluster, compute_factor=factor)
+        return found
 
     def residents(self, gpu: int) -> tuple[str, ...]:
         return self._table.gpus.names(gpu)

@@ -23,7 +23,11 @@ from weft.model.view import Fact
 
 __all__ = ["Engine", "Site", "find", "names"]
 
-BUILT_IN = {"local": "weft.live.local.engine:LocalEngine", "slurm": "weft.live.slurm.engine:SlurmEngine"}
+BUILT_IN = {
+    "local": "weft.agent.worlds:PacedLocalEngine",
+    "slurm": "weft.live.slurm.engine:SlurmEngine",
+    "testbed": "weft.testbed.world:TestbedEngine",
+}
 Say = Callable[[str], None]
 
 

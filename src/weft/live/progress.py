@@ -82,13 +82,25 @@ def progress(step: int, wait: bool = False, saved: bool = False) -> float:
     iterations: a job that is stopped goes on from the last one (`resume_step`). Without weft it returns 0.0 at once,
     and it never raises.
     """
+    return _ask(step, wait, {"saved": bool(saved)})
+
+
+def at_gate(step: int) -> None:
+    """Wait for the slot of the communication that is about to begin, in the iteration after `step` others.
+
+    What `weft run` has a DDP script call: the gate acts inside the iteration, where it was computed for.
+    """
+    _ask(step + resume_step(), True, {"inside": True})
+
+
+def _ask(step: int, wait: bool, more: dict[str, bool]) -> float:
     path = os.environ.get("WEFT_PROGRESS_SOCKET")
     if not path:
         return 0.0
     delay_s = 0.0
     with contextlib.suppress(Exception):  # whatever goes wrong here must not stop a training run
         rank = os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or "0"
-        message = {"step": int(step), "rank": int(rank), "saved": bool(saved)}
+        message = {"step": int(step), "rank": int(rank), **more}
         with _line.lock:
             answer = _line.ask(path, json.dumps(message).encode() + b"\n")
         at = json.loads(answer).get("at") if answer else None

@@ -20,26 +20,19 @@ import select
 import signal
 import socket
 import time
-import zlib
-from collections import deque
 
 TYPE_CHECKING = False  # typing's own would cost a tenth of the start
 if TYPE_CHECKING:
     from typing import Any
 
     from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
+    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
 elif __package__:
     from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
-else:  # family.py lies beside it
+    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+else:  # they lie beside it
     from family import be_subreaper, boot_id, children, family, kill, started_at
-
-MOST_CONNECTIONS = 64
-LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to us
-PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
-RECENT = 21  # iterations whose median is the measured speed
-SEEN = 5  # iterations by whose median it is judged whether a gate fits
-SHORTEST, LATE = 0.7, 0.02  # of a period: iterations shorter than the one, or later than the tolerance and the other
-RECORD = 96  # bytes of the progress file
+    from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
 
 
 def main(folder: str) -> int:
@@ -243,9 +236,9 @@ class Runner:
             return None
         match message:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
-                now = time.monotonic()
-                at = self.keeper.at(step, rest.get("rank", 0), now, now)
-                if rest.get("rank", 0) == 0:
+                now, inside = time.monotonic(), rest.get("inside") is True
+                at = self.keeper.at(step, rest.get("rank", 0), now, now, inside)
+                if rest.get("rank", 0) == 0 and not (inside and step <= self.record.step):
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
             case {"gate": None | {"epoch": float(), "period": float(), "tolerance": float()} as gate} if control:
@@ -274,130 +267,6 @@ class Runner:
         """Tell the server to look; if none is there it will look when it comes."""
         with contextlib.suppress(OSError):
             self.poke_socket.sendto(self.spec["key"].encode(), f"/proc/self/fd/{self.home}/events.sock")
-
-
-class Keeper:
-    """Applies a gate as long as it fits: a job whose own iterations are longer than the period would wait for every
-    second slot, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and are
-    held again when their iterations fit again."""
-
-    def __init__(self, gate: dict[str, float] | None) -> None:
-        self.gate = gate
-        self.own: deque[float] = deque(maxlen=SEEN)  # seconds of the last iterations, waiting left out
-        self.last: dict[int, tuple[int, float]] = {}  # by rank: the step it reported, and when it could go on
-
-    def set(self, gate: dict[str, float] | None) -> None:
-        """Another gate; what is known of the iterations stays."""
-        self.gate = gate
-
-    def at(self, step: int, rank: object, now: float, by_gate: float) -> float:
-        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate."""
-        number = rank if isinstance(rank, int) else 0
-        before = self.last.get(number)
-        if before is not None and step > before[0] and number == min(self.last):
-            self.own.append((now - before[1]) / (step - before[0]))
-        at = now if self.misfits() else now + slot(self.gate, by_gate) - by_gate
-        if number in self.last or len(self.last) < MOST_CONNECTIONS:
-            self.last[number] = (step, max(at, now))
-        return at
-
-    def misfits(self) -> bool:
-        """Whether the job's own iterations, at the median, are not those that the gate is for."""
-        if self.gate is None or self.gate["period"] <= 0 or len(self.own) < SEEN:
-            return False
-        own = sorted(self.own)[len(self.own) // 2] / self.gate["period"]
-        return not SHORTEST <= own <= 1 + self.gate["tolerance"] + LATE
-
-
-class Connection:
-    """Lines from a process of the job, or from the server."""
-
-    def __init__(self, connected: socket.socket, control: bool) -> None:
-        self.socket = connected
-        self.control = control  # from the server
-        self.socket.setblocking(False)
-        self.rest = b""
-
-    def read(self) -> list[bytes] | None:
-        """Whole lines that have come; None at the end, or if they are too long."""
-        try:
-            data = self.socket.recv(PER_LOOK)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        if not data or len(self.rest) > LONGEST_LINE:
-            return None
-        return lines
-
-    def send(self, data: bytes) -> bool:
-        """False if the other side does not read."""
-        if not data:
-            return True
-        try:
-            return self.socket.send(data) == len(data)
-        except OSError:
-            return False
-
-
-class Record:
-    """How far the job is, kept in the file `progress`: step, saved step, reports, median iteration."""
-
-    def __init__(self, iterations: int) -> None:
-        self.most = iterations or 2**53
-        self.step = -1
-        self.saved = -1
-        self.reports = 0
-        self.recent: deque[float] = deque(maxlen=RECENT)
-        self.since = 0.0
-        self.changed = False
-        self.file = os.open("progress", os.O_WRONLY | os.O_CREAT, 0o600)
-
-    def report(self, step: int, saved: bool, now: float, goes_on: float) -> None:
-        """`step` iterations are done, and the next begins at `goes_on`."""
-        step = min(step, self.most)
-        if self.reports and step > self.step:
-            self.recent.append((now - self.since) / (step - self.step))
-        self.since = goes_on
-        self.reports += 1
-        self.step = max(self.step, step)
-        self.saved = max(self.saved, step) if saved else self.saved
-        self.changed = True
-
-    def write(self) -> None:
-        """To the file, if there is anything new."""
-        if self.changed:
-            self.changed = False
-            speed = sorted(self.recent)[len(self.recent) // 2] if self.recent else 0.0
-            text = f"{self.step} {self.saved} {self.reports} {speed:.9g}".encode()
-            os.pwrite(self.file, (b"%08x %s" % (zlib.crc32(text), text)).ljust(RECORD), 0)
-
-
-def listen(name: str) -> socket.socket:
-    """A socket in the attempt's folder, for its owner alone; a relative name, since a long path cannot be bound."""
-    before = os.umask(0o077)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(name)
-    listener.listen(16)
-    listener.setblocking(False)
-    os.umask(before)
-    return listener
-
-
-def slot(gate: dict[str, float] | None, now: float) -> float:
-    """When the next iteration may begin: now, or at the next slot of the gate if it is late for this one.
-
-    The same rule as the simulator's: slots are epoch + k x period; later than the tolerance (a fraction of the
-    period) means the next slot. Period 0 is a one-off delay until the epoch.
-    """
-    if gate is None:
-        return now
-    epoch, period = gate["epoch"], gate["period"]
-    if period <= 0:
-        return max(now, epoch)
-    late = (now - epoch) % period
-    return now if late <= gate["tolerance"] * period else now + period - late
 
 
 def write(name: str, value: dict[str, Any]) -> None:

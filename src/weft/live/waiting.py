@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from weft.core.capabilities import Capabilities
 from weft.live.clock import Clock
 from weft.live.description import Description
-from weft.live.speeds import Speeds
+from weft.live.measured import Speeds
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Submitted
 from weft.model.job import Job

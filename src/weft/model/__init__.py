@@ -9,6 +9,7 @@ from weft.model.events import (
     Finished,
     NodeDown,
     NodeUp,
+    Prioritised,
     Started,
     Stopped,
     Submitted,
@@ -33,7 +34,7 @@ from weft.model.profile import Compute, Phase, Profile, Task, Transfer
 
 __all__ = [
     "Barred", "Candidate", "Cleared", "Cluster", "Compute", "Decision", "Declined", "Event", "Failed", "Finished",
-    "FlowGroup", "Gate", "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Profile",
-    "Route", "Server", "SetGate", "Start", "Started", "State", "Stop", "Stopped", "Submitted", "Task", "Topology",
-    "Transfer", "Withdrawn",
+    "FlowGroup", "Gate", "Hold", "Job", "Link", "NodeDown", "NodeUp", "Phase", "Placement", "Plan", "Prioritised",
+    "Profile", "Route", "Server", "SetGate", "Start", "Started", "State", "Stop", "Stopped", "Submitted", "Task",
+    "Topology", "Transfer", "Withdrawn",
 ]  # fmt: skip

@@ -78,12 +78,24 @@ class Cleared:
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A running job is not what its submission said. `iterations`: it has outrun its claim, and is taken to be so long
-    (0: as before). `silent`: it reports nothing, so it cannot be gated, and nobody is to be shifted around it."""
+    (0: as before). `silent`: it reports nothing, so it cannot be gated, and nobody is to be shifted around it.
+    `iteration_s`: its iterations on these GPUs take so long, and not what its profile says (0: as before)."""
 
     time_s: float
     job: str
     iterations: int = 0
     silent: bool = False
+    iteration_s: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritised:
+    """A job, waiting or not, has another priority than it had."""
+
+    time_s: float
+    job: str
+    priority: int
     reason: str = ""
 
 
@@ -105,5 +117,6 @@ class NodeUp:
 
 
 Event = (
-    Submitted | Started | Stopped | Failed | Finished | Withdrawn | Barred | Cleared | Learned | NodeDown | NodeUp
+    Submitted | Started | Stopped | Failed | Finished | Withdrawn | Barred | Cleared | Learned | Prioritised
+    | NodeDown | NodeUp
 )  # fmt: skip

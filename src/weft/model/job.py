@@ -28,6 +28,7 @@ class Job:
     vc: str = ""
     checkpoint_every: int = 1  # iterations between checkpoints: where a stopped job resumes
     per_server: int = 0  # workers that it must have on each of its servers; 0: as it comes
+    priority: int = 0  # jobs with a higher one go first, whatever else the order of a stack looks at
     known: bool = True  # whether its iterations and their length were told; else `iterations` says nothing
     resumes: bool = True  # whether it goes on where it was when it is stopped and started again
 

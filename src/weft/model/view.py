@@ -51,6 +51,7 @@ class JobView:
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
     silent: bool = False  # it reports no progress: it cannot be gated
+    iteration_s: float = 0.0  # an iteration on its present GPUs as measured, where its profile is wrong; 0: as it says
     barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
@@ -122,8 +123,8 @@ class Offer:
 
 
 class ClusterView(Protocol):
-    """What a policy sees. `waiting` and `running` are in order of submission; STARTING and STOPPING jobs are in
-    `running` (they hold GPUs)."""
+    """What a policy sees. `waiting` and `running` are in order of submission, but for waiting jobs with a higher
+    priority, which come first; STARTING and STOPPING jobs are in `running` (they hold GPUs)."""
 
     @property
     def now(self) -> float: ...
@@ -151,8 +152,9 @@ class ClusterView(Protocol):
         ...
 
     def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
-        """Waiting jobs, smallest key first, then by submission.
+        """Waiting jobs, highest priority first, then smallest key first, then by submission.
 
+        An order that ranks running jobs among them compares priorities first, too.
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but
         the job it is given (nothing about a job changes while it waits).
         """

@@ -67,9 +67,9 @@ class Gittins(QueuedLeastAttainedService):
         def index(attained: float) -> float:
             return gittins_index(attained, services, ends[int(self._queue(attained))])
 
-        def place(entry: tuple[float, int, JobView]) -> tuple[float, int, float, float]:
+        def place(entry: tuple[float, int, JobView]) -> tuple[int, float, int, float, float]:
             queue, waits, job = entry
-            return queue, waits, -index(job.service_gpu_s) if waits else 0.0, job.job.submit_s
+            return -job.job.priority, queue, waits, -index(job.service_gpu_s) if waits else 0.0, job.job.submit_s
 
         running = [(self._queue(job.attained_gpu_s(view.now)), 0, job) for job in view.running.values()]
         waiting = [(self._of_waiting(job), 1, job) for job in view.waiting.values()]

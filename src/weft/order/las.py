@@ -67,8 +67,8 @@ class QueuedLeastAttainedService(Order):
             ((self._queue(job.attained_gpu_s(view.now)), 0, job) for job in view.running.values()), key=_key
         )
         waiting = ((self._of_waiting(job), 1, job) for job in view.waiting_by(self._of_waiting))
-        highest = min(map(self._of_waiting, view.waiting.values()))
-        released = frozenset(job.id for queue, _, job in running if queue > highest)
+        highest = min((-job.job.priority, self._of_waiting(job)) for job in view.waiting.values())
+        released = frozenset(job.id for queue, _, job in running if (-job.job.priority, queue) > highest)
         claims = self._claims(merge(running, waiting, key=_key))
         return Ranking(claims, state, wake_s=self._next_demotion(view, released), pooled=True, released=released)
 
@@ -100,5 +100,6 @@ def _attained(job: JobView) -> Key:
     return job.service_gpu_s, last_lease_s(job)
 
 
-def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:
-    return entry[:2]
+def _key(entry: tuple[float, int, JobView]) -> tuple[int, float, int]:
+    queue, waits, job = entry
+    return -job.job.priority, queue, waits

@@ -189,7 +189,10 @@ class OwnLeases(LeaseOrder):
         if all(gpus > room for gpus, _ in view.demand):
             return True
         first = next((other for other in view.waiting_by(key_of) if other.job.gpus <= room), None)
-        return first is None or self.key_of_running(view, job) <= key_of(first)[0]
+        if first is None:
+            return True
+        mine = (-job.job.priority, self.key_of_running(view, job))
+        return mine <= (-first.job.priority, key_of(first)[0])
 
     def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
         """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
@@ -199,7 +202,7 @@ class OwnLeases(LeaseOrder):
             if job.job.gpus > room:
                 continue
             key = key_of(job)
-            if before and mine <= key[0]:
+            if before and (-over.job.priority, mine) <= (-job.job.priority, key[0]):
                 before = False
                 yield (mine, _NEVER), 0, over
             yield key, 1, job
@@ -249,5 +252,6 @@ def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:
     return found
 
 
-def _key(entry: Entry) -> tuple[Key, int]:
-    return entry[:2]
+def _key(entry: Entry) -> tuple[int, Key, int]:
+    key, waits, job = entry
+    return -job.job.priority, key, waits

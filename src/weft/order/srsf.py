@@ -96,5 +96,6 @@ _KEYS: dict[str, tuple[str, Key, Key]] = {
 }
 
 
-def _key(entry: tuple[float, int, JobView]) -> tuple[float, int]:
-    return entry[:2]  # at a tie the running job stays
+def _key(entry: tuple[float, int, JobView]) -> tuple[int, float, int]:
+    value, waits, job = entry
+    return -job.job.priority, value, waits  # at a tie the running job stays

@@ -102,9 +102,10 @@ def link_traffic(
     collective: str = "ring",
     flow_key: int = 0,
     sharing: Sharing = MAX_MIN,
+    compute_factor: float = 1.0,
 ) -> Traffic:
     """The traffic of one iteration; `flow_key` is the job's, for equal-cost paths."""
-    played = play_on(cluster, profile, gpus, collective, flow_key, sharing)
+    played = play_on(cluster, profile, gpus, collective, flow_key, sharing, compute_factor)
     if not played.links or played.first is None:
         return Traffic(played.seconds)
     offset = played.start_s[played.first]

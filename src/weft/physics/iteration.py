@@ -90,6 +90,31 @@ def play_on(
     return replace(played, links={k: played.links[kind] for k, kind in kinds.items() if kind in played.links})
 
 
+def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
+    """By how much computing must take longer than the profile says for an iteration to take so long; None if no such
+    factor is found: what the job sends takes longer by itself, or it does not compute at all.
+
+    The length of an iteration grows with the factor, in straight pieces: so each step of the search goes along one.
+    """
+    low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
+    shortest = play_on(cluster, profile, gpus, compute_factor=low).seconds
+    if high <= 0 or shortest > iteration_s:
+        return None
+    longest = play_on(cluster, profile, gpus, compute_factor=high).seconds
+    for _ in range(60):
+        if longest - shortest <= 1e-9 * iteration_s:
+            break
+        along = (iteration_s - shortest) / (longest - shortest)
+        middle = low + min(max(along, 0.05), 0.95) * (high - low)
+        seconds = play_on(cluster, profile, gpus, compute_factor=middle).seconds
+        if abs(seconds - iteration_s) <= 1e-6 * iteration_s:
+            return middle
+        low, shortest, high, longest = (
+            (middle, seconds, high, longest) if seconds < iteration_s else (low, shortest, middle, seconds)
+        )
+    return high
+
+
 def _chains_of(cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int) -> Chains:
     """The flow groups of each transfer on these GPUs."""
     routes: dict[object, RoutedCollective] = {}

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
+from weft.errors import StackError
 from weft.model.plan import Candidate, Placement, Plan, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView
@@ -39,6 +40,10 @@ class Planner(Policy):
 
         A claim of a job's length is its user's word. A planner that takes no job's word for who gives way ignores it.
         """
+
+    def refuse_priorities(self) -> None:
+        """Raise, in words, if it does not put jobs with a higher priority first. Order + place does."""
+        raise StackError(f"--priority: {self.name} weighs jobs by itself; choose a stack that has an order")
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""

@@ -15,7 +15,7 @@ from weft.research.claims import Claim, Reproduction, Verdict
 from weft.results.compare import mean_and_interval
 from weft.results.files import write_text
 from weft.results.metrics import finished_jobs, summary
-from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
+from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_below, new_figure, tidy_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,10 +52,10 @@ def figure_row(groups: Mapping[str, Sequence[RunResult]]) -> Figure:
         if low is not None:
             right.plot([i, i], [low, high], color="#1b1f24", linewidth=1.4)
     left.set_xscale("log")
-    left.legend(loc="lower right")
+    legend_below(figure, left)
     middle.set_xlim(left=0)
     middle.xaxis.set_major_formatter(lambda x, _: f"{100 * x:.0f} %")
-    right.set_xticks(range(len(groups)), list(groups), fontsize=8)
+    right.set_xticks(range(len(groups)), list(groups), fontsize=8, rotation=35, ha="right")
     for axes in (left, middle):
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
     tidy_axes(left, "(a) Job completion time", "time (s)", "share of jobs", grid="both")
@@ -97,9 +97,10 @@ def render(result: Reproduction, command: str = "") -> str:
     """The report as HTML: claims, notes, pictures, and how to check each claim alone."""
     from weft.results.html import page, plain_table
     from weft.results.pictures.style import inline_svg
+    from weft.results.words import verdict_card
 
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
-    head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>{escape(result.counts)}</p></header>'
+    head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
     rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     pictures = "".join(
@@ -108,6 +109,7 @@ def render(result: Reproduction, command: str = "") -> str:
         for i, picture in enumerate(result.pictures)
     )
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
+    head += verdict_card(f"{result.counts}.")
     body = (
         f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>'
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'

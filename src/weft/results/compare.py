@@ -7,15 +7,24 @@ intervals end there: with few seeds that differ much, t would reach further. Rat
 are, not as logarithms: "mean" is then what it says, and a metric that reaches zero (preemptions) keeps a ratio.
 
 A metric that is undefined at any seed is null: a mean over the seeds that happened to finish is another experiment.
+
+Where the jobs are recorded (a trace, a list), seeds draw no others, and their spread would look like certainty. Then
+intervals come from windows of the trace (windows.py); where the trace is one window there is no interval, and
+"intervals" says so.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError
+from weft.results.display import duration
+from weft.results.windows import FEW, Table, window_intervals, windows_of
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # flat name -> path in a summary
 METRICS: dict[str, tuple[str, ...]] = {
@@ -33,10 +42,18 @@ METRICS: dict[str, tuple[str, ...]] = {
 }
 
 Value = float | None
+_ONE_SEED = "one seed: no intervals"
 
 
-def compare(summaries: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Stacks side by side from {stack: [summary of each seed]}; the first stack is what the ratios refer to."""
+def compare(
+    summaries: Mapping[str, Sequence[Mapping[str, Any]]],
+    bins: Mapping[str, Sequence[Table]] | None = None,
+    jobs: Mapping[str, Sequence[pl.DataFrame]] | None = None,
+) -> dict[str, Any]:
+    """Stacks side by side from {stack: [summary of each seed]}; the first stack is what the ratios refer to.
+
+    `bins` (and `jobs`, for percentiles) are given where the jobs are recorded: intervals are then over windows.
+    """
     seeds = _common_seeds(summaries)
     by_stack = {
         stack: [flat_metrics(s) for s in sorted(runs, key=lambda s: seeds.index(s["seed"]))]
@@ -44,9 +61,10 @@ def compare(summaries: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, A
     }
     first = next(iter(by_stack.values()))
     scenario = next(iter(summaries.values()))[0]["scenario"]
-    return {
+    result = {
         "scenario": scenario,
         "seeds": seeds,
+        "intervals": {"over": "seeds" if len(seeds) > 1 else None, "note": "" if len(seeds) > 1 else _ONE_SEED},
         "stacks": [
             {
                 "stack": stack,
@@ -61,6 +79,38 @@ def compare(summaries: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, A
             for stack, runs in by_stack.items()
         ],
     }
+    if bins is not None:
+        same = all(run == runs[0] for runs in by_stack.values() for run in runs)
+        _over_windows(result, bins, jobs, same)
+    return result
+
+
+def _over_windows(
+    result: dict[str, Any],
+    bins: Mapping[str, Sequence[Table]],
+    jobs: Mapping[str, Sequence[pl.DataFrame]] | None,
+    same: bool,
+) -> None:
+    """Replace intervals over seeds by those over windows."""
+    windows = windows_of(next(iter(bins.values()))[0])
+    n = len(result["seeds"])
+    seeds = "" if n == 1 else f"; the {n} seeds gave the same result" if same else f"; {n} seeds"
+    many = windows.count > 1
+    if many:
+        rough = f"; fewer than {FEW} windows give a rough interval" if windows.count < FEW else ""
+        note = f"intervals over {windows.count} windows of {duration(windows.length_s)}{seeds}{rough}"
+    else:
+        note = f"the recorded jobs are one window of {duration(windows.length_s)}, so there is no interval{seeds}"
+    result["intervals"] = {
+        "over": "windows" if many else None, "windows": windows.count, "window_s": windows.length_s,
+        "seeds_differ": not same, "note": note,
+    }  # fmt: skip
+    found = window_intervals(bins, jobs, windows) if many else {}
+    for entry in result["stacks"]:
+        for part in ("metrics", "ratio_to_first"):
+            for name, value in entry[part].items():
+                known = found.get(entry["stack"], {}).get(part, {}).get(name, [None, None])
+                value["ci95"] = [None, None] if value["mean"] is None else known
 
 
 def flat_metrics(summary: Mapping[str, Any]) -> dict[str, Value]:

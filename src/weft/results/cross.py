@@ -7,11 +7,12 @@ these seeds do not tell a combination from the best. (The best of many is also t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from weft.results.compare import compare, flat_metrics, mean_and_interval
+from weft.results.windows import Table, window_intervals, windows_of
 
 MORE_IS_BETTER = frozenset({"gpu_utilisation"})
 LAYERS = ("planner", "order", "place", "interleave", "pace")
@@ -25,9 +26,13 @@ def rank(
     layers: Mapping[str, Mapping[str, str]],
     left_out: Sequence[tuple[str, str]],
     by: str = "jct_mean_s",
+    bins: Mapping[str, Sequence[Table]] | None = None,
 ) -> dict[str, Any]:
-    """Combinations best first; {stack: summaries by seed} with the reference first, and (stack, reason) left out."""
-    compared = compare(summaries)
+    """Combinations best first; {stack: summaries by seed} with the reference first, and (stack, reason) left out.
+
+    `bins` are given where the jobs are recorded: intervals are then over windows of the trace.
+    """
+    compared = compare(summaries, bins)
     left = {name: sum(int(s["jobs"] - s["finished"]) for s in runs) for name, runs in summaries.items()}
     least, sign = min(left.values()), -1.0 if by in MORE_IS_BETTER else 1.0
 
@@ -39,6 +44,7 @@ def rank(
     ranked = sorted(compared["stacks"], key=place)
     at = {name: [flat_metrics(s)[by] for s in runs] for name, runs in summaries.items()}
     best = at[ranked[0]["stack"]]
+    over_best = _over_best(ranked, bins, by, compared["intervals"]["over"] == "windows")
     entries = [
         {
             "rank": i + 1,
@@ -50,19 +56,35 @@ def rank(
             "ratio_to_best": mean_and_interval(
                 [a / b if a is not None and b else None for a, b in zip(at[entry["stack"]], best, strict=True)],
                 least=0.0,
-            ),
+            )
+            | over_best(entry["stack"]),
         }
         for i, entry in enumerate(ranked)
     ]
     return {
         "scenario": scenario,
         "seeds": compared["seeds"],
+        "intervals": compared["intervals"],
         "by": by,
         "reference": next(iter(summaries)),
         "combinations": entries,
         "layers": layer_effects(entries, by),
         "skipped": _grouped(left_out),
     }
+
+
+def _over_best(
+    ranked: Sequence[Mapping[str, Any]], bins: Mapping[str, Sequence[Table]] | None, by: str, many: bool
+) -> Callable[[str], dict[str, Any]]:
+    """The interval over windows of a stack's ratio to the best, where intervals are over windows."""
+    if bins is None:
+        return lambda stack: {}
+    if not many:
+        return lambda stack: {"ci95": [None, None]}
+    order = [str(entry["stack"]) for entry in ranked]
+    windows = windows_of(next(iter(bins.values()))[0])
+    found = window_intervals({name: bins[name] for name in order}, None, windows)
+    return lambda stack: {"ci95": found[stack]["ratio_to_first"].get(by, [None, None])}
 
 
 def layer_effects(entries: Sequence[Mapping[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:

@@ -19,6 +19,7 @@ from weft.results.files import write_text
 from weft.results.html import definition_list, grid_table, page, plain_table
 from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
+from weft.results.words import ranking_verdict, verdict_card
 
 _SHOWN = 20  # rows in the terminal
 _MOST_ROWS = 400  # in the report
@@ -118,7 +119,8 @@ def heat_map(found: Mapping[str, Any]) -> Figure:
     if values.size <= _WRITTEN:
         for i, j in np.argwhere(~np.isnan(values)):
             axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", fontsize=6.5, color=INK)
-    tidy_axes(axes, f"{by} over that of {found['reference']}, mean of paired ratios", grid="")
+    over = found["reference"]
+    tidy_axes(axes, "\n".join((f"{by} over that of", over, "mean of paired ratios")), grid="")
     bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.02)
     bar.ax.tick_params(length=0)
     bar.ax.yaxis.set_major_formatter(lambda v, _: f"{np.exp(sign * v):.2f}")
@@ -171,9 +173,10 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
         if scenario_text
         else ""
     )
+    verdict = verdict_card(ranking_verdict(found))
     body = (
-        f'{head}<section class="card"><figure class="wide">{inline_svg(heat_map(found), "heat")}<figcaption>Blue is '
-        f"better than the reference, orange worse; dots were left out.</figcaption></figure></section>"
+        f'{head}{verdict}<section class="card"><figure class="wide">{inline_svg(heat_map(found), "heat")}<figcaption>'
+        f"Blue is better than the reference, orange worse; dots were left out.</figcaption></figure></section>"
         f'<section class="card">{grid_table(_layer_grid(found))}</section>'
         f'<h2>Ranking</h2><section class="card">{grid_table(ranking_grid(found))}'
         f'<p class="key">{escape(key + shown)}</p>'

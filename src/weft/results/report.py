@@ -19,13 +19,15 @@ from weft.results.metrics import finished_jobs, summary
 from weft.results.pictures import plots
 from weft.results.pictures.style import inline_svg
 from weft.results.run import RunResult
-from weft.results.series import extent_s
+from weft.results.series import busy_gpus, extent_s
 from weft.results.tables import comparison_grid, run_grid
+from weft.results.words import DEFINITIONS, comparison_verdict, meanings, run_verdict, verdict_card
 
 _WIDE = ' class="wide"'
 _MOST_JOBS = 15
 _MOST_DECISIONS = 14
 _MOST_PICTURES = 6  # stacks with a picture of their own
+_COMPARED = ("JCT", "makespan", "queue", "exposed comm.", "GPU utilisation", "relative JCT")
 _LOG = ("time", "job", "decision", "GPUs", "reason")
 
 
@@ -57,8 +59,10 @@ def render_report(
     if comparison is None and len(first) > 1:
         comparison = compare({r.stack: [summary(s) for s in everything if s.stack == r.stack] for r in first})
     title = title or everything[0].scenario
+    verdict = comparison_verdict(comparison) if comparison else run_verdict(summary(first[0]), _peak(first[0]))
     body = [
         _head(title, first, comparison),
+        verdict_card(verdict),
         _result(first, comparison),
         _notes(everything),
         _pictures(everything, first),
@@ -66,6 +70,11 @@ def render_report(
         _what_was_run(everything, comparison),
     ]
     return page(title, "\n".join(filter(None, body)))
+
+
+def _peak(run: RunResult) -> float | None:
+    """GPUs that were held at once, at most."""
+    return float(busy_gpus(run).value.max(initial=0.0)) if run.spans.height else None
 
 
 def _head(title: str, first: Sequence[RunResult], comparison: Mapping[str, Any] | None) -> str:
@@ -79,28 +88,34 @@ def _head(title: str, first: Sequence[RunResult], comparison: Mapping[str, Any] 
 def _result(first: Sequence[RunResult], comparison: Mapping[str, Any] | None) -> str:
     if comparison is not None and len(comparison["stacks"]) > 1:
         base = comparison["stacks"][0]["stack"]
-        intervals = len(comparison["seeds"]) > 1
+        over = comparison["intervals"]
         small = (
-            "Below each mean its 95 % interval over seeds (Student t). " if intervals else "One seed: no intervals. "
+            "Below each mean its 95 % interval over seeds (Student t). "
+            if over["over"] == "seeds"
+            else f"{over['note'][:1].upper()}{over['note'][1:]}. "
         )
         small += f"Ratios are formed at each seed, over {base} at the same seed."
         table = grid_table(comparison_grid(comparison))
         ratios = _figure(plots.ratio_intervals(comparison), "ratio")
         return (
-            f'<section class="card">{table}<p class="key">{escape(small)}</p></section>'
+            f'<section class="card">{table}<p class="key">{escape(small)}</p>{meanings(*_COMPARED)}</section>'
             f'<section class="card">{ratios}</section>'
         )
     numbers = summary(first[0])
     tiles = (
-        (duration(numbers["jct_s"]["mean"]), "mean JCT"),
-        (duration(numbers["makespan_s"]), "makespan"),
-        (duration(numbers["queueing_s"]["mean"]), "mean queueing"),
-        (duration(numbers["comm_s"]["mean"]), "mean exposed comm."),
-        (percent(numbers["gpu_utilisation"]), "GPU utilisation"),
-        (f"{count(numbers['finished'])} / {count(numbers['jobs'])}", "jobs finished"),
-        (count(numbers["preemptions"]), "preemptions"),
+        (duration(numbers["jct_s"]["mean"]), "mean JCT", "JCT"),
+        (duration(numbers["makespan_s"]), "makespan", "makespan"),
+        (duration(numbers["queueing_s"]["mean"]), "mean queueing", "queue"),
+        (duration(numbers["comm_s"]["mean"]), "mean exposed comm.", "exposed comm."),
+        (percent(numbers["gpu_utilisation"]), "GPU utilisation", "GPU utilisation"),
+        (f"{count(numbers['finished'])} / {count(numbers['jobs'])}", "jobs finished", "jobs finished"),
+        (count(numbers["preemptions"]), "preemptions", "preemptions"),
     )
-    boxes = "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(n)}</span></div>' for v, n in tiles)
+    boxes = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span><small>{escape(DEFINITIONS[what])}</small>'
+        "</div>"
+        for value, name, what in tiles
+    )
     return f'<div class="tiles">{boxes}</div><section class="card">{grid_table(run_grid(numbers))}</section>'
 
 
@@ -124,10 +139,10 @@ def _pictures(everything: Sequence[RunResult], first: Sequence[RunResult]) -> st
     several = len(shown) > 1
     large = [_figure(plots.load_over_time(shown), "load")]
     for i, run in enumerate(shown):
-        title = f"Cluster timeline: {run.stack}" if several else ""
+        title = f"Cluster timeline: {run.stack}, seed {run.seed}"
         large.append(_figure(plots.cluster_timeline(run, end_s, title), f"gantt{i}"))
     for i, run in enumerate(shown):
-        title = f"Busiest links: {run.stack}" if several else ""
+        title = f"Busiest links: {run.stack}, seed {run.seed}"
         large.append(
             _figure(plots.link_utilisation(run, end_s, title, 12 if several else 24), f"links{i}") + _tiers(run)
         )

@@ -94,7 +94,7 @@ def comparison_grid(comparison: Mapping[str, Any]) -> Grid:
     for row, entry in zip(rows, stacks, strict=True):
         used = entry["metrics"]["gpu_utilisation"]
         row.append(Cell(number(_times(used["mean"], 100.0)), _interval(used["ci95"], 0.01)))
-        row.append(_ratio_cell(entry["ratio_to_first"]["jct_mean_s"], first=entry is stacks[0]))
+        row.append(ratio_cell(entry["ratio_to_first"]["jct_mean_s"], first=entry is stacks[0]))
     return Grid(tuple(titles), tuple(units), tuple(tuple(row) for row in rows))
 
 
@@ -111,7 +111,7 @@ def run_table(summary: Mapping[str, Any]) -> Group:
 def comparison_table(comparison: Mapping[str, Any]) -> Group:
     """The result of `compare` for the terminal: a wide table, a transposed one or a block per stack, whichever fits."""
     grid = _with_ratio_interval(comparison_grid(comparison))
-    title = Text.assemble((comparison["scenario"], "bold"), f", {_seeds(comparison['seeds'])}")
+    title = Text.assemble((comparison["scenario"], "bold"), f", {interval_words(comparison)}")
     short = replace(grid, titles=(*grid.titles[:-1], "relative JCT"))
     first = comparison["stacks"][0]["stack"]
     caption = Text(f"relative JCT: mean JCT over that of {first} at the same seed", style="dim")
@@ -175,7 +175,8 @@ def _labels(grid: Grid) -> list[tuple[str, str]]:
     return list(zip(grid.titles, grid.units, strict=True))[1:]
 
 
-def _ratio_cell(ratio: Mapping[str, Any], first: bool) -> Cell:
+def ratio_cell(ratio: Mapping[str, Any], first: bool) -> Cell:
+    """A ratio with its interval, green or red where that excludes 1."""
     mean, (low, high) = ratio["mean"], ratio["ci95"]
     if mean is None or first:
         return Cell(MISSING if mean is None else "1")
@@ -195,7 +196,11 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _seeds(seeds: Sequence[int]) -> str:
+def interval_words(comparison: Mapping[str, Any]) -> str:
+    """What was run and what the intervals are over, in a few words."""
+    seeds, intervals = comparison["seeds"], comparison["intervals"]
+    if "windows" in intervals:
+        return str(intervals["note"])
     if len(seeds) == 1:
         return f"seed {seeds[0]} (one seed: no intervals)"
     return f"{len(seeds)} seeds, 95 % intervals paired by seed"

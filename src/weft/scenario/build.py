@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
@@ -22,11 +22,12 @@ from weft.model.view import Spread
 from weft.physics.analytical import MODERN, OLDER, Dimension, Hierarchy
 from weft.physics.astra import read_network, read_system
 from weft.physics.cost import DALLY_TABLE_I, THEMIS
+from weft.registry import files_from
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
-from weft.scenario.sections import DimensionRow, NetworkSection
+from weft.scenario.sections import DimensionRow, NetworkSection, OutageRow
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
-from weft.stacks import Stack, resolve
+from weft.stacks import Stack, default_stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 
@@ -53,13 +54,21 @@ def located(where: str) -> Iterator[None]:
 
 
 def build_stack(scenario: Scenario, layers: Layers) -> Stack:
-    """The stack: the one named in `layers`, or the scenario's, with single layers replaced."""
+    """The stack: the one named in `layers`, or the scenario's, with single layers replaced.
+
+    A file with a policy is looked for in the working folder, or else beside the scenario.
+    """
+    with files_from(scenario.folder):
+        return _stack(scenario, layers)
+
+
+def _stack(scenario: Scenario, layers: Layers) -> Stack:
     asked = (layers.order, layers.place, layers.interleave, layers.pace)
     if layers.stack is not None:
         return resolve(layers.stack, *asked)
     section = scenario.stack
     if section is None:
-        raise ScenarioError(f"{scenario.where}: stack is missing; add [stack] with a name, or give --stack")
+        return resolve(default_stack(), *asked)
     own = (section.order, section.place, section.interleave, section.pace)
     with located(f"{scenario.where}: stack"):
         resolve(section.name, *own)  # an error in the file is not blamed on the options
@@ -99,7 +108,16 @@ def build_workload(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
         _check_jobs(workload, cluster, scenario.network)
+        _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
     return workload
+
+
+def _check_outages(outages: Sequence[OutageRow], servers: Sequence[str]) -> None:
+    for row in outages:
+        if row.server not in servers:
+            raise ScenarioError(
+                f"run.outages: there is no server {row.server}; there are {', '.join(servers[:5])}, ..."
+            )
 
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
@@ -131,7 +149,8 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name
-    return network, RunSpec(**{**scenario.run.model_dump(), "seed": seed})
+    outages = tuple((row.server, row.at_s, row.for_s) for row in scenario.run.outages)
+    return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
 
 
 def _tiers(section: NetworkSection) -> Mapping[str, Tier]:

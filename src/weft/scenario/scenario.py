@@ -30,6 +30,7 @@ class Scenario(Section):
     run: RunSection = Field(default_factory=RunSection)
     compare: CompareSection | None = None
     _path: Path | None = PrivateAttr(default=None)
+    _changes: str = PrivateAttr(default="")  # what the command line changed, in its own words
 
     @staticmethod
     def load(source: Scenario | str | Path | dict[str, Any]) -> Scenario:
@@ -39,6 +40,21 @@ class Scenario(Section):
         if isinstance(source, dict):
             return _checked(source, None)
         return _checked(read_toml(Path(source)), Path(source))
+
+    @staticmethod
+    def load_site(source: str | Path) -> Scenario:
+        """A file of which only the cluster counts: its [workload] may be missing."""
+        data = read_toml(Path(source))
+        return _checked(
+            {"workload": {"source": "jobs", "job": [{"model": "resnet50", "iterations": 1}]}, **data}, Path(source)
+        )
+
+    def again(self, data: dict[str, Any], changes: str) -> Scenario:
+        """The same file with other values, checked; `changes` says which, for its text."""
+        where = f"{self.where} with {changes}"
+        scenario = checked(Scenario, data, where)
+        scenario._path, scenario._changes = self._path, changes
+        return scenario
 
     @property
     def where(self) -> str:
@@ -54,8 +70,14 @@ class Scenario(Section):
     def text(self) -> str:
         """The file as it was written; without one, the values that were given."""
         if self._path is not None:
-            return self._path.read_text(encoding="utf-8-sig")
+            changes = f"\n# changed by {self._changes}\n" if self._changes else ""
+            return self._path.read_text(encoding="utf-8-sig") + changes
         return json.dumps(self.model_dump(mode="json", exclude_unset=True), indent=2)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its jobs are recorded, and so the same at every seed."""
+        return self.workload.source == "jobs" or (self.workload.source == "trace" and self.workload.pick == "first")
 
     @property
     def folder(self) -> Path:

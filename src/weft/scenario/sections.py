@@ -293,6 +293,14 @@ _OF_COST = {
 }  # fmt: skip
 
 
+class OutageRow(Section):
+    """A server that is lost for a while."""
+
+    server: str = Field(description="Its name.")
+    at_s: Seconds = Field(description="When.")
+    for_s: SomeSeconds = Field(description="For how long.")
+
+
 class RunSection(Section):
     """The seed, how exact to be, and what goes wrong on purpose."""
 
@@ -307,6 +315,7 @@ class RunSection(Section):
     straggler_factor: Annotated[float, Field(ge=1, le=1e6)] = Field(2.0, description="How much longer those take.")
     start_latency_s: Seconds = Field(0.0, description="From the decision to the start of a job.")
     failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
+    outages: list[OutageRow] = Field([], description="Servers that are lost with what runs there.")
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
     until_s: SomeSeconds | None = Field(
         None, description="Stop the simulation at this time; by default when all jobs are done."

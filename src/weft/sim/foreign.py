@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.pace.rates import Transport
 from weft.pace.senders import loss_limit
@@ -30,6 +31,18 @@ _FOR_EVER = 1 << 40  # iterations
 def there_are_others(network: NetworkSpec) -> bool:
     """Whether anybody else sends."""
     return bool(network.foreign) or network.cross_traffic is not None
+
+
+def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
+    """Refuse, in words, what a network without single flows does not know."""
+    known = network.sharing == "max-min" and network.cost == "links"
+    what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
+    if opened and not known:
+        raise StackError(f"pace {pace} needs single flows on links, and {what} has none; leave one of them out")
+    if there_are_others(network) and not known:
+        raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
+    if network.packet_loss > 0.0 and network.cost != "links":
+        raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
 
 @dataclass(frozen=True, order=True)

@@ -108,6 +108,7 @@ class RunSpec:
     straggler_factor: float = 2.0
     start_latency_s: float = 0.0
     failure_rate: float = 0.0
+    outages: tuple[tuple[str, float, float], ...] = ()  # servers that are lost: name, when, for how long
     checkpoint_every: int = 1
     until_s: float | None = None
 

@@ -1,6 +1,6 @@
 """SimWorld: the simulated world. It carries out decisions in the engine and reports what happens, in virtual time.
 
-It can be told to be slow (start latency, restart cost) and to fail (starts that do not come up).
+It can be told to be slow (start latency, restart cost) and to fail (starts that do not come up, servers that are lost).
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ import numpy.typing as npt
 from weft.core.capabilities import Capabilities
 from weft.errors import EngineError, StackError
 from weft.model.cluster import Cluster
-from weft.model.events import Event, Failed, Finished, Started, Stopped, Submitted
+from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted
 from weft.model.flows import Ask, Traffic, TransferView
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-from weft.pace.rates import Transport
 from weft.physics.estimates import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
-from weft.sim.foreign import Others, there_are_others
+from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.outcome import Clockwork, JobRecord, Span
 from weft.sim.played import PlayedTraffic
@@ -69,6 +68,10 @@ class SimWorld:
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
         self._next = 0
         self._clockwork = Clockwork()
+        for name, at_s, for_s in run.outages:
+            number = str([server.name for server in cluster.servers].index(name))
+            self._clockwork.add(at_s, "lose", number, 0)
+            self._clockwork.add(at_s + for_s, "regain", number, 0)
         self._by_row: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
@@ -100,7 +103,7 @@ class SimWorld:
             return
         network, run = self.network, self.spec
         transport = pace.transport(network.packet_loss)
-        self._refuse(pace, transport)
+        refuse_without_links(network, pace.name, transport.opened)
         self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport)
         if transport.opened:
             self._played = PlayedTraffic(pace, self.lowering.capacity, network.packet_loss)
@@ -138,20 +141,6 @@ class SimWorld:
                 segments=20_000 if self._record else 0,
             )
         )
-
-    def _refuse(self, pace: Pace, transport: Transport) -> None:
-        """Refuse, in words, what a network without single flows does not know."""
-        network = self.network
-        known = network.sharing == "max-min" and network.cost == "links"
-        what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
-        if transport.opened and not known:
-            raise StackError(
-                f"pace {pace.name} needs single flows on links, and {what} has none; leave one of them out"
-            )
-        if there_are_others(network) and not known:
-            raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
-        if network.packet_loss > 0.0 and network.cost != "links":
-            raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
     def _by_id(self, ask: Ask) -> Ask:
         """A rule that knows jobs by their id, for an engine that knows them by number."""
@@ -227,7 +216,7 @@ class SimWorld:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
             target = min(limit, arrival, own)
-            if target == math.inf and not self._by_row:
+            if (target == math.inf and not self._by_row) or self.n_finished == len(self.records):
                 return []
             others = self.foreign.next_s if self.foreign is not None else math.inf
             if others <= engine.now and self.foreign is not None:
@@ -260,6 +249,12 @@ class SimWorld:
         queue = self._clockwork.queue
         while queue and queue[0][0] <= now:
             _, _, action, job_id, ticket = heapq.heappop(queue)
+            if action == "lose":
+                events += self._lose(int(job_id), now)
+                continue
+            if action == "regain":
+                events.append(NodeUp(now, int(job_id)))
+                continue
             record = self.records[job_id]
             if ticket != record.ticket:
                 continue
@@ -267,6 +262,24 @@ class SimWorld:
                 events.append(self._come_up(record))
             else:
                 self._attach(record)
+        return events
+
+    def _lose(self, server: int, now: float) -> list[Event]:
+        """A server is lost with all that runs there: what jobs have not saved is lost, too."""
+        gone, words = set(self.cluster.servers[server].gpus), f"server {self.cluster.servers[server].name} was lost"
+        coming = {job for _, _, action, job, ticket in self._clockwork.queue
+                  if action == "come up" and self.records[job].ticket == ticket}  # fmt: skip
+        events: list[Event] = [NodeDown(now, server, words)]
+        for record in self.records.values():
+            if record.span is None or gone.isdisjoint(record.span.gpus):
+                continue
+            if record.job.id in coming:
+                record.ticket += 1
+                record.span = None
+                events.append(Failed(now, record.job.id, words))
+            else:
+                record.stops -= 1  # it is none that somebody decided
+                events.append(self._stop(record, words))
         return events
 
     def _start(self, record: JobRecord, decision: Start) -> list[Event]:

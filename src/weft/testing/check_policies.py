@@ -7,6 +7,7 @@ lost servers and withdrawn jobs, and looks at every answer (weft.testing.watch).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from weft.core.cycle import Core
 from weft.core.layered import Layered
@@ -24,7 +25,7 @@ from weft.pace.base import Pace
 from weft.place.base import Place
 from weft.place.best_fit import BestFit
 from weft.planners.base import Planner
-from weft.testing.toy import workload
+from weft.testing.toy import ToyWorld, toy_cluster, toy_job, workload
 from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
 
 WORKLOADS = range(6)
@@ -43,10 +44,12 @@ class _OneOfThree(NoInterleave):
 
 
 def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS) -> None:
-    """An order: known jobs claimed once each, at sizes they run on, with reasons; pure; every job has its turn."""
+    """An order: known jobs claimed once each, at sizes they run on, with reasons; pure; every job has its turn, and
+    those with a higher priority have it first."""
     for number in workloads:
         watched = WatchedOrder(make)
         _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
+    _keeps_priorities(make())
 
 
 def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS) -> None:
@@ -93,6 +96,22 @@ def check_pace(make: Callable[[], Pace]) -> None:
         if rule.kind == "ratio":
             fine = len(rule.ratios) == rule.k - 1 and all(0 <= ratio < float("inf") for ratio in rule.ratios)
             require(fine, f"{what}.admission: ratios {rule.ratios} are not {rule.k - 1} numbers for k = {rule.k}")
+
+
+def _keeps_priorities(order: Order) -> None:
+    """Six jobs, each as large as the cluster: whoever has a higher priority starts first, whatever else it is like."""
+    priorities = {"a": 0, "b": 2, "c": 1, "d": 2, "e": 0, "f": 1}
+    jobs = [
+        replace(toy_job(name, 16, 5 * (n % 3 + 1)), priority=priority)
+        for n, (name, priority) in enumerate(priorities.items())
+    ]
+    world = ToyWorld(toy_cluster(), jobs)
+    core = Core(Stack(order.name, Layered(order, BestFit())), world)
+    first: dict[str, None] = {}
+    run(core, world, on_progress=lambda _, core: first.update(dict.fromkeys(core.table.running)))
+    found = [priorities[name] for name in first]
+    what = f"{order.name}: jobs of priorities {found} start in this order; compare priorities first"
+    require(found == sorted(found, reverse=True), what)
 
 
 _Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave

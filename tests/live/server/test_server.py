@@ -17,9 +17,8 @@ from tests.live.jobs import LOOP, python
 from tests.live.serving import WITNESS, all_ended, fork_server, said, serve_until, server, statuses, wait_for
 from weft.errors import InputError, StackError
 from weft.live.server.control import call
-from weft.live.server.explain import explain_live
 from weft.live.server.ledger import Ledger
-from weft.live.server.listing import queue
+from weft.live.server.listing import explain_live, queue
 from weft.live.server.server import Server
 from weft.model.view import Spread
 

@@ -35,10 +35,12 @@ class Serving:
         self.profiles: list[Path] = []  # where profile files may lie
         self._open: list[Server] = []
 
-    def start(self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", **more: Any) -> Server:
+    def start(
+        self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", *, priority: str = "off", **more: Any
+    ) -> Server:
         """A server, as `weft serve --world slurm` makes it."""
         policies = resolve(stack) if isinstance(stack, str) else stack
-        engine = SlurmEngine(self.box.slurm, poll_s=0.2, profile_folders=self.profiles)
+        engine = SlurmEngine(self.box.slurm, poll_s=0.2, profile_folders=self.profiles, priority=priority)
         self._open.append(Server(self.folder, self.cluster, policies, engine=engine, say=self.said.append, **more))
         return self._open[-1]
 

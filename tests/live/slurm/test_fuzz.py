@@ -20,7 +20,8 @@ import pytest
 from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
-from weft.live.runner import RECORD, Record, Runner
+from weft.live.hearing import RECORD, Record
+from weft.live.runner import Runner
 from weft.live.server.ledger import Ledger
 from weft.live.server.profiles import Profiles, Reading
 from weft.live.slurm.commands import Slurm, Unreachable
@@ -67,10 +68,18 @@ GROUP = {
 
 @contextmanager
 def quickly(what: Callable[[], str]) -> Iterator[None]:
-    """Nothing in here may take long."""
-    began = time.monotonic()
+    """Nothing in here may take long; what the kernel keeps this thread waiting for a processor does not count."""
+    began = own_s()
     yield
-    assert time.monotonic() - began < LONGEST_S, what()
+    assert own_s() - began < LONGEST_S, what()
+
+
+def own_s() -> float:
+    """The time, less what this thread has spent ready to run while others ran."""
+    waited = 0.0
+    with suppress(OSError):
+        waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return time.monotonic() - waited
 
 
 def spoiled(row: dict[str, Any], lot: random.Random) -> dict[str, Any]:
@@ -118,7 +127,7 @@ def test_comments() -> None:
 
 
 def installed(folder: Path) -> Any:
-    """relay.py as it is installed, with runner.py beside it."""
+    """relay.py as it is installed, with hearing.py beside it."""
     write_files(folder)
     spec = importlib.util.spec_from_file_location("relay", folder / "relay.py")
     assert spec is not None

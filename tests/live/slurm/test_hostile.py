@@ -61,6 +61,9 @@ def test_gpus_do_not_come_past_weft(box: Sandbox, user: OtherUser) -> None:
     held = user.sbatch("--gpus=1")
     assert user.run("scontrol", "release", held).returncode != 0
     assert user.run("scontrol", "update", f"JobId={held}", "Priority=5").returncode != 0
+    nice = user.run("scontrol", "update", f"JobId={held}", "Nice=5")  # Slurm gives it a priority, which releases it
+    assert nice.returncode != 0
+    assert user.run("scontrol", "top", held).returncode != 0
     assert state(box, held) == "PENDING JobHeldUser"
 
 

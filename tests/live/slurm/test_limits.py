@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
-from weft.live.server.explain import explain_live
-from weft.live.server.listing import queue
+from weft.live.server.listing import explain_live, queue
 from weft.live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
@@ -26,8 +25,7 @@ def told(box: Sandbox, job: str) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five seconds of patience are one."""
-    for module in ("reasons", "reconcile"):
-        monkeypatch.setattr(f"weft.live.slurm.{module}.SCARCE_S", 1.0)
+    monkeypatch.setattr("weft.live.slurm.reconcile.SCARCE_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")

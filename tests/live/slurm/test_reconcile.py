@@ -9,8 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.live.description import Description
-from weft.live.slurm.reasons import NAMED_S, PATIENCE_S, SCARCE_S
-from weft.live.slurm.reconcile import AGAIN_S, GONE, OUR_FAULT, Do, Look, Phase, Pin, Task, What, look
+from weft.live.slurm.reconcile import (
+    AGAIN_S,
+    GONE,
+    NAMED_S,
+    OUR_FAULT,
+    PATIENCE_S,
+    SCARCE_S,
+    Do,
+    Look,
+    Phase,
+    Pin,
+    Task,
+    What,
+    look,
+)
 from weft.live.slurm.records import Record
 from weft.testing import toy_job
 

@@ -16,8 +16,7 @@ from tests.live.jobs import LOOP
 from tests.live.slurm.serving import Serving, actions, ended, environment, python, running, serve_until, state
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
-from weft.live.server.explain import explain_live
-from weft.live.server.listing import queue
+from weft.live.server.listing import explain_live, queue
 from weft.live.slurm.hands import Order
 from weft.live.slurm.reconcile import Do
 from weft.live.slurm.sandbox import Sandbox

@@ -47,8 +47,7 @@ def test_wide_ranges_get_a_logarithmic_axis(run: RunResult) -> None:
 
 def test_one_line_per_stack_with_its_name(paired_runs: list[RunResult]) -> None:
     for figure in (plots.jct_cdf(paired_runs), plots.iteration_cdf(paired_runs), plots.load_over_time(paired_runs)):
-        legend = figure.axes[0].get_legend()
-        assert legend is not None
+        (legend,) = figure.legends  # below the picture, where it covers nothing
         assert [text.get_text() for text in legend.get_texts()] == ["fifo", "srsf"]
         assert len({(line.get_color(), str(line.get_linestyle())) for line in figure.axes[0].lines}) == 2
 

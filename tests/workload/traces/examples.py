@@ -25,9 +25,10 @@ class Example:
 def job(
     job_id: str, submit_s: float, gpus: int, duration_s: float | None = None, iterations: int | None = None,
     model: str | None = None, user: str = "", vc: str = "", status: str = "", batch: int | None = None, line: int = 0,
+    wait_s: float | None = None,
 ) -> TraceJob:  # fmt: skip
     """A job with the unknowns of the schema as defaults."""
-    return TraceJob(job_id, submit_s, gpus, duration_s, iterations, model, user, vc, status, batch, line)
+    return TraceJob(job_id, submit_s, gpus, duration_s, iterations, model, user, vc, status, batch, line, wait_s)
 
 
 PLAIN = """\
@@ -199,14 +200,16 @@ EXAMPLES = [
             [(48, "gpus", True), (56, "submitted_time", False), (64, "attempts", False), (72, "attempts", True)],
             "2017-10-07 01:11:39"),
     Example("helios", "cluster_log.csv", HELIOS,
-            [job("11", 0.0, 4, 180.0, user="u1", vc="vcA", status="FAILED", line=2)],
+            [job("11", 0.0, 4, 180.0, user="u1", vc="vcA", status="FAILED", line=2, wait_s=33.0)],
             [(3, "gpu_num", True), (4, "end_time", False), (5, "end_time", True)], "2020-06-09 18:41:27"),
     Example("helios-converted", "venus.csv", CONVERTED,
             [job("7#0", 0.0, 32, 172800.0, line=2), job("8#2", 5.0, 1, 60.0, line=3)], [(4, "service_sec", False)]),
     Example("pai", "pai.csv", PAI, [job("ali-x-worker#1", 16.0, 8, 100.0, line=2)]),
-    Example("acme", "trace_kalos.csv", KALOS, [job("k1", 0.0, 64, 60.0, user="u", status="FAILED", line=2)],
+    Example("acme", "trace_kalos.csv", KALOS,
+            [job("k1", 0.0, 64, 60.0, user="u", status="FAILED", line=2, wait_s=10.0)],
             [(3, "gpu_num", True), (4, "end_time", True)], "2023-05-17 11:00:00"),
-    Example("acme", "trace_seren.csv", SEREN, [job("5", 0.0, 8, 117.0, user="u1", status="COMPLETED", line=2)],
+    Example("acme", "trace_seren.csv", SEREN,
+            [job("5", 0.0, 8, 117.0, user="u1", status="COMPLETED", line=2, wait_s=32.0)],
             [(3, "end_time", False)], "2023-02-28 16:18:22"),
     Example("acme-converted", "kalos.csv", ACME_CONVERTED, [job("0", 313.0, 64, 104.0, status="COMPLETED", line=2)],
             [(3, "gpu_per_worker", False)]),
@@ -240,13 +243,14 @@ EXAMPLES = [
              job("40", 7.0, 1, 10.0, 20, "VGG", "u", status="COMPLETED", batch=64, line=14)],
             [(25, "submit", False), (36, "", False)]),
     Example("slurm", "sacct.txt", SLURM,
-            [job("7", 0.0, 4, 3600.0, user="ann", vc="gpu", status="COMPLETED", line=2),
-             job("9", 10.0, 3, 60.0, user="bob", vc="gpu", status="CANCELLED", line=4)],
+            [job("7", 0.0, 4, 3600.0, user="ann", vc="gpu", status="COMPLETED", line=2, wait_s=60.0),
+             job("9", 10.0, 3, 60.0, user="bob", vc="gpu", status="CANCELLED", line=4, wait_s=50.0)],
             [(3, "JobID", True), (5, "AllocTRES", True), (6, "State", True), (7, "Start", True), (8, "Submit", False),
              (9, "AllocTRES", False)], "2024-01-02 03:04:05"),
     Example("slurm", "elapsed.txt", SLURM_ELAPSED, [job("1", 0.0, 1, 93784.0, status="COMPLETED", line=2)],
             [(3, "Elapsed", False)], "2024-01-02 00:00:00"),
-    Example("slurm", "seconds.txt", SLURM_SECONDS, [job("1", 0.0, 16, 10.0, line=2)], [], "2024-01-02 03:04:05"),
+    Example("slurm", "seconds.txt", SLURM_SECONDS,
+            [job("1", 0.0, 16, 10.0, line=2, wait_s=1.0)], [], "2024-01-02 03:04:05"),
     Example("spot", "job_info_df.csv", SPOT,
             [job("437260", 95.0, 16, 41060.0, vc="57", line=2), job("437261", 95.0, 3, 41060.0, vc="57", line=3)]),
     Example("dlrm", "dlrm.csv", DLRM,

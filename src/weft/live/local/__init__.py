@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.capabilities import Capabilities
-from weft.live.attempt import Attempt, Ended
+from weft.live.attempt import Attempt, Ended, Ending, judge
 from weft.live.clock import Clock
 from weft.live.description import Description
-from weft.live.doubts import SLACK_S, Doubts
-from weft.live.endings import Ending, judge
-from weft.live.local.environment import environment, ranks
+from weft.live.measured import SLACK_S, Doubts
 from weft.live.unix import bound
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
@@ -42,6 +41,7 @@ class Task:
     starts: int = 0  # attempts so far; also the number of the present one
     attempt: Attempt | None = None
     gpus: Placement = ()
+    gate: Gate | None = None
     running: bool = False  # the start was confirmed
     stopping: bool = False  # a stop was decided
     cancelled: bool = False
@@ -105,6 +105,7 @@ class LocalWorld(LiveWorld[Task]):
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
             barred_until_s=self.now() if view.barred else None, started_s=self.now(),
+            doubts=Doubts(iteration_s=view.iteration_s),
         )  # fmt: skip
         if view.status is not JobStatus.WAITING:
             task.attempt = self.attempt(view.id, starts)
@@ -113,13 +114,14 @@ class LocalWorld(LiveWorld[Task]):
     def adopt(self, task: Task, gate: Gate | None) -> None:
         """Take a job over from a process that has gone: what it had asked for is asked for again."""
         self.tasks[task.job.id] = task
+        task.gate = gate
         if task.attempt is None:
             return
         self._dirty.add(task.job.id)
         if not task.attempt.begun:
-            task.attempt.spawn(self._spec(task, gate))
+            task.attempt.spawn(self._spec(task))
         else:
-            task.attempt.set_gate(self._gate(task, gate))
+            task.attempt.set_gate(self._gate(task))
             if task.stopping or task.cancelled:
                 task.attempt.stop(task.description.grace_s)
 
@@ -143,8 +145,9 @@ class LocalWorld(LiveWorld[Task]):
                         task.attempt.stop(task.description.grace_s)
                 case SetGate():
                     task = self.tasks[decision.job]
+                    task.gate = decision.gate
                     if task.attempt is not None:
-                        task.attempt.set_gate(self._gate(task, decision.gate))
+                        task.attempt.set_gate(self._gate(task))
         return events
 
     def events(self, now: float) -> list[Event]:
@@ -190,7 +193,7 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt.look()
             ended = task.attempt.ended
             if task.attempt.up and not task.running and not (ended and ended.error):
-                task.running, task.started_s, task.doubts = True, now, Doubts()
+                task.running, task.started_s = True, now
                 events.append(Started(now, job_id))
             if ended is not None:
                 events.append(self._ended(task, task.attempt, ended, now))
@@ -201,20 +204,23 @@ class LocalWorld(LiveWorld[Task]):
 
     def _doubted(self, task: Task, attempt: Attempt, now: float) -> list[Learned]:
         """Whether a running job is not what it said."""
-        if not task.description.iterations:
-            return []  # it said nothing
+        known = task.description.iterations
+        if not known and task.gate is None:
+            return []  # it said nothing, and nothing was made of that
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
-        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        left, ran_s = (task.job.iterations if known else sys.maxsize) - task.saved, now - task.started_s
+        gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
         return task.doubts.look(
-            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s
+            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s, gated_s
         )
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1
-        task.gpus, task.running, task.stopping = start.gpus, False, False
+        task.gpus, task.gate, task.running, task.stopping = start.gpus, start.gate, False, False
+        task.doubts = Doubts()
         task.attempt = self.attempt(task.job.id, task.starts)
         try:
-            task.attempt.spawn(self._spec(task, start.gate))
+            task.attempt.spawn(self._spec(task))
         except OSError as error:  # a full disk, no memory: no fault of the job, and trying at once would not help
             task.attempt, now = None, self.now()
             task.bars = min(task.bars + 1, 30)
@@ -225,7 +231,7 @@ class LocalWorld(LiveWorld[Task]):
         task.bars = 0
         return []
 
-    def _spec(self, task: Task, gate: Gate | None) -> dict[str, Any]:
+    def _spec(self, task: Task) -> dict[str, Any]:
         """What the runner is to do."""
         attempt = task.attempt or self.attempt(task.job.id, task.starts)
         description = task.description
@@ -239,16 +245,22 @@ class LocalWorld(LiveWorld[Task]):
             "ranks": ranks(self.cluster, task.gpus, description.per_rank),
             "iterations": description.iterations,
             "grace_s": description.grace_s,
-            "gate": self._gate(task, gate),
+            "gate": self._gate(task),
         }
 
-    def _gate(self, task: Task, gate: Gate | None) -> dict[str, float] | None:
-        """A gate by the machine's clock, for the beginning of an iteration instead of the task it names."""
+    def _gate(self, task: Task) -> dict[str, float] | None:
+        """A gate by the machine's clock, for the beginning of an iteration; its task comes `offset` later."""
+        gate = task.gate
         if gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, gate.task, task.doubts.iteration_s)
         epoch = self.clock.monotonic(gate.epoch_s) - offset_s
-        return {"epoch": float(epoch), "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
+        return {
+            "epoch": float(epoch),
+            "period": float(gate.period_s),
+            "tolerance": float(gate.tolerance),
+            "offset": float(offset_s),
+        }
 
     def _ended(self, task: Task, attempt: Attempt, ended: Ended, now: float) -> Event:
         """What the end of an attempt means for its job."""
@@ -280,3 +292,43 @@ class LocalWorld(LiveWorld[Task]):
         """Let go of sockets; jobs run on."""
         super().close()
         self._pokes.close()
+
+
+_FIRST_PORT = 29500  # of torch.distributed; a job's port is this plus its first GPU, which no other job has
+
+
+def environment(
+    cluster: Cluster, gpus: Placement, job: str, attempt: int, resume: int, iterations: int
+) -> dict[str, str]:
+    """The same for all processes of a job; the rest of its environment is that of `weft submit`."""
+    servers = [cluster.servers[int(cluster.server_of_gpu[gpu])].name for gpu in gpus]
+    return {
+        "WEFT_JOB": job,
+        "WEFT_ATTEMPT": str(attempt),
+        "WEFT_RESUME_STEP": str(resume),
+        "WEFT_ITERATIONS": str(iterations),
+        "WEFT_GPUS": ",".join(map(str, gpus)),
+        "WEFT_SERVERS": ",".join(servers),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_FIRST_PORT + min(gpus)),
+    }
+
+
+def ranks(cluster: Cluster, gpus: Placement, per_rank: bool) -> list[dict[str, str]]:
+    """What differs between the processes of a job: one that has all GPUs, or one per GPU."""
+    visible = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    if not per_rank:
+        return [{**visible, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}]
+    made = []
+    for rank, gpu in enumerate(gpus):
+        beside = [g for g in gpus if cluster.server_of_gpu[g] == cluster.server_of_gpu[gpu]]
+        made.append(
+            {
+                "CUDA_VISIBLE_DEVICES": ",".join(map(str, beside)),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(gpus)),
+                "LOCAL_RANK": str(beside.index(gpu)),
+                "LOCAL_WORLD_SIZE": str(len(beside)),
+            }
+        )
+    return made

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,9 @@ from weft.live.server.control import Control
 from weft.live.server.durable import Durable
 from weft.live.server.folders import own, refuse_network
 from weft.live.server.ledger import JobRow, Ledger
+from weft.live.server.listing import write_trace
 from weft.live.server.metrics import Metrics, MetricsServer
 from weft.live.server.profiles import Profiles
-from weft.live.server.record import write_trace
-from weft.live.server.systemd import notify
 from weft.live.waiting import Closing, LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event
@@ -330,3 +329,13 @@ def _ledger(folder: Path, dry_run: bool) -> Ledger:
     ledger = Ledger(None)
     ledger.copy_from(folder)
     return ledger
+
+
+def notify(words: str) -> None:
+    """`READY=1`, `WATCHDOG=1`, ...; nothing where systemd did not start this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    address = "\0" + address[1:] if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
+        out.sendto(words.encode(), address)

@@ -86,6 +86,18 @@ class Slurm:
         text = self._ask("scontrol", "show", "config")
         return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", text, re.MULTILINE))
 
+    def qos(self) -> str:
+        """Every QOS with its limits and priority, as the controller has them; none where there is no accounting."""
+        return self._ask("scontrol", "show", "assoc_mgr", "flags=qos")
+
+    def shares(self) -> str:
+        """Account, user, partition and fair-share factor of every association, one per line."""
+        return self._ask("sshare", "--noheader", "--parsable2", "--all", "--format=Account,User,Partition,FairShare")
+
+    def partitions(self) -> str:
+        """Partitions, one per line."""
+        return self._ask("scontrol", "--oneliner", "show", "partition")
+
     def ahead_s(self) -> float:
         """By how much the controller's clock is ahead of this machine's, in whole seconds; 0 if it does not tell."""
         try:

@@ -1,8 +1,8 @@
-"""SlurmEngine: a Slurm cluster, as `weft serve --world slurm` finds it."""
+"""SlurmEngine: a Slurm cluster, as `weft serve --world slurm` finds it; and a world that only looks at it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +10,18 @@ from typing import Any
 
 from weft.live.engine import Site
 from weft.live.slurm.commands import Slurm, Unreachable
-from weft.live.slurm.dry import DrySlurmWorld
 from weft.live.slurm.intake import Intake
 from weft.live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
+from weft.live.slurm.priority import read_standing
+from weft.live.slurm.reconcile import Look, Phase, Task, look
+from weft.live.slurm.records import Record
 from weft.live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
 from weft.live.slurm.world import SlurmWorld
 from weft.model.cluster import Cluster
+from weft.model.events import Event, Started, Stopped
+from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 
-__all__ = ["SlurmEngine"]
+__all__ = ["DrySlurmWorld", "SlurmEngine"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class SlurmEngine:
     shared: Path | None = None
     profile_folders: list[Path] = field(default_factory=list)
     take: bool = False  # take over from a server of another folder
+    priority: str = "off"  # what of Slurm's priorities counts in the order (priority.py)
 
     name = "slurm"
     submits = "jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue"
@@ -39,7 +44,7 @@ class SlurmEngine:
         """From the options of `weft serve`."""
         return cls(
             Slurm(), options["partitions"], options["poll_s"], options["shared"], list(options["profiles"]),
-            options["take"],
+            options["take"], options["priority"],
         )  # fmt: skip
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
@@ -52,6 +57,7 @@ class SlurmEngine:
         refuse_cluster(cluster, gpu_nodes(self.slurm, self.partitions))
         with suppress(Unreachable):
             refuse_hook(self.slurm.config())
+            read_standing(self.slurm, self.priority)
 
     def layers(
         self, layers: tuple[str | None, ...], default: str, say: Callable[[str], None]
@@ -81,7 +87,7 @@ class SlurmEngine:
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         world = kind(
             site.cluster, folder, self.slurm, site.clock, poll_s=self.poll_s, open=True, say=site.say,
-            tied=site.dry_run, take=self.take,
+            tied=site.dry_run, take=self.take, priority=self.priority,
         )  # fmt: skip
         if not site.dry_run:
             folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others
@@ -89,3 +95,34 @@ class SlurmEngine:
         world.why = site.why
         world.taker = Intake(world, site.ledger, site.needs, site.policy, site.profiles, self.partitions, site.say)
         return world
+
+
+class DrySlurmWorld(SlurmWorld):
+    """Every start and stop succeeds at once, in words only; jobs end when they do in Slurm."""
+
+    def judge(self, task: Task, record: Record | None, now: float) -> Look:
+        """What the real job does matters only when it is over."""
+        seen = look(task, record, now) if record is None or record.ended else Look()
+        return Look(seen.what, seen.words)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Say what would be done."""
+        events: list[Event] = []
+        now = self.now()
+        for decision in decisions:
+            task = self.tasks[decision.job]
+            match decision:
+                case Start():
+                    task.gpus, task.phase, task.started_s = decision.gpus, Phase.RUNNING, now
+                    nodes = ", ".join(f"{name}: {n}" for name, n in self.on_nodes(decision.gpus).items())
+                    self.say(f"would start {decision.job} on {nodes}: {decision.reason}")
+                    events.append(Started(now, decision.job))
+                case Stop():
+                    task.phase, task.started_s = Phase.WAITING, None
+                    self.say(f"would stop {decision.job}: {decision.reason}")
+                    events.append(Stopped(now, decision.job, task.saved, decision.reason))
+                case SetGate():
+                    self.say(f"would gate {decision.job}: {decision.reason}")
+                case Hold():
+                    self.say(f"would hold {decision.job}: {decision.reason}")
+        return events

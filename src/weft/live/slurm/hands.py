@@ -10,16 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from weft.errors import InputError
 from weft.live.slurm.commands import Ended, Slurm, Unreachable
+from weft.live.slurm.notes import Mark, Why
+from weft.live.slurm.priority import Standing, read_standing
 from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft.live.slurm.telling import Mark, Why
 from weft.model.topologies.hostlist import compress
 
 __all__ = ["Hands", "Order", "Snapshot"]
 
-_LONG_AGO = "2001-01-01"  # "now" would be this machine's, and the controller's clock may be behind it
 _CLOCK_S = 60.0  # between looks at the controller's clock
+_STANDING_S = 30.0  # between looks at QOS and fair shares, which Slurm computes anew every few minutes
 _SOON_S = 0.1  # before the next look while something is under way
 _NODES_S = 0.9  # between looks at nodes, which change less than jobs
 _MOST = 100  # orders that are carried out between two looks: the rest wait, and nobody waits long for any of them
@@ -35,6 +37,7 @@ class Order:
     pin: Pin | None = None  # of an update
     signal: str = ""  # of a warning
     go: bool = False  # of an update: release it at once if Slurm has taken the placement
+    begin: bool = True  # of an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
         """As scontrol reads it."""
@@ -46,7 +49,7 @@ class Order:
         return (
             f"update JobId={self.key} ReqNodeList={compress(sorted(pin.nodes))} NumNodes={n}-{n} "
             f"NumTasks={pin.tasks}{even} TresPerJob= TresPerTask= TresPerNode=gres:gpu:{pin.gpus_per_node} "
-            f"{cpus}StartTime={_LONG_AGO} AdminComment={pin.note}"
+            f"{cpus}{'StartTime=now ' if self.begin else ''}AdminComment={pin.note}"
         )
 
 
@@ -63,6 +66,7 @@ class Snapshot:
     changed: frozenset[str] = frozenset()  # jobs that are not as they were in the last snapshot that was taken
     recalled: Mapping[str, Ended] = field(default_factory=dict)  # what the accounting knows of forgotten jobs
     ahead_s: float = 0.0  # by how much the controller's clock is ahead of this machine's
+    standing: Standing | None = None  # whose jobs go first, as last asked; None: there is nothing new at all
 
 
 class Hands:
@@ -72,10 +76,13 @@ class Hands:
     soon. Whoever waits for news watches `ready`, which becomes readable when there is a new snapshot.
     """
 
-    def __init__(self, slurm: Slurm, poll_s: float, *, tied: bool = False) -> None:
+    def __init__(self, slurm: Slurm, poll_s: float, *, tied: bool = False, priority: str = "off") -> None:
         self._slurm = slurm
         self._poll_s = poll_s
         self._tied = tied  # look, and do nothing
+        self._priority = priority
+        self._standing = Standing("off", {}, {}, {}, {})
+        self._standing_at = 0.0  # when it is asked for again
         self._condition = threading.Condition()
         self._orders: list[Order] = []
         self._cancels: list[str] = []
@@ -196,6 +203,10 @@ class Hands:
             if time.monotonic() >= self._clock_at:
                 self._ahead_s = self._slurm.ahead_s()
                 self._clock_at = time.monotonic() + _CLOCK_S
+            if time.monotonic() >= self._standing_at:
+                self._standing_at = time.monotonic() + _STANDING_S
+                with suppress(Unreachable, InputError):  # priorities stay as they were; jobs are looked at all the same
+                    self._standing = read_standing(self._slurm, self._priority, self._standing)
         except Unreachable as error:
             return Snapshot(number, {}, {}, trouble=str(error))
         jobs = {record.key: record for record in records}
@@ -205,8 +216,9 @@ class Hands:
         complaints, self._complaints = self._complaints, {}
         on_nodes = frozenset(key for key, record in jobs.items() if record.running or record.completing)
         return Snapshot(
-            number, jobs, self._nodes, complaints, on_nodes=on_nodes, changed=frozenset(changed), ahead_s=self._ahead_s
-        )
+            number, jobs, self._nodes, complaints, on_nodes=on_nodes, changed=frozenset(changed),
+            ahead_s=self._ahead_s, standing=self._standing,
+        )  # fmt: skip
 
     def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
         if cancels:

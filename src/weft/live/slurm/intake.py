@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ from weft.errors import InputError
 from weft.live.description import Description, ProfileOf
 from weft.live.server.ledger import Ledger
 from weft.live.server.profiles import Reading
+from weft.live.slurm.hands import Snapshot
+from weft.live.slurm.notes import foreign
 from weft.live.slurm.reconcile import Task
-from weft.live.slurm.records import Node, Record
+from weft.live.slurm.records import Node, Record, within_limits
 from weft.live.slurm.request import describe
 from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
@@ -36,6 +39,7 @@ class Intake:
     ) -> None:  # fmt: skip
         self._world, self._ledger, self._needs, self._policy = world, ledger, needs, policy
         self._profile_of, self._partitions, self._say = profile_of, partitions, say
+        self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
         self._lives: dict[str, int] = {}
         self._reading: set[str] = set()  # jobs whose model is being read
         self._waited: set[str] = set()  # those that others have been held up for
@@ -48,6 +52,34 @@ class Intake:
         # Words, and the request they are about; "" is the one that it has when it is seen next.
         self._refused: dict[str, list[str]] = ledger.meta("refused", {})
         self._later: list[str] = ledger.meta("later", [])  # jobs and arrays of which some may not run yet
+
+    def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None:
+        """Take what is to be scheduled from now on: jobs that are not known and wait for nothing but GPUs."""
+        self._strangers = {key for key in self._strangers | snapshot.changed if key not in known}
+        self._strangers &= snapshot.jobs.keys()
+        self.tidy(snapshot.jobs)
+        soon = time.time() + snapshot.ahead_s + 1
+        unknown = [
+            snapshot.jobs[key]
+            for key in sorted(self._strangers, key=_submission)
+            if snapshot.jobs[key].pending and not snapshot.jobs[key].completing
+        ]
+        ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
+        new = within_limits(ready, known)
+        taken = {record.key for record in new}
+        later = {record.key for record in unknown if record.key not in taken}
+        self.accept(new, later, snapshot.nodes, now, snapshot.ahead_s)
+
+    def refuse_another(self, snapshot: Snapshot) -> None:
+        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
+        for key in snapshot.changed:
+            record = snapshot.jobs.get(key)
+            other = foreign(record.admin_comment, self._world.clock) if record and not record.ended else ""
+            if record and other and self.wants(record):
+                raise InputError(
+                    f"job {key} is served by the weft serve of {other}, which was here first; stop that one, and take "
+                    "its jobs over with --take, or serve other partitions (--partition)"
+                )
 
     def wants(self, record: Record) -> bool:
         """Whether it is of the partitions that weft serves."""
@@ -171,6 +203,12 @@ class Intake:
         self._refused[key] = [words, request]
         self._ledger.set_meta("refused", self._refused)
         self._say(f"job {key} stays held: {words}")
+
+
+def _submission(key: str) -> tuple[int, int]:
+    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
+    number, _, task = key.partition("_")
+    return int(number), int(task or 0)
 
 
 def _family(key: str) -> str:

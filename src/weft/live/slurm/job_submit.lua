@@ -68,6 +68,24 @@ local function chooses_nodes(job)
     return nil
 end
 
+-- A job that says "#SBATCH --signal=[B:]USR1@120" can save its state when it is warned. Slurm would warn it before its time
+-- limit; weft warns it before it is stopped, too, and gives it as long (120 s; 60 if it does not say; 600 at most).
+local signals = { ["1"] = "HUP", ["2"] = "INT", ["10"] = "USR1", ["12"] = "USR2", ["15"] = "TERM" }
+
+local function warning_in(script, environment)
+    local said = nil
+    for line in string.gmatch(script, "[^\r\n]+") do
+        if string.match(line, "^#SBATCH%s") then said = string.match(line, "%s%-%-signal[=%s]%s*([%w:@]+)") or said end
+    end
+    said = environment ~= nil and environment["SBATCH_SIGNAL"] or said  -- it comes before the script, as for sbatch
+    if said == nil then return nil end
+    local name = string.gsub(string.upper(string.match(string.gsub(said, "^%a:", ""), "^%w+") or ""), "^SIG", "")
+    name = signals[name] or name
+    if not contains({ "TERM", "INT", "HUP", "USR1", "USR2" }, name) then return nil end
+    local seconds = math.min(tonumber(string.match(said, "@(%d+)$") or "60") or 60, 600)
+    return string.format("signal=%s grace_s=%d", name, seconds)
+end
+
 function slurm_job_submit(job, part_list, submit_uid)
     if not ours(job.partition) then return slurm.SUCCESS end
     if wants_whole_nodes(job) then
@@ -93,6 +111,10 @@ function slurm_job_submit(job, part_list, submit_uid)
     if said ~= nil and said ~= "" then
         job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: " .. said
     end
+    local warning = warning_in(job.script, job.environment)
+    if warning ~= nil and not string.find(job.comment or "", "grace_s=") and not string.find(job.comment or "", "signal=") then
+        job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: " .. warning
+    end
     local told = job.comment ~= nil and string.match(job.comment, "weft:(.*)") or nil
     local wrong = told ~= nil and unknown_word(told) or nil
     if wrong ~= nil then
@@ -114,6 +136,9 @@ function slurm_job_modify(job, record, part_list, modify_uid)
         return refuse("weft has planned with what this job asked for: cancel it, and submit it with the GPUs that you want")
     end
     if not asks_for_gpus(record) then return slurm.SUCCESS end
+    if job.nice ~= nil and job.nice ~= slurm.NO_VAL and record.priority == 0 then  -- Slurm would give it a priority
+        return refuse("weft holds this job until it starts it, and another nice would release it: submit it with --nice")
+    end
     local moved = not ours(record.partition)
     if moved or job.priority == 0 then  -- held by its user, or new here: it comes to weft when it is released
         if job.priority == 0 then job.comment = with_hold(job.comment or record.comment) end

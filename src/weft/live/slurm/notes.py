@@ -3,6 +3,13 @@
 The note is read by the TaskProlog of every task; it names the start, the shift, and weft's folder. In the folder of the
 start `progress` is written by the job's relay (relay.py), and `gate` by weft whenever the shift of a running job
 changes. Jobs of other users may write their own `progress` and nothing else.
+
+Of a job that waits the AdminComment says why, so that users see it in Slurm itself (who runs weft has `weft explain`):
+
+    squeue --me -O jobid,reason,admin_comment:100
+
+Words are compared with what Slurm shows, and sent where they differ: a few jobs at a time, seldom, and by the thread
+that talks to Slurm anyway.
 """
 
 from __future__ import annotations
@@ -12,18 +19,22 @@ import os
 import pwd
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.description import Description
-from weft.live.slurm.reconcile import Task
+from weft.live.slurm.reconcile import Phase, Task
+from weft.live.slurm.records import HOLD_WORD, Record
 
 __all__ = [
-    "Shift", "foreign", "give", "make_folder", "note", "refuse_folder", "refuse_giving", "refuse_hook", "uid_of",
-    "write_gate",
+    "Mark", "Shift", "Telling", "Why", "foreign", "give", "make_folder", "note", "plain", "refuse_folder",
+    "refuse_giving", "refuse_hook", "uid_of", "write_gate",
 ]  # fmt: skip
 
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
@@ -124,3 +135,90 @@ def refuse_folder(folder: Path) -> None:
     name = str(folder.resolve())
     if not re.fullmatch(r"[A-Za-z0-9_./+@:=~-]+", name):  # scontrol, sed and sh read it
         raise InputError(f"{folder}: its name has letters that Slurm's comments cannot carry; choose another --dir")
+
+
+_EVERY_S = 1.0  # between batches
+_AT_A_TIME = 20  # jobs in a batch
+_COMPARED = 500  # jobs whose words are compared at a time
+_PATIENT_S = 2.0  # after which users are told why a job waits
+_SAME_S = 60.0  # before the same words are sent again: Slurm may have changed a letter of them
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What the user of a job is told; `unpin`: it does not have to have the nodes of its last start any more."""
+
+    key: str
+    words: str
+    unpin: bool
+
+    def line(self) -> str:
+        """As scontrol reads it."""
+        return f'update JobId={self.key} {"ReqNodeList= " if self.unpin else ""}AdminComment="{self.words}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A job that somebody has requeued and held: its comment says so, and its user can release it."""
+
+    key: str
+    comment: str
+
+    def line(self) -> str:
+        """As scontrol reads it."""
+        return f'update JobId={self.key} Comment="{plain(f"{self.comment} {HOLD_WORD}")}"'
+
+
+class Telling:
+    """Which words are due."""
+
+    def __init__(self) -> None:
+        self._told = 0  # jobs whose words have been compared, in this round
+        self._next_s = 0.0
+        self._sent: dict[str, tuple[str, float]] = {}
+
+    def look(
+        self, tasks: Mapping[str, Task], why: Callable[[str], str], refused: Mapping[str, str],
+        records: Mapping[str, Record], now: float,
+    ) -> list[Why]:  # fmt: skip
+        """What the users of jobs that wait, or that stay held, are to be told by now; some of them at a time."""
+        if now < self._next_s:
+            return []
+        part = list(islice(tasks.items(), self._told, self._told + _COMPARED))
+        self._told = self._told + _COMPARED if len(part) == _COMPARED else 0
+        wanted = {
+            task.key: f"waits: {why(job_id)}"
+            for job_id, task in part
+            if task.phase is Phase.WAITING
+            and not task.cancelled
+            and (task.barred_s is not None or now - task.since_s > _PATIENT_S)
+        }
+        wanted |= {key: f"stays held: {words}" for key, words in refused.items()}
+        return self.due(wanted, records, now)
+
+    def due(self, wanted: Mapping[str, str], records: Mapping[str, Record], now: float) -> list[Why]:
+        """Words that Slurm does not show yet. Tasks that are still part of their array are left there."""
+        self._next_s = now + _EVERY_S
+        self._sent = {key: sent for key, sent in self._sent.items() if key in records}
+        found = []
+        for key, said in wanted.items():
+            record = records.get(key)
+            if record is None or not (record.pending and record.held and record.apart) or record.completing:
+                continue
+            words = plain(f"weft: {said}")
+            there = record.admin_comment
+            before, sent_s = self._sent.get(key, ("", 0.0))
+            if there.strip('"') != words and (before != words or now - sent_s > _SAME_S):
+                self._sent[key] = (words, now)
+                found.append(Why(key, words, there.startswith("weft:job=")))
+                if len(found) == _AT_A_TIME:
+                    break
+        return found
+
+
+@lru_cache(maxsize=4096)
+def plain(words: str) -> str:
+    """In letters that scontrol takes as they are."""
+    text = " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

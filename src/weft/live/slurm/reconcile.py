@@ -10,7 +10,7 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | running (nobody decided that) | requeue and hold |
 | start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
-| start | pending, released | wait as long as Slurm's reason deserves (reasons.py); then hold, and the job is barred |
+| start | pending, released | wait as long as Slurm's reason deserves (below); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
@@ -23,22 +23,42 @@ should be, and at most one command follows: so it does not matter which commands
 | any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
 
 A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
+
+Slurm knows of more than GPUs: cores, memory, licences, limits of users, accounts and QOS, reservations. weft leaves all
+that to Slurm; of the reasons that Slurm gives it only asks how long to wait.
 """
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from weft.live.description import Description
-from weft.live.doubts import Doubts
-from weft.live.slurm.reasons import PATIENCE_S, SCARCE_S, never, patience_s, words
+from weft.live.measured import Doubts
 from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-__all__ = ["USER_HOLDS", "Do", "Look", "Phase", "Pin", "Task", "What", "look", "stop"]
+__all__ = [
+    "NAMED_S",
+    "PATIENCE_S",
+    "SCARCE_S",
+    "USER_HOLDS",
+    "Do",
+    "Look",
+    "Phase",
+    "Pin",
+    "Task",
+    "What",
+    "look",
+    "never",
+    "patience_s",
+    "stop",
+    "words",
+]  # fmt: skip
 
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
@@ -114,6 +134,7 @@ class Task:
     saved: int = 0  # iterations kept from earlier attempts
     failures: int = 0  # times that it was started again because it failed by itself
     mishaps: int = 0  # times in a row that it ended by no fault of its own, and had saved nothing
+    priority: int | None = None  # as the core knows it; None: it has not been looked at
     vain: int = 0  # starts in a row that Slurm refused
     bars: int = 0  # times in a row that it was barred
     barred_s: float | None = None  # since when it is
@@ -132,6 +153,7 @@ class Task:
     given_up_as: What = What.FAILED
     reason: str = ""  # why Slurm does not start it
     reason_s: float = 0.0  # since when
+    behind_s: float = 0.0  # by how much the controller's clock was behind when Slurm was told that it may start
     evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
     user_hold: bool = False  # its user holds it
     to_mark: bool = False  # somebody has requeued and held it: its comment is to say so
@@ -220,8 +242,9 @@ def _starting(task: Task, record: Record, now: float) -> Look:
         task.reason_s = now
     task.reason = record.reason
     task.evaluated_s = task.evaluated_s or record.evaluated_s
+    patience = patience_s(task.reason) + (task.behind_s if task.reason == _PUT_OFF else 0.0)
     considered = task.reason in ("", "None") and record.evaluated_s - task.evaluated_s > SCARCE_S
-    if considered or now - task.reason_s > patience_s(task.reason) or now - task.since_s > PATIENCE_S:
+    if considered or now - task.reason_s > patience or now - task.since_s > PATIENCE_S + task.behind_s:
         task.given_up_as = What.REFUSED if never(task.reason) else What.BARRED
         task.giving_up = words(task.reason, task.pin.nodes if task.pin else ())
         return Look(do=Do.HOLD)
@@ -288,3 +311,47 @@ def _words(record: Record) -> str:
                 return f"ended by signal {record.signal}"
         return f"exited with code {record.exit_code}"
     return record.state.lower().replace("_", " ")
+
+
+PATIENCE_S = 60.0  # for a reason that says nothing: Slurm may be slow
+SCARCE_S = 5.0  # for nodes that lack something: it may be on its way
+NAMED_S = 1.0  # for a limit that Slurm names
+
+_NEVER = re.compile(
+    r"Partition(Time|Node)Limit|BadConstraints|Invalid(Account|QOS)|(Job)?(Account|QOS)NotAllowed|MaxMemPerLimit|"
+    r"DependencyNeverSatisfied|ReservationDeleted|(QOS|Assoc)\w*Per(Job|Node)(Limit)?|QOSMin\w+"
+)
+_SCARCE = re.compile(r"Resources|ReqNodeNotAvail.*|Nodes? .*")
+_PUT_OFF = "BeginTime"  # weft has said "now": a node has refused the launch, and Slurm would wait for two minutes
+_NAMED = re.compile(
+    r"Licenses|(QOS|Assoc|Association|Account)\w*|Reservation|Partition(Down|Inactive)|JobArrayTaskLimit|Dependency|"
+    r"BurstBuffer\w*|MaxRequeueExceeded|JobHoldMaxRequeue|Federation\w*|Cleaning|MaxPoweredUpNodes"
+)
+_WORDS = (
+    (r"Licenses", "the licences it asks for are all in use"),
+    (r"(QOS|Assoc|Association|Account)\w*", "a limit of its user, account or QOS is reached"),
+    (r"Reservation", "a reservation keeps it out"),
+    (r"Partition(Down|Inactive)", "its partition is closed"),
+    (_PUT_OFF, "a node did not take it, and Slurm has put it off"),
+)
+
+
+def never(reason: str) -> bool:
+    """Whether such a job cannot run before somebody changes it or the limits."""
+    return bool(_NEVER.fullmatch(reason))
+
+
+def patience_s(reason: str) -> float:
+    """How long the reason may stand before the start is given up."""
+    if _NEVER.fullmatch(reason) or _NAMED.fullmatch(reason):
+        return NAMED_S
+    return SCARCE_S if reason == _PUT_OFF or _SCARCE.fullmatch(reason) else PATIENCE_S
+
+
+def words(reason: str, nodes: Iterable[str]) -> str:
+    """The reason in words, and as Slurm says it."""
+    if _SCARCE.fullmatch(reason):
+        told = f"{','.join(nodes)} lack what it asks for beside GPUs (cores, memory)"
+    else:
+        told = next((said for pattern, said in _WORDS if re.fullmatch(pattern, reason)), "Slurm does not start it")
+    return f"{told} ({reason or 'no reason given'})"

@@ -23,7 +23,7 @@ from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.records import read_nodes
 from weft.live.slurm.setup import PROLOG, write_files
 
-__all__ = ["GPUS_PER_NODE", "Sandbox", "missing"]
+__all__ = ["GPUS_PER_NODE", "Sandbox", "free_ports", "missing"]
 
 GPUS_PER_NODE = 8
 NODES_PER_LEAF = 4
@@ -98,7 +98,7 @@ class Sandbox:
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": ":".join(self._path)}
         self._prolog = prolog
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = _free_ports(nodes + 1)
+        self._ports = free_ports(nodes + 1)
 
     def __enter__(self) -> Sandbox:
         try:
@@ -233,7 +233,7 @@ class Sandbox:
             )  # fmt: skip
 
 
-def _free_ports(n: int) -> list[int]:
+def free_ports(n: int) -> list[int]:
     """Ports below those that the system hands out, none of them in use."""
     while True:
         first = random.randrange(11000, 31000)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Protocol
 
 from weft.live.slurm.hands import Snapshot
+from weft.live.slurm.notes import Mark
+from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
-from weft.live.slurm.records import Node, Record
-from weft.live.slurm.telling import Mark
-from weft.model.events import Barred, Cleared, Event
+from weft.live.slurm.records import Record
+from weft.model.events import Barred, Cleared, Event, Prioritised
 
-__all__ = ["Taker", "cleared", "recalled", "submission", "to_recall", "user_holds"]
+__all__ = ["Taker", "cleared", "prioritised", "recalled", "to_look_at", "to_recall", "user_holds"]
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
@@ -21,13 +22,24 @@ _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 class Taker(Protocol):
     """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
 
-    def accept(
-        self, records: Sequence[Record], later: Set[str], nodes: Mapping[str, Node], now: float, ahead_s: float
-    ) -> None: ...
-    def wants(self, record: Record) -> bool: ...
+    def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None: ...
+    def refuse_another(self, snapshot: Snapshot) -> None: ...
     def set_aside(self, task: Task, words: str) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
-    def tidy(self, jobs: Mapping[str, Record]) -> None: ...
+
+
+def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
+    """Jobs that there is a reason to look at: of thousands that wait, hardly any."""
+    return {
+        job_id: task
+        for job_id, task in tasks.items()
+        if task.phase is not Phase.WAITING
+        or task.key in changed
+        or task.barred_s is not None
+        or task.missing
+        or task.cancelled
+        or task.to_mark
+    }
 
 
 def to_recall(task: Task) -> bool:
@@ -80,7 +92,19 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
     return events
 
 
-def submission(key: str) -> tuple[int, int]:
-    """Slurm numbers jobs as they are submitted, and the tasks of an array after it."""
-    number, _, task = key.partition("_")
-    return int(number), int(task or 0)
+def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float) -> list[Event]:
+    """Jobs whose priority is not what it was: they are new, they have changed, or the standing of all has."""
+    standing = snapshot.standing
+    if standing is None:
+        return []
+    anew = standing is not before
+    events: list[Event] = []
+    for job_id, task in tasks.items():
+        if anew or task.priority is None or task.key in snapshot.changed:
+            record = snapshot.jobs.get(task.key)
+            if record is not None:
+                priority, words = standing.of(record)
+                if priority != (task.priority or 0):
+                    events.append(Prioritised(now, job_id, priority, words))
+                task.priority = priority
+    return events

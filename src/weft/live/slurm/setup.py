@@ -77,7 +77,7 @@ def _runnable(file: Path) -> bool:
 
 
 def task_prolog(folder: Path, python: str = "") -> str:
-    """The TaskProlog; `folder` holds relay.py and runner.py, on every node."""
+    """The TaskProlog; `folder` holds relay.py and hearing.py, on every node."""
     return (
         _text("task_prolog.sh")
         .replace("@HERE@", shlex.quote(str(folder)))
@@ -94,7 +94,7 @@ def write_files(
         PROLOG: task_prolog(folder.resolve(), everybodys(python)),
         UNIT: _text("weft.service").replace("@WEFT@", shutil.which("weft") or "weft"),
         "relay.py": _text("relay.py"),
-        **{name: files("weft.live").joinpath(name).read_text(encoding="utf-8") for name in ("runner.py", "family.py")},
+        **{name: files("weft.live").joinpath(name).read_text(encoding="utf-8") for name in ("hearing.py",)},
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)

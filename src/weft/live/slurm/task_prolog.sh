@@ -4,7 +4,13 @@
 here=@HERE@
 python=@PYTHON@
 
-note=$(timeout 5 scontrol --oneliner show job "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* AdminComment=weft:\([^ ]*\).*/\1/p')
+note=
+for pause in 1 2 4 0; do  # the controller may be away for a moment
+    told=$(timeout 5 scontrol --oneliner show job "$SLURM_JOB_ID" 2>/dev/null)
+    [ -z "$told" ] || break
+    sleep $pause
+done
+note=$(printf '%s\n' "$told" | sed -n 's/.* AdminComment=weft:\([^ ]*\).*/\1/p')
 [ -n "$note" ] || exit 0
 job= attempt= resume=0 iterations=0 dir= shift= shape=
 old=$IFS

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 from weft.core.capabilities import Capabilities
-from weft.errors import InputError
-from weft.live.attempt import Attempt
+from weft.live.attempt import Attempt, saved_in
 from weft.live.clock import Clock
 from weft.live.description import Description
-from weft.live.doubts import SLACK_S, Doubts
-from weft.live.endings import saved_in
+from weft.live.measured import SLACK_S, Doubts
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
-from weft.live.slurm.notes import foreign, make_folder, note, uid_of, write_gate
+from weft.live.slurm.notes import Telling, make_folder, note, uid_of, write_gate
+from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
-from weft.live.slurm.records import Record, within_limits
-from weft.live.slurm.seeing import Taker, cleared, recalled, submission, to_recall, user_holds
-from weft.live.slurm.telling import Telling, Why
+from weft.live.slurm.records import Record
+from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
 from weft.live.slurm.topology import unusable
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
-from weft.model.events import (
-    Barred,
-    Event,
-    Failed,
-    Finished,
-    NodeDown,
-    NodeUp,
-    Started,
-    Stopped,
-    Withdrawn,
-)  # fmt: skip
+from weft.model.events import Barred, Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
@@ -48,8 +36,6 @@ _PHASES = {
     JobStatus.STOPPING: Phase.STOPPING,
 }
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
-_TOLD_AT_A_TIME = 500  # jobs whose words are compared at a time
-_TOLD_S = 2.0  # after which users are told why a job waits
 
 
 class SlurmWorld(LiveWorld[Task]):
@@ -66,6 +52,7 @@ class SlurmWorld(LiveWorld[Task]):
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
         open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
+        priority: str = "off",
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
@@ -75,16 +62,17 @@ class SlurmWorld(LiveWorld[Task]):
         self.slack_s = SLACK_S
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
-        self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
+        self._ahead_s = 0.0  # of this machine's clock, the controller's
+        self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
         self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
         self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
         self._telling = Telling()
-        self._told = 0  # tasks whose words have been compared, in this round
         self._snapshot: Snapshot | None = None
-        self._hands = Hands(slurm, poll_s, tied=tied)
+        self._standing: Standing | None = None  # by which priorities were last given
+        self._hands = Hands(slurm, poll_s, tied=tied, priority=priority)
         self.watch(self._hands.ready, self._news)
 
     # What the core asks
@@ -128,9 +116,9 @@ class SlurmWorld(LiveWorld[Task]):
         task = Task(
             view.job, description, view.id.partition("-")[0], _PHASES[view.status],
             saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus, gate=gate,
-            barred_s=self.now() if view.barred else None,
+            barred_s=self.now() if view.barred else None, priority=view.job.priority,
             cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
-            left_s=self.now() if starts > 1 else -1e9,
+            left_s=self.now() if starts > 1 else -1e9, doubts=Doubts(iteration_s=view.iteration_s),
         )  # fmt: skip
         self.tasks[view.id] = task
         if task.gpus:
@@ -187,7 +175,7 @@ class SlurmWorld(LiveWorld[Task]):
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task)
+        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task, task.doubts.iteration_s)
         return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance)
 
     def events(self, now: float) -> list[Event]:
@@ -202,17 +190,29 @@ class SlurmWorld(LiveWorld[Task]):
         self._trouble("")
         self._looked = time.monotonic()
         self.looks += 1
-        self._yield_to_another(snapshot)
-        events += [*self._nodes(snapshot, now), *self._cleared(snapshot, now), *self._looked_at(snapshot, now)]
-        held, marks = user_holds(self.tasks, snapshot, now)
+        self._ahead_s, self._records = snapshot.ahead_s, snapshot.jobs
+        if self.taker is not None and not self._take:
+            self.taker.refuse_another(snapshot)
+        due = to_look_at(self.tasks, snapshot.changed | self._again)
+        self._again = set()
+        events += [*self._nodes(due, snapshot, now), *self._cleared(due, snapshot, now)]
+        events += self._looked_at(due, snapshot, now)
+        due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
+        held, marks = user_holds(due, snapshot, now)
         self._hands.tell(marks)
         events += held
-        events += self._new(snapshot, now)
+        new = self._new(snapshot, now)
+        due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
+        events += new
+        all_anew = snapshot.standing is not self._standing
+        events += prioritised(self.tasks if all_anew else due, snapshot, self._standing, now)
+        self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            running = [task for task in self.tasks.values() if task.phase is Phase.RUNNING]
+            running = [task for task in due.values() if task.phase is Phase.RUNNING]
             events += [event for task in running for event in self._doubts(task, now)]
-        self._hands.tell(self._why(snapshot, now))
+        if self.why is not None and self.taker is not None:
+            self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
         return events
 
     def busy(self) -> bool:
@@ -232,54 +232,20 @@ class SlurmWorld(LiveWorld[Task]):
             self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
         self._troubled = words
 
-    def _yield_to_another(self, snapshot: Snapshot) -> None:
-        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
-        if self._take or self.taker is None:
-            return
-        for key in snapshot.changed:
-            record = snapshot.jobs.get(key)
-            other = foreign(record.admin_comment, self.clock) if record and not record.ended else ""
-            if record and other and self.taker.wants(record):
-                raise InputError(
-                    f"job {key} is served by the weft serve of {other}, which was here first; stop that one, and take "
-                    "its jobs over with --take, or serve other partitions (--partition)"
-                )
-
     # Jobs as they come and go
 
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
-        """Jobs that are to be scheduled from now on: they wait for nothing but GPUs."""
-        known = {task.key for task in [*self.tasks.values(), *self._coming()]}
-        self._strangers = {key for key in self._strangers | snapshot.changed if key not in known}
-        self._strangers &= snapshot.jobs.keys()
         if self.taker is None:
             return []
-        self.taker.tidy(snapshot.jobs)
-        soon = time.time() + snapshot.ahead_s + 1
-        unknown = [
-            snapshot.jobs[key]
-            for key in sorted(self._strangers, key=submission)
-            if snapshot.jobs[key].pending and not snapshot.jobs[key].completing
-        ]
-        ready = [r for r in unknown if not r.dependency and r.begin_s <= soon and not r.user_hold]
-        new = within_limits(ready, known)
-        taken = {record.key for record in new}
-        later = {record.key for record in unknown if record.key not in taken}
-        self.taker.accept(new, later, snapshot.nodes, now, snapshot.ahead_s)
+        self.taker.look(snapshot, {task.key for task in [*self.tasks.values(), *self._coming()]}, now)
         return self._arrived(now)
 
-    def _looked_at(self, snapshot: Snapshot, now: float) -> list[Event]:
+    def _looked_at(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        looked, self._again = snapshot.changed | self._again, set()
-        due = [
-            (job_id, task)
-            for job_id, task in self.tasks.items()
-            if task.phase is not Phase.WAITING or task.missing or task.cancelled or task.key in looked
-        ]
-        self._active = [task for _, task in due if task.phase is not Phase.WAITING]
+        self._active = [task for task in due.values() if task.phase is not Phase.WAITING]
         self._hands.recall(task.key for task in self._active if to_recall(task))
-        for job_id, task in due:
+        for job_id, task in due.items():
             if self._ordered.get(job_id, 0) > snapshot.after:
                 self._again.add(task.key)  # taken before the last order about it
                 continue
@@ -305,7 +271,9 @@ class SlurmWorld(LiveWorld[Task]):
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         progress = self.attempt(task.job.id, task.starts).progress()
         left, ran_s = task.job.iterations - task.saved, now - task.started_s
-        return [*task.doubts.look(task.job, task.description, progress, left, iteration_s, ran_s, now, self.slack_s)]
+        gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
+        said = task.description
+        return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
 
     def _see_lost_nodes(self, task: Task) -> None:
         """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
@@ -346,9 +314,9 @@ class SlurmWorld(LiveWorld[Task]):
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
-    def _cleared(self, snapshot: Snapshot, now: float) -> list[Event]:
+    def _cleared(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
         something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
-        return cleared(self.tasks, something_ended, now)
+        return cleared(due, something_ended, now)
 
     def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
@@ -368,22 +336,6 @@ class SlurmWorld(LiveWorld[Task]):
             self.taker.set_aside(task, self.outcomes[task.job.id])
         return [Withdrawn(now, task.job.id)]
 
-    def _why(self, snapshot: Snapshot, now: float) -> list[Why]:
-        """What users of waiting jobs are to be told by now."""
-        if self.why is None or self.taker is None or not self._telling.ready(now):
-            return []
-        waiting = list(self.tasks.items())[self._told : self._told + _TOLD_AT_A_TIME]
-        self._told = self._told + _TOLD_AT_A_TIME if len(waiting) == _TOLD_AT_A_TIME else 0
-        wanted = {
-            task.key: f"waits: {self.why(job_id)}"
-            for job_id, task in waiting
-            if task.phase is Phase.WAITING
-            and not task.cancelled
-            and (task.barred_s is not None or now - task.since_s > _TOLD_S)
-        }
-        wanted |= {key: f"stays held: {words}" for key, words in self.taker.refused().items()}
-        return self._telling.due(wanted, snapshot.jobs, now)
-
     def _left(self, task: Task) -> None:
         """The attempt is over: what was saved, how fast it was."""
         if task.phase not in (Phase.RUNNING, Phase.STOPPING):
@@ -399,8 +351,8 @@ class SlurmWorld(LiveWorld[Task]):
 
     # Nodes
 
-    def _nodes(self, snapshot: Snapshot, now: float) -> list[Event]:
-        ours = {task.key for task in self.tasks.values() if task.phase is not Phase.WAITING}
+    def _nodes(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+        ours = {task.key for task in due.values() if task.phase is not Phase.WAITING}
         bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
@@ -418,7 +370,7 @@ class SlurmWorld(LiveWorld[Task]):
         moving = (Phase.STARTING, Phase.STOPPING)
         soon = bool(wanted) or any(task.phase in moving for task in self._active)
         orders = [
-            Order(do, task.key, task.pin, go=now - task.left_s >= AGAIN_S)
+            self._update(task, now)
             if do is Do.UPDATE
             else Order(do, task.key, signal=task.description.env.get("signal", "TERM"))
             for task, do in doing
@@ -427,6 +379,14 @@ class SlurmWorld(LiveWorld[Task]):
         number = self._hands.give(orders, cancels, soon)
         for task, _ in doing:
             self._ordered[task.job.id] = number
+
+    def _update(self, task: Task, now: float) -> Order:
+        """The placement. That a job which Slurm has put off may start now is told by this machine's clock: if that is
+        ahead of the controller's, only a job that has been put off is told so, and it will start so much later."""
+        record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
+        put_off = record is None or record.begin_s > time.time() + self._ahead_s
+        task.behind_s = behind_s if put_off else 0.0
+        return Order(Do.UPDATE, task.key, task.pin, go=now - task.left_s >= AGAIN_S, begin=put_off or not behind_s)
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""

@@ -44,6 +44,7 @@ class _Lab:
 
     def __init__(self, request: Request, settings: Sequence[Setting]) -> None:
         from weft import api
+        from weft.executors import run_all
         from weft.scenario import Scenario
         from weft.scenario.build import Layers
 
@@ -62,7 +63,7 @@ class _Lab:
         done: dict[int, RunResult] = {}
         if tasks:
             api.compile_kernels(request.on_compile)
-        for i, run in api.run_all(tasks, request.workers, api.run_task) if tasks else ():
+        for i, run in run_all(tasks, request.workers, api.run_task) if tasks else ():
             done[i] = run
             tell(len(done), len(tasks))
         for i, setting in enumerate(owners):

@@ -83,6 +83,8 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
+    from weft.results.pictures.style import label_points
+
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
     best = front(runs)
@@ -95,13 +97,6 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     )
     for name in sorted(runs, key=best.__contains__):  # the best over those that do as well
         ax.plot(runs[name].number("used"), runs[name].number("overhead_gb"), "o", color="C0" if name in best else "C1")
-    for names in _side_by_side(runs):
-        first = runs[names[0]]
-        below = len(names) > 1  # a long label would run into the next point's
-        ax.annotate(
-            ", ".join(names), (first.number("used"), first.number("overhead_gb")), textcoords="offset points",
-            xytext=(7, -11 if below else 4), fontsize="small",
-        )  # fmt: skip
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(ScalarFormatter())
@@ -110,6 +105,11 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("mean used machines")
     ax.set_ylabel("GB across machines in an iteration of all jobs")
+    points = {
+        ", ".join(names): (runs[names[0]].number("used"), runs[names[0]].number("overhead_gb"))
+        for names in _side_by_side(runs)
+    }
+    label_points(ax, points)
     return figure
 
 

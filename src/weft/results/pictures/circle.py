@@ -63,9 +63,10 @@ def _overlay(axes: Any, rings: Sequence[Ring], perimeter_s: float, peak: float, 
     axes.set_ylim(0, 1.85)
     axes.set_yticks([])
     axes.set_xticks([k * math.pi / 2 for k in range(4)], [duration(k * perimeter_s / 4) for k in range(4)])
+    axes.tick_params(pad=12)  # else labels of three digits touch the outer ring
     axes.grid(False)
     axes.spines["polar"].set_visible(False)
-    axes.set_title(f"after: score {score:.3f}" if shifted else "before", loc="center")
+    axes.set_title(f"after: score {score:.3f}" if shifted else "before", loc="center", pad=14)
     axes.text(0, 0, duration(perimeter_s), ha="center", va="center", color=MUTED)
 
 

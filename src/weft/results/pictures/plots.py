@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator
 
 from weft.results.compare import METRICS
-from weft.results.display import Unit, time_unit
+from weft.results.display import Unit, number, time_unit
 from weft.results.metrics import Floats, finished_jobs, run_length_quantiles
 from weft.results.pictures.style import (
     DASHES,
@@ -25,6 +25,8 @@ from weft.results.pictures.style import (
     colour_bar,
     heat_colours,
     house_style,
+    hover,
+    legend_below,
     new_figure,
     say,
     tidy_axes,
@@ -33,6 +35,8 @@ from weft.results.run import RunResult
 from weft.results.series import busy_gpus, cluster_rows, extent_s, link_grid, occupancy, spans_until, thin, waiting_jobs
 
 _POINTS = 600  # of a line
+_HOVERED = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # shares whose values show on hover
+_MARKS = 40  # of a line over time, likewise
 _WIDE = 30.0  # p99.5 / p0.5 beyond which a time axis is logarithmic
 _METRIC_NAMES = {
     "jct_mean_s": "mean JCT", "jct_median_s": "median JCT", "jct_p95_s": "p95 JCT", "jct_p99_s": "p99 JCT",
@@ -50,7 +54,7 @@ def jct_cdf(runs: Sequence[RunResult]) -> Figure:
         values = np.concatenate([finished_jobs(run)["jct_s"].drop_nulls().to_numpy() for run in group])
         curves[stack] = (values, np.ones(len(values)))
     figure, (axes,) = new_figure(5.6, 3.3)
-    _draw_cdfs(axes, curves, "Job completion time", "jobs")
+    _draw_cdfs(figure, axes, curves, "Job completion time", "jobs")
     return figure
 
 
@@ -63,7 +67,7 @@ def iteration_cdf(runs: Sequence[RunResult]) -> Figure:
         counts = np.concatenate([run.iterations["count"].to_numpy() for run in group])
         curves[stack] = (values[counts > 0], counts[counts > 0])
     figure, (axes,) = new_figure(5.6, 3.3)
-    _draw_cdfs(axes, curves, "Iteration time", "iterations")
+    _draw_cdfs(figure, axes, curves, "Iteration time", "iterations")
     return figure
 
 
@@ -79,6 +83,9 @@ def load_over_time(runs: Sequence[RunResult]) -> Figure:
         for axes, steps in ((upper, busy_gpus(run)), (lower, waiting_jobs(run))):
             drawn = thin(steps, 2 * _POINTS)
             x = (drawn.time_s - begin) / unit.seconds
+            for k in range(0, len(x), max(1, len(x) // _MARKS)):
+                words = f"{stack}: {number(drawn.value[k])} at {number(x[k])} {unit.name}"
+                hover(axes, float(x[k]), float(drawn.value[k]), words)
             axes.step(x, drawn.value, where="post", color=_colour(i), linestyle=_dash(i), label=stack, linewidth=1.3)
             if len(first) == 1:
                 axes.fill_between(x, drawn.value, step="post", color=_colour(i), alpha=0.15, linewidth=0)
@@ -88,7 +95,7 @@ def load_over_time(runs: Sequence[RunResult]) -> Figure:
     upper.set_ylim(0, n_gpus * 1.04)
     lower.set_ylim(bottom=0)
     lower.set_xlim(0, max((end - begin) / unit.seconds, 1e-9))
-    _legend(upper, len(first), outside=True)
+    _legend(figure, upper, len(first))
     return figure
 
 
@@ -115,6 +122,8 @@ def link_utilisation(run: RunResult, end_s: float | None = None, title: str = ""
         vmin=0.0,
         vmax=1.0,
     )
+    for row, name in enumerate(grid.names):
+        hover(axes, 0.0, row, f"{name}: {100 * grid.utilisation[row].mean():.1f} % used on average")
     axes.set_yticks(range(len(grid.names)), grid.names, fontsize=8)
     axes.set_xlim(0.0, (last - begin) / unit.seconds)
     tidy_axes(axes, title or "Link utilisation: the busiest links over time", x=f"time ({unit.name})", grid="")
@@ -140,16 +149,18 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
             if low is not None:
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
             axes.plot([ratio["mean"]], [y], "o", color=colour, markersize=4.5)
+            reach = "" if low is None else f" [{low:.3f}, {high:.3f}]"
+            hover(axes, ratio["mean"], y, f"{entry['stack']}, {_METRIC_NAMES[metric]}: {ratio['mean']:.3f}{reach}")
         axes.plot([], [], "o-", color=_colour(i + 1), markersize=4.5, label=entry["stack"])
     axes.axvline(1.0, color=MUTED, linewidth=1.0)
     axes.set_yticks(range(len(metrics)), [_METRIC_NAMES[m] for m in metrics])
     axes.set_ylim(len(metrics) - 0.5, -0.5)
     tidy_axes(axes, f"Ratio to {comparison['stacks'][0]['stack']}", x="ratio, paired by seed", grid="x")
-    _legend(axes, len(others), outside=True)
+    _legend(figure, axes, len(others))
     return figure
 
 
-def _draw_cdfs(axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: str, what: str) -> None:
+def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: str, what: str) -> None:
     q = np.linspace(0.0, 1.0, _POINTS)
     lines = {name: run_length_quantiles(v, c, q) for name, (v, c) in curves.items() if len(v)}
     pooled = np.concatenate([*lines.values()]) if lines else np.zeros(0)
@@ -158,6 +169,9 @@ def _draw_cdfs(axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: s
     for i, name in enumerate(curves):
         if name in lines:
             axes.plot(lines[name] / unit.seconds, q, color=_colour(i), linestyle=_dash(i), label=name)
+            for share in _HOVERED:
+                x = lines[name][round(share * (_POINTS - 1))] / unit.seconds
+                hover(axes, x, share, f"{name}: {100 * share:.0f} % of {what} within {number(x)} {unit.name}")
     if low > 0 and high / low > _WIDE:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
@@ -170,7 +184,7 @@ def _draw_cdfs(axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: s
     tidy_axes(axes, title, x=f"time ({unit.name})", y=f"share of {what}", grid="both")
     if not lines:
         say(axes, "no job finished" if what == "jobs" else "no iteration recorded")
-    _legend(axes, len(lines))
+    _legend(figure, axes, len(lines))
 
 
 def _link_bars(run: RunResult, most: int, title: str) -> Figure:
@@ -181,6 +195,8 @@ def _link_bars(run: RunResult, most: int, title: str) -> Figure:
     y = np.arange(busiest.height)
     values = busiest["utilisation"].fill_null(0.0).to_numpy()
     axes.barh(y, values, color=[colour[t] for t in busiest["tier"]], height=0.7)
+    for row, name, value in zip(y, busiest["name"], values, strict=True):
+        hover(axes, float(value), float(row), f"{name}: {100 * value:.1f} % used")
     axes.set_yticks(y, busiest["name"].to_list(), fontsize=8)
     axes.set_ylim(max(busiest.height, 1) - 0.4, -0.6)
     axes.set_xlim(0, max(1.0, float(values.max()) if len(values) else 0.0))
@@ -208,13 +224,10 @@ def _dash(i: int) -> Any:
     return DASHES[i % len(DASHES)]
 
 
-def _legend(axes: Axes, n: int, outside: bool = False) -> None:
-    if n < 2:
-        return
-    if outside:
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(n, 6), borderaxespad=0.2)
-    else:
-        axes.legend(loc="lower right")
+def _legend(figure: Figure, axes: Axes, n: int) -> None:
+    """A legend below the picture, where it covers nothing; none for a single line."""
+    if n > 1:
+        legend_below(figure, axes)
 
 
 _MOST_GPUS = 128  # drawn one by one

@@ -8,8 +8,9 @@ into CSS variables, so that one picture serves both themes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +18,12 @@ from warnings import catch_warnings, filterwarnings
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from weft.errors import InputError
 
@@ -59,6 +62,8 @@ _RC: Any = {
     "ytick.color": GRID,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
+    "xtick.major.pad": 6.0,  # labels of both axes meet at the origin
+    "ytick.major.pad": 6.0,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
@@ -107,6 +112,39 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
     bar.outline.set_edgecolor(GRID)
 
 
+def hover(axes: Axes, x: float, y: float, words: str) -> None:
+    """Words that a browser shows while the pointer is near a point."""
+    spot = axes.scatter([x], [y], s=80, color=INK, alpha=0.0, zorder=9, label="_spot")
+    spot.set_gid("hover:" + words.encode().hex())
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """The legend of these axes below the whole picture: it covers nothing, however many lines there are."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, int(figure.get_figwidth() * 11 / max((len(label) for label in labels), default=1) / 1.6))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def label_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Names beside points, each at the first place where it lies over no other name or point and inside the picture."""
+    figure = axes.get_figure()
+    canvas = FigureCanvasAgg(figure)  # type: ignore[arg-type]
+    canvas.draw()  # type: ignore[no-untyped-call]
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(list(points.values()))]
+    frame = axes.get_window_extent(renderer)
+    places = [(dx, dy, side) for dy in (4, -11, 14, -21, 24, -31) for dx, side in ((7, "left"), (-7, "right"))]
+    for name, point in points.items():
+        for dx, dy, side in places:
+            text = axes.annotate(name, point, (dx, dy), textcoords="offset points", fontsize="small", ha=side)
+            box = text.get_window_extent(renderer)
+            if frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1) and not box.count_overlaps(taken):
+                break
+            if (dx, dy, side) != places[-1]:
+                text.remove()
+        taken.append(box)
+
+
 def say(axes: Axes, words: str) -> None:
     """Words in the middle of a picture that has nothing to show."""
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", color=MUTED)
@@ -138,10 +176,15 @@ def inline_svg(figure: Figure, name: str) -> str:
     svg = re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", svg).replace("xlink:href=", "href=")
     svg = re.sub(r"""(\sid="|href="#|url\(#)""", rf"\g<1>{name}-", svg)
     svg = re.sub(r"font: ([^;\"]*?)(?:'[^;\"]*|sans-serif[^;\"]*)", r"font: \1var(--font, sans-serif)", svg)
+    svg = re.sub(r'<g id="[^"]*?hover:([0-9a-f]*)">', _spot, svg)
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable}, {colour})")
     # scale with the page instead of the fixed size in points
     return re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 class="plot" role="img">', svg, count=1)
+
+
+def _spot(match: re.Match[str]) -> str:
+    return f'<g class="spot"><title>{escape(bytes.fromhex(match[1]).decode())}</title>'
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

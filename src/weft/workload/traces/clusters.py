@@ -101,7 +101,8 @@ def _helios(rows: Rows) -> pl.DataFrame:
     Converted: GPU jobs only, durations cut at 48 h by the converter.
     """
     ids, submit, gpus = rows.job_ids("job_id"), rows.moment("submit_time"), rows.gpus("gpu_num")
-    duration = _between(rows, rows.moment("start_time", required=False), rows.moment("end_time", required=False))
+    start, end = (rows.moment(f"{when}_time", required=False) for when in ("start", "end"))
+    duration = _between(rows, start, end)
     return rows.finish({
         "job_id": ids,
         "submit_s": submit,
@@ -112,6 +113,7 @@ def _helios(rows: Rows) -> pl.DataFrame:
         "status": rows.name("state"),
         "model": rows.column("model"),
         "batch": rows.count("batchsize", required=False),
+        "wait_s": (start - submit).clip(0.0),
     })  # fmt: skip
 
 
@@ -177,6 +179,7 @@ def _acme(rows: Rows) -> pl.DataFrame:
         "duration_s": duration,
         "user": rows.name("user"),
         "status": rows.name("state"),
+        "wait_s": (start - submit).clip(0.0),
     })  # fmt: skip
 
 

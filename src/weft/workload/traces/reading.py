@@ -190,6 +190,8 @@ def summary(trace: Trace) -> dict[str, Any]:
         "gpu_hours": gpu_hours,
         "load_gpus": gpu_hours * 3600 / span if gpu_hours is not None and span else None,
         "models": _top(frame["model"].drop_nulls()),
+        "unknown_models": frame["model"].null_count(),
+        "repeated_ids": frame.height - frame["job_id"].n_unique(),
         "vcs": _top(frame.filter(pl.col("vc") != "")["vc"]),
         "users": frame.filter(pl.col("user") != "")["user"].n_unique(),
         "status": _top(frame.filter(pl.col("status") != "")["status"]),

@@ -16,7 +16,7 @@ from weft.errors import EngineError
 TRACE: dict[str, pl.DataType] = {
     "job_id": pl.String(), "submit_s": pl.Float64(), "gpus": pl.Int64(), "duration_s": pl.Float64(),
     "iterations": pl.Int64(), "model": pl.String(), "user": pl.String(), "vc": pl.String(), "status": pl.String(),
-    "batch": pl.Int64(), "line": pl.Int64(),
+    "batch": pl.Int64(), "line": pl.Int64(), "wait_s": pl.Float64(),
 }  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class TraceJob:
     status: str
     batch: int | None
     line: int
+    wait_s: float | None = None
 
 
 class Problem(NamedTuple):

@@ -12,15 +12,17 @@ from weft.errors import TraceError
 from weft.workload.traces.base import Delimited, Head, Options, Parsed, collect, stem_of
 from weft.workload.traces.rows import MAX_GPUS, MAX_S, Rows
 
-PLAIN_COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch")
+PLAIN_COLUMNS = (
+    "job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch", "wait_s",
+)  # fmt: skip
 
 
 def _plain(rows: Rows) -> pl.DataFrame:
     """weft's own plain CSV: a header with the column names of the common schema, in any order.
 
     `submit_s` and `gpus` must be there; `duration_s`, `iterations` (either or both), `job_id`, `model`, `user`, `vc`,
-    `status` and `batch` may be. Seconds count from any zero. A job with neither duration nor iterations is kept: the
-    workload must then say how long jobs are.
+    `status`, `batch` and `wait_s` (as recorded) may be. Seconds count from any zero. A job with neither duration nor
+    iterations is kept: the workload must then say how long jobs are.
     """
     columns = {
         "job_id": rows.job_ids("job_id"),
@@ -29,6 +31,7 @@ def _plain(rows: Rows) -> pl.DataFrame:
         "duration_s": rows.number("duration_s", required=False),
         "iterations": rows.count("iterations", low=1, required=False),
         "batch": rows.count("batch", required=False),
+        "wait_s": rows.number("wait_s", required=False),
         "model": rows.column("model"),
         "user": rows.name("user"),
         "vc": rows.name("vc"),
@@ -97,7 +100,7 @@ def _slurm(rows: Rows) -> pl.DataFrame:
     ids = rows.job_ids("JobIDRaw" if rows.has("JobIDRaw") else "JobID")
     rows.leave_out(ids.str.contains(r"\."), "JobID", "is a step of a job, not a job")
     state = rows.name("State").str.extract(r"^(\S*)", 1).fill_null("")  # "CANCELLED by 1000" is CANCELLED
-    gpus = _gpus(rows)
+    gpus = gpus_of(rows)
     rows.leave_out(gpus == 0, "AllocTRES", "uses no GPU")
     submit = _moment(rows, "Submit", required=True)
     rows.leave_out(state.is_in(UNENDED), "State", lambda row: f"is {state[row]}: it has not ended")
@@ -105,6 +108,7 @@ def _slurm(rows: Rows) -> pl.DataFrame:
     rows.leave_out(duration.is_null(), "End", "has no start or no end")
     if rows.has("Start"):
         rows.leave_out(rows.column("Start").is_null(), "Start", "never started")
+    wait = _moment(rows, "Start", required=False) - submit
     return rows.finish({
         "job_id": ids,
         "submit_s": submit,
@@ -113,10 +117,11 @@ def _slurm(rows: Rows) -> pl.DataFrame:
         "user": rows.name("User"),
         "vc": rows.name("Partition"),
         "status": state,
+        "wait_s": wait.clip(0.0),  # clocks of two machines
     })  # fmt: skip
 
 
-def _gpus(rows: Rows) -> pl.Series:
+def gpus_of(rows: Rows) -> pl.Series:
     """GPUs allocated, or asked for; `gres/gpu=N` counts all types, else `gres/gpu:type=N` are added up."""
     text = rows.name("AllocTRES")
     text = pl.Series(text.zip_with(text != "", rows.name("ReqTRES")))

@@ -1,0 +1,161 @@
+"""Any table of jobs: which column is what is guessed from its name, or said with `--map submit=Submit,gpus=NGPUS`.
+
+Needed are a submission time, GPUs, and a length: a duration, or a start and an end. Times are seconds, milliseconds or
+dates; durations seconds or [days-]hours:minutes:seconds; GPUs a number or Slurm's `gres/gpu=8`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from weft.errors import InputError
+from weft.workload.traces import tools as slurm
+from weft.workload.traces.base import Delimited, Head, Options
+from weft.workload.traces.rows import MAX_S, Rows, Trace
+
+__all__ = ["FIELDS", "guess", "parse_map", "read_table"]
+
+# what it is: names of columns, without case, blanks and marks; the likelier first
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "job_id": ("jobid", "jobidraw", "id", "job", "jobname", "name", "taskid"),
+    "submit": (
+        "submit", "submittime", "submissiontime", "submitted", "submits", "arrival", "arrivaltime", "arrivals",
+        "arrivaltimestamp", "timestamp", "queuedtime", "createtime", "created", "creationtime", "eligible", "time",
+    ),
+    "start": ("start", "starttime", "started", "begin", "begintime", "starts"),
+    "end": ("end", "endtime", "finish", "finished", "finishtime", "completiontime", "ended"),
+    "duration": (
+        "duration", "durations", "runtime", "elapsedraw", "elapsed", "servicesec", "servicetime", "walltime",
+        "executiontime", "runningtime", "length",
+    ),
+    "wait": ("wait", "waittime", "waits", "queuetime", "queueingtime", "queuingdelay", "queuedelay"),
+    "gpus": (
+        "gpus", "ngpus", "numgpus", "numgpu", "gpunum", "gpucount", "gpu", "reqgpus", "allocgpus", "alloctres",
+        "reqtres", "gpurequest", "plangpu", "workers", "nproc",
+    ),
+    "model": ("model", "modelname", "network", "workload"),
+    "user": ("user", "username", "uid", "owner"),
+    "vc": ("vc", "partition", "virtualcluster", "queue", "account", "cluster", "project"),
+    "status": ("status", "state", "jobstatus", "result"),
+}  # fmt: skip
+_DATES = (
+    "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%d %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M:%S",
+)  # fmt: skip
+_MILLISECONDS = 1e11  # seconds since 1970 are fewer until the year 5138
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """`submit=Submit,gpus=NGPUS` as a mapping of fields to columns."""
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column or field not in FIELDS:
+            raise InputError(f"--map {part}: write FIELD=COLUMN; fields are {', '.join(FIELDS)}")
+        found[field] = column
+    return found
+
+
+def guess(columns: list[str], said: Mapping[str, str]) -> dict[str, str]:
+    """Fields and their columns: what was said, and for the others the likeliest name that nobody else has."""
+    for column in said.values():
+        if column not in columns:
+            raise InputError(f"--map: there is no column {column}; the file has {', '.join(columns)}")
+    plain = {re.sub(r"[^a-z0-9]|_s$", "", column.lower()): column for column in reversed(columns)}
+    found, taken = dict(said), set(said.values())
+    for field, names in FIELDS.items():
+        likely = next((plain[name] for name in names if name in plain and plain[name] not in taken), None)
+        if field not in found and likely is not None:
+            found[field] = likely
+            taken.add(likely)
+    return found
+
+
+def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, str]]:
+    """The jobs of a table with a header, and which column was taken for what."""
+    head = Head.of(path)
+    if not head.lines:
+        raise InputError(f"{path}: the file is empty; give a table of jobs")
+    delimiter = max("|,;\t", key=head.lines[0].count)
+    mapping = guess(head.header(delimiter), said)
+    _check(path, mapping, head.header(delimiter))
+    reader = Delimited("table", "a table of jobs", partial(_parse, mapping), delimiter=delimiter)
+    parsed = reader.read(path, Options())
+    frame = parsed.frame
+    if frame.is_empty():
+        first = f" (the first problem: {parsed.problems[0]})" if parsed.problems else ""
+        raise InputError(f"{path}: no row is a GPU job with a length{first}; say which column is what with --map")
+    zero = frame["submit_s"].min()
+    frame = frame.with_columns(pl.col("submit_s") - zero)
+    return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path)), mapping
+
+
+def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
+    missing = [field for field in ("submit", "gpus") if field not in mapping]
+    if "duration" not in mapping and not {"start", "end"} <= mapping.keys():
+        missing.append("duration")
+    if missing:
+        raise InputError(
+            f"{path}: no column looks like {' or '.join(missing)} (there are {', '.join(columns)}); say which with "
+            f"--map {missing[0]}=COLUMN"
+        )
+
+
+def _parse(mapping: Mapping[str, str], rows: Rows) -> pl.DataFrame:
+    blank = pl.Series([None] * len(rows), dtype=pl.Float64)
+    submit = _moment(rows, mapping["submit"], required=True)
+    start = _moment(rows, mapping["start"]) if "start" in mapping else blank
+    end = _moment(rows, mapping["end"]) if "end" in mapping else blank
+    gpus = _gpus(rows, mapping["gpus"])
+    rows.leave_out(gpus == 0, mapping["gpus"], "uses no GPU")
+    duration = _duration(rows, mapping["duration"]) if "duration" in mapping else end - start
+    rows.leave_out(duration.is_null(), mapping.get("duration", mapping.get("end", "")), "has no length")
+    rows.damage(duration < 0, mapping.get("end", ""), "ends before it starts")
+    rows.leave_out(duration == 0, mapping.get("duration", mapping.get("end", "")), "took no time")
+    wait = _duration(rows, mapping["wait"]) if "wait" in mapping else start - submit
+    names = {field: rows.name(mapping[field]) for field in ("user", "vc", "status") if field in mapping}
+    return rows.finish(
+        {"job_id": rows.job_ids(mapping.get("job_id")), "submit_s": submit, "gpus": gpus, "duration_s": duration,
+         "model": rows.column(mapping["model"]) if "model" in mapping else None, "wait_s": wait.clip(0.0), **names}
+    )  # fmt: skip
+
+
+def _moment(rows: Rows, column: str, required: bool = False) -> pl.Series:
+    """Times as seconds: numbers (milliseconds since 1970, if that large), or dates in one of the usual forms."""
+    rows.text = rows.text.with_columns(pl.col(column).replace(dict.fromkeys(slurm.NEVER)))
+    known = rows.column(column).drop_nulls()
+    numbers = known.cast(pl.Float64, strict=False)
+    if not numbers.null_count():
+        values = rows.number(column, high=1e15, required=required)
+        return values / 1000.0 if (numbers.median() or 0.0) > _MILLISECONDS else values  # type: ignore[operator]
+    known = known.head(1000)
+    for pattern in _DATES:
+        if known.str.to_datetime(pattern, time_unit="us", strict=False).null_count() <= len(known) // 10:
+            return rows.moment(column, pattern, required=required)
+    return rows.moment(column, _DATES[0], required=required)
+
+
+def _duration(rows: Rows, column: str) -> pl.Series:
+    text = rows.column(column)
+    if bool(text.drop_nulls().str.contains(r"^\d+(\.\d*)?$").all()):
+        return rows.number(column, required=False)
+    day, hour, minute, second = (
+        text.str.extract(slurm.ELAPSED, i).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4)
+    )
+    seconds = day.fill_null(0.0) * 86_400 + hour * 3_600 + minute * 60 + second
+    bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))
+    rows.damage(bad, column, lambda row: f"{str(text[row])[:40]!r} is neither seconds nor [days-]hours:minutes:seconds")
+    return seconds
+
+
+def _gpus(rows: Rows, column: str) -> pl.Series:
+    text = rows.name(column)
+    if bool(text.str.contains("=|:|gpu").any()):
+        rows.text = rows.text.with_columns(pl.col(column).alias("AllocTRES"))
+        return slurm.gpus_of(rows)
+    return rows.count(column, high=1e7, required=False).fill_null(0)

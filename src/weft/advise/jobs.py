@@ -1,0 +1,116 @@
+"""What an operator's file says: jobs, their sizes and lengths, recorded waits, load over time, and what is unknown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from weft.advise.columns import read_table
+from weft.compiled import cache_root
+from weft.errors import InputError, TraceError
+from weft.workload.traces.reading import read, write
+from weft.workload.traces.rows import Trace
+
+__all__ = ["JobLog", "read_jobs"]
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """The jobs of a file that can be simulated, the copy of them that simulations read, and how it was understood."""
+
+    trace: Trace
+    file: Path  # a copy in weft's own columns
+    mapping: Mapping[str, str] = field(default_factory=dict)  # field: column, where it was a table of unknown format
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The jobs in the order of their submission."""
+        return self.trace.frame.sort("submit_s")
+
+    @property
+    def span_s(self) -> float:
+        """From the first submission to the last."""
+        submit = self.trace.frame["submit_s"].to_numpy()
+        return float(submit.max() - submit.min())
+
+    @property
+    def has_waits(self) -> bool:
+        """Whether the file says how long jobs waited."""
+        return self.trace.frame["wait_s"].null_count() < self.trace.frame.height / 2
+
+    @property
+    def has_models(self) -> bool:
+        """Whether it names models."""
+        return self.trace.frame["model"].null_count() < self.trace.frame.height
+
+    def gpu_seconds(self) -> float:
+        """GPU time of all jobs."""
+        return float((self.trace.frame["gpus"] * self.trace.frame["duration_s"]).sum())
+
+    def most_busy(self) -> int:
+        """GPUs that were busy at once, at most, where starts are recorded: the cluster had at least as many."""
+        known = self.trace.frame.filter(pl.col("wait_s").is_not_null())
+        begin = (known["submit_s"] + known["wait_s"]).to_numpy()
+        end = begin + known["duration_s"].to_numpy()
+        gpus = known["gpus"].to_numpy()
+        times, steps = np.concatenate([begin, end]), np.concatenate([gpus, -gpus])
+        order = np.lexsort((steps, times))  # at one moment jobs end before others begin
+        return int(np.cumsum(steps[order]).max(initial=0))
+
+    def window(self, start_s: float, end_s: float) -> Path:
+        """A file with the jobs submitted in a stretch of the log, and before them those that were running at its start,
+        with what was left of them. Where the log records no wait, a job is taken to have started at once."""
+        frame = self.frame
+        ends = pl.col("submit_s") + pl.col("wait_s").fill_null(0.0) + pl.col("duration_s")
+        began = pl.col("submit_s") + pl.col("wait_s").fill_null(0.0)
+        running = frame.filter((began < start_s) & (ends > start_s)).with_columns(
+            (ends - start_s).alias("duration_s"), pl.lit(start_s).alias("submit_s")
+        )
+        inside = frame.filter((pl.col("submit_s") >= start_s) & (pl.col("submit_s") < end_s))
+        jobs = pl.concat([running, inside.filter(pl.col("submit_s") > start_s)])
+        return _copy(Trace(jobs, self.trace.format, (), jobs.height, self.trace.path))
+
+    def load_by_day(self, n_gpus: int) -> list[float]:
+        """GPU time asked for on each day over what the cluster has."""
+        frame = self.frame
+        day = ((frame["submit_s"] - frame["submit_s"].min()) / DAY_S).cast(pl.Int64).to_numpy()
+        work = (frame["gpus"] * frame["duration_s"]).to_numpy().astype(float)
+        return [float(share) for share in np.bincount(day, work) / (n_gpus * DAY_S)]
+
+
+def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = None) -> JobLog:
+    """The jobs of a file: of a known format, or any table with a header."""
+    mapping: dict[str, str] = {}
+    try:
+        if said:
+            trace, mapping = read_table(path, said)
+        else:
+            trace = read(path, name_format)
+    except TraceError as error:
+        if name_format is not None or "no known trace format" not in str(error):
+            raise
+        trace, mapping = read_table(path, said)
+    frame = trace.frame.filter(pl.col("duration_s").is_not_null() & (pl.col("duration_s") > 0))
+    if frame.height < 2:
+        raise InputError(f"{path}: fewer than two jobs have a length; advice needs a log of finished jobs")
+    kept = Trace(frame, trace.format, (), frame.height, trace.path, trace.notes, trace.start)
+    return JobLog(trace, _copy(kept), mapping)
+
+
+def _copy(trace: Trace) -> Path:
+    """The jobs in weft's own columns, in its cache, named after their content."""
+    rows: Any = trace.frame.hash_rows(seed=1).to_numpy()
+    name = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
+    target = cache_root() / "advise" / f"{name}.parquet"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write(trace, target)
+    return target

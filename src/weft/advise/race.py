@@ -1,0 +1,262 @@
+"""The search: stacks race over windows of the log, and those that are clearly behind drop out.
+
+A *replicate* is a window of the log (drawn at any place, with replacement) under one guess of what is unknown. All
+stacks see the same jobs and routes in it, and what counts is the ratio of mean completion times to today's stack. After
+each round the worse half drops out (successive halving), and so does whoever is behind the leader with confidence; the
+best that stops no job and the best that needs no lengths always stay, since a site may be able to run only those.
+
+A window begins with the jobs that were running by then, with what was left of them. Jobs submitted in its first part
+settle the queue and those in its last part keep it full; only those between count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from weft.advise.jobs import JobLog
+from weft.advise.site import Site
+from weft.api import run_stack
+from weft.errors import EngineError, StackError, WeftError
+from weft.executors import run_all
+from weft.kept import identity
+from weft.model.view import Fact
+from weft.results.compare import mean_and_interval
+from weft.scenario import Scenario
+from weft.scenario.build import Layers, build_stack
+from weft.scenario.changes import changed
+from weft.stacks import names, resolve
+from weft.workload.streams import Stream
+
+__all__ = [
+    "ROUNDS", "SHORTLIST", "Entrant", "Race", "Replicate", "Task", "attempt", "entrants", "race", "ratios",
+    "replicates", "score",
+]  # fmt: skip
+
+# What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
+SHORTLIST = (
+    "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
+    "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally",
+    "ada-srsf",
+)  # fmt: skip
+ROUNDS = (3, 3, 6)  # replicates that each round adds
+FINALISTS = 3
+COUNTED_JOBS = 150  # of a window, on average
+MOST_JOBS = 500  # of a window with what goes before and after; a busier one ends earlier
+BEFORE, AFTER = 0.25, 0.25  # of the counted part: what goes before and after it
+BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """A window under one guess."""
+
+    scenario: Scenario
+    guess: str
+    seed: int
+    count_from_s: float  # after the window's first submission
+    count_until_s: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to do, as it is sent to a worker."""
+
+    replicate: Replicate
+    stack: str
+
+    def identity(self) -> str | None:
+        """The key that its outcome is kept under."""
+        one, layers = self.replicate, Layers(self.stack)
+        key = identity(one.scenario, layers, build_stack(one.scenario, layers), one.seed, record=False)
+        return None if key is None else f"{key}-{one.count_from_s:.0f}-{one.count_until_s:.0f}"
+
+    def again(self, outcome: Any) -> Any:
+        """A kept outcome, as it is."""
+        return outcome
+
+
+@dataclass
+class Entrant:
+    """A stack in the race, and what became of it in each replicate so far."""
+
+    stack: str
+    blind: bool  # it needs no lengths
+    outcomes: list[dict[str, float]] = field(default_factory=list)
+    out: str = ""  # why it dropped out
+
+    @property
+    def calm(self) -> bool:
+        """Whether it has stopped no job."""
+        return all(outcome["preemptions"] == 0 for outcome in self.outcomes)
+
+
+@dataclass(frozen=True)
+class Race:
+    """All entrants, the reference first, and the replicates that were run."""
+
+    entrants: tuple[Entrant, ...]
+    replicates: tuple[Replicate, ...]
+    windows: int  # that lie side by side in the log
+    window_s: float  # the counted part
+    refused: Mapping[str, str]  # stack: why it cannot run here
+
+
+def replicates(log: JobLog, site: Site, n: int, seed: int = 1) -> tuple[list[Replicate], int, float]:
+    """Windows under guesses, in turn; how many windows lie side by side in the log, and how long one is."""
+    submit = log.frame["submit_s"].to_numpy()
+    first, span, jobs = float(submit[0]), log.span_s, len(submit)
+    counted = max(span * COUNTED_JOBS / jobs, float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
+    whole = counted * (1 + BEFORE + AFTER)
+    every = list(site.guesses.items())
+    if whole >= span:  # the log is one window
+        guesses = [every[i % len(every)] for i in range(n)]
+        whole_log = [Replicate(one, name, seed + i, 0.0, span + 1) for i, (name, one) in enumerate(guesses)]
+        return whole_log, 1, span
+    starts = first + np.array(Stream(seed, "windows").uniform(n)) * (span - whole)
+    made = []
+    for i, start in enumerate(starts.tolist()):
+        last = min(int(np.searchsorted(submit, start)) + MOST_JOBS, jobs - 1)
+        part = min(counted, (float(submit[last]) - start) / (1 + BEFORE + AFTER))
+        name, scenario = every[i % len(every)]
+        window = changed(scenario, {"workload.trace": str(log.window(start, start + part * (1 + BEFORE + AFTER)))})
+        made.append(Replicate(window, name, seed + i, max(BEFORE * part, 1e-6), (1 + BEFORE) * part))
+    return made, int(span // counted), counted
+
+
+def entrants(site: Site, stacks: Sequence[str], reference: str) -> tuple[list[Entrant], dict[str, str]]:
+    """The stacks that can run here, the reference first, and why others cannot."""
+    from weft.cross import Objections
+
+    objects = Objections(site.middle, 1)
+    known, found, refused = set(names()), [], {}
+    for text in dict.fromkeys((reference, *stacks)):
+        if "/" not in text and text in SHORTLIST and text not in known:
+            continue  # a stack of the shortlist that this version does not have
+        try:
+            stack = resolve(text)
+            objects.to(stack, stack.pace.name)
+        except StackError as error:
+            if text == reference:
+                raise
+            refused[text] = str(error)
+            continue
+        needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
+        found.append(Entrant(text, Fact.ITERATIONS_LEFT not in needs))
+    return found, refused
+
+
+def attempt(task: Task) -> dict[str, float] | str:
+    """What a run came to for the jobs that count, or why there is none."""
+    one = task.replicate
+    try:
+        run = run_stack(one.scenario, build_stack(one.scenario, Layers(task.stack)), one.seed)
+    except EngineError:
+        raise
+    except WeftError as error:
+        return str(error)
+    since = run.jobs["submit_s"] - run.jobs["submit_s"].min()
+    counted = run.jobs.filter((since >= one.count_from_s) & (since < one.count_until_s))
+    counted = run.jobs if counted.height < 10 else counted
+    jct = counted["jct_s"].to_numpy().astype(float)
+    alone = np.maximum((counted["run_s"] - counted["comm_s"]).to_numpy(), BOUND_S)
+    return {
+        "jobs": float(counted.height),
+        "unfinished": float(counted["finish_s"].null_count()),
+        "jct_mean_s": float(np.nanmean(jct)),
+        "jct_p99_s": float(np.nanquantile(jct, 0.99)),
+        "wait_mean_s": float(counted["queueing_s"].mean() or 0.0),  # type: ignore[arg-type]
+        "comm_share": float(counted["comm_s"].sum()) / max(float(counted["run_s"].sum()), 1e-9),
+        "slowdown_p99": float(np.nanquantile(jct / alone, 0.99)),
+        "preemptions": float(counted["preemptions"].sum()) / counted.height,
+        "worst_user": _worst_user(counted),
+    }
+
+
+def _worst_user(jobs: pl.DataFrame) -> float:
+    """Mean completion time of the user who fares worst, of those with at least five jobs; 0 if there are none."""
+    users = jobs.filter(pl.col("user") != "").group_by("user").agg(pl.col("jct_s").mean(), pl.len())
+    some = users.filter(pl.col("len") >= 5)["jct_s"]
+    return 0.0 if some.is_empty() else float(some.max())  # type: ignore[arg-type]
+
+
+def race(
+    field_: list[Entrant],
+    refused: Mapping[str, str],
+    rounds: Sequence[int],
+    drawn: tuple[list[Replicate], int, float],
+    workers: int | None,
+    tell: Callable[[int, int], None],
+) -> Race:
+    """Run the rounds; who has dropped out keeps the outcomes that it has."""
+    every, windows, window_s = drawn
+    done = at = 0
+    for number, n in enumerate(rounds):
+        running = [one for one in field_ if not one.out]
+        part = every[at : at + n]
+        tasks = [Task(replicate, one.stack) for replicate in part for one in running]
+        planned = done + len(tasks) + _still_to_come(len(running), rounds[number + 1 :])
+        outcomes: dict[int, dict[str, float] | str] = {}
+        for i, outcome in run_all(tasks, workers, attempt):
+            outcomes[i] = outcome
+            tell(done + len(outcomes), planned)
+        done, at = done + len(tasks), at + n
+        _take(running, [outcomes[i] for i in range(len(tasks))])
+        _drop(field_, last=number == len(rounds) - 1)
+    return Race(tuple(field_), tuple(every[:at]), windows, window_s, refused)
+
+
+def _still_to_come(running: int, rounds: Sequence[int]) -> int:
+    total = 0
+    for n in rounds:
+        running = max(FINALISTS + 2, math.ceil(running / 2))
+        total += n * running
+    return total
+
+
+def _take(running: Sequence[Entrant], outcomes: Sequence[dict[str, float] | str]) -> None:
+    for i, outcome in enumerate(outcomes):
+        entrant = running[i % len(running)]
+        if isinstance(outcome, str):
+            entrant.out = entrant.out or f"it did not get through: {outcome}"
+        elif not entrant.out:
+            entrant.outcomes.append(outcome)
+    if running[0].out:
+        raise WeftError(f"advise: today's stack {running[0].stack} {running[0].out}; name another with --today")
+
+
+def ratios(one: Entrant, other: Entrant, metric: str = "jct_mean_s") -> list[float]:
+    """The ratio of a metric in each replicate that both were in."""
+    pairs = zip(one.outcomes, other.outcomes, strict=False)
+    return [a[metric] / b[metric] for a, b in pairs if b[metric] > 0]
+
+
+def score(one: Entrant, reference: Entrant) -> float:
+    """The geometric mean of ratios to the reference: what the race is about. Unfinished jobs put a stack last."""
+    if any(outcome["unfinished"] for outcome in one.outcomes):
+        return math.inf
+    return math.exp(math.fsum(map(math.log, ratios(one, reference))) / max(len(one.outcomes), 1))
+
+
+def _drop(field_: Sequence[Entrant], last: bool) -> None:
+    """Take out the worse half, and those that are behind the leader with confidence; keep the reference and the best
+    of each kind."""
+    reference = field_[0]
+    running = sorted((one for one in field_ if not one.out), key=lambda one: score(one, reference))
+    leader = running[0]
+    better_half = running[: max(FINALISTS, math.ceil(len(running) / 2))]
+    best_of_kind = [next((o for o in running if getattr(o, kind)), leader) for kind in ("calm", "blind")]
+    safe = [reference, *best_of_kind, *running[:FINALISTS]]
+    for one in running:
+        if last or one in safe:
+            continue
+        behind = mean_and_interval([math.log(r) for r in ratios(one, leader)])
+        if one not in better_half:
+            one.out = f"in the worse half after {len(one.outcomes)} windows"
+        elif behind["ci95"][0] is not None and behind["ci95"][0] > 0.02:
+            one.out = f"behind {leader.stack} with confidence after {len(one.outcomes)} windows"

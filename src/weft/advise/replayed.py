@@ -1,0 +1,142 @@
+"""What happened, simulated: how far simulated waits are from recorded ones, and whether the queue only ever grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from weft.advise.jobs import JobLog
+from weft.advise.site import Site
+from weft.api import Task as Run
+from weft.api import run_task
+from weft.executors import run_all
+from weft.results.display import duration
+from weft.results.run import RunResult
+from weft.results.series import waiting_jobs
+from weft.scenario.build import Layers
+from weft.scenario.changes import changed
+
+__all__ = ["TODAY", "Replayed", "replay"]
+
+TODAY = ("fifo-backfill", "fifo")  # what a site may be running that does not say
+MOST_JOBS = 4000  # of a longer log, so many from its middle
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The log under what the site runs today."""
+
+    stack: str
+    jobs: int
+    load: float  # GPU time asked for over GPU time there was, while jobs were submitted
+    grows: bool
+    waits: dict[str, Any] | None  # simulated and recorded waits, where the log has them
+    queue: tuple[float, ...]  # waiting jobs, on average, in each fifth of the log
+
+    def sentences(self) -> list[str]:
+        """In words."""
+        lines = []
+        if self.waits is None:
+            lines.append("The log records no waits, so the simulation cannot be held against what happened.")
+        else:
+            simulated, recorded = self.waits["simulated"], self.waits["recorded"]
+            lines.append(
+                f"Under {self.stack} {self.jobs:,} jobs of the log wait {duration(simulated['mean'])} on average "
+                f"(median {duration(simulated['median'])}); recorded were {duration(recorded['mean'])} (median "
+                f"{duration(recorded['median'])}), rank correlation {self.waits['correlation']:.2f}: "
+                f"{self.waits['trust']}."
+            )
+        lines.append(
+            f"Jobs ask for {100 * self.load:.0f} % of the GPU time there is"
+            + (
+                ": the queue only ever grows, so completion times depend on how long one looks."
+                if self.grows
+                else f"; {self.queue[-1]:.0f} jobs wait on average in the last fifth of the log."
+            )
+        )
+        return lines
+
+
+def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> Replayed:
+    """Simulate the log (or its middle, if it is long) under today's stack; of several that it may be, the one whose
+    waits are nearest to those recorded."""
+    stretch, chosen = _stretch(log)
+    low, high = (float(stretch["submit_s"][i]) for i in (0, -1))
+    scenario = changed(site.middle, {"workload.from_s": low, "workload.until_s": high + 1.0}) if chosen else site.middle
+    stacks = (today,) if today else TODAY if log.has_waits else TODAY[:1]
+    runs = [run for _, run in sorted(run_all([Run(scenario, Layers(s), 1, False) for s in stacks], workers, run_task))]
+    recorded = dict(zip(stretch["job_id"], stretch["wait_s"], strict=True))
+    compared = [_waits(run, recorded) if log.has_waits else None for run in runs]
+    best = min(range(len(runs)), key=lambda i: _distance(compared[i]))
+    queue = _queue(runs[best])
+    seconds = float((stretch["gpus"] * stretch["duration_s"]).sum())
+    load = seconds / (site.n_gpus * max(high - low, 1.0))
+    return Replayed(stacks[best], runs[best].jobs.height, load, _grows(queue, load), compared[best], queue)
+
+
+def _stretch(log: JobLog) -> tuple[pl.DataFrame, bool]:
+    frame = log.frame
+    if frame.height <= MOST_JOBS:
+        return frame, False
+    return frame.slice((frame.height - MOST_JOBS) // 2, MOST_JOBS), True
+
+
+def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] | None:
+    jobs = run.jobs.filter(pl.col("start_s").is_not_null())
+    pairs = [
+        (start - submit, recorded.get(name))
+        for name, start, submit in zip(jobs["job_id"], jobs["start_s"], jobs["submit_s"], strict=True)
+    ]
+    known = np.array([(a, b) for a, b in pairs if b is not None], dtype=float)
+    if len(known) < 2:
+        return None
+    simulated, real = _spread(known[:, 0]), _spread(known[:, 1])
+    off = abs(simulated["mean"] - real["mean"]) / max(real["mean"], 60.0)
+    trust = (
+        "close enough to compare stacks" if off < 0.3 else "of the same order" if off < 1.0
+        else "far off, so take differences between stacks as a hint only"
+    )  # fmt: skip
+    return {
+        "jobs": len(known), "simulated": simulated, "recorded": real,
+        "correlation": _rank_correlation(known[:, 0], known[:, 1]), "off": off, "trust": trust,
+    }  # fmt: skip
+
+
+def _distance(waits: dict[str, Any] | None) -> float:
+    return 0.0 if waits is None else float(waits["off"])
+
+
+def _spread(values: Floats) -> dict[str, float]:
+    return {"mean": float(values.mean()), "median": float(np.median(values)), "p95": float(np.quantile(values, 0.95))}
+
+
+def _rank_correlation(a: Floats, b: Floats) -> float:
+    """Spearman's; 0 where one of them is constant."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(a), rankdata(b)
+    if ranks[0].std() == 0 or ranks[1].std() == 0:
+        return 0.0
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _queue(run: RunResult, parts: int = 5) -> tuple[float, ...]:
+    """Waiting jobs in each fifth of the time in which jobs were submitted."""
+    steps = waiting_jobs(run)
+    edges = np.linspace(float(run.jobs["submit_s"].min()), float(run.jobs["submit_s"].max()), parts + 1)  # type: ignore[arg-type]
+    grid = np.linspace(edges[0], edges[-1], parts * 200)
+    at = np.maximum(np.searchsorted(steps.time_s, grid, side="right") - 1, 0)
+    return tuple(float(part.mean()) for part in np.split(steps.value[at], parts))
+
+
+def _grows(queue: Sequence[float], load: float) -> bool:
+    """Whether ever more jobs wait: each part of the log more than the one before, and many at the end."""
+    rising = all(b > a for a, b in pairwise(queue))
+    return (load > 1.02 and queue[-1] > queue[0] + 5) or (rising and queue[-1] > 2 * queue[1] + 5 and load > 0.95)

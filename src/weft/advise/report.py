@@ -1,0 +1,161 @@
+"""Advice for the terminal and as one HTML file, which opens with the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Group
+from rich.text import Text
+
+from weft.results.display import count, duration, number, percent
+from weft.results.files import write_text
+from weft.results.html import definition_list, grid_table, page
+from weft.results.pictures.style import MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.tables import Cell, Grid, grid_text, ratio_cell
+
+__all__ = ["advice_text", "write_report"]
+
+_SHOWN = 12
+
+
+def advice_text(found: Mapping[str, Any]) -> Group:
+    """The advice for the terminal: verdict, what was understood, the replay, the race, what-ifs."""
+    parts: list[Any] = [Text(sentence, style="bold" if i == 0 else "") for i, sentence in enumerate(found["verdict"])]
+    parts += ["", Text("What was understood", style="bold")]
+    parts += [Text(f"  {name}: {words}") for name, words in understood(found)]
+    parts += ["", Text("What happened, simulated", style="bold")]
+    parts += [Text(f"  {sentence}") for sentence in found["replay"]["sentences"]]
+    parts += [
+        "",
+        Text("The race", style="bold"),
+        grid_text(race_grid(found, _SHOWN)),
+        "",
+        Text(_key(found), style="dim"),
+    ]
+    if found["what_if"]:
+        parts += ["", Text("What if", style="bold"), grid_text(what_if_grid(found))]
+    return Group(*parts)
+
+
+def understood(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was read and what was assumed, as names and words."""
+    facts = found["understood"]
+    lines = [
+        ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
+         f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged, {count(facts['left_out'])} left out"),
+        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, on the "
+         f"busiest day for {percent(max(facts['load_by_day']))}"),
+    ]  # fmt: skip
+    if facts["columns"]:
+        columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())
+        lines.insert(1, ("columns", f"{columns} (other ones: --map)"))
+    if facts["assumed"]:
+        lines.append(("assumed", ", ".join(facts["assumed"]) + " (say otherwise with --cluster or flags)"))
+    if facts["unknown"]:
+        lines.append(("unknown", "; ".join(facts["unknown"])))
+    return lines
+
+
+def race_grid(found: Mapping[str, Any], most: int = 100) -> Grid:
+    """Stacks, best first."""
+    rows = []
+    for entry in found["race"]["stacks"][:most]:
+        reference = entry["stack"] == found["race"]["reference"]
+        mean, tail = (ratio_cell(entry[key], reference) for key in ("over_today", "p99_over_today"))
+        means = entry["means"]
+        rows.append(
+            (
+                Cell(entry["stack"], entry["dropped"]), Cell(count(entry["windows"])),
+                Cell(f"{mean.text} {mean.small}".rstrip(), "", mean.tone),
+                Cell(f"{tail.text} {tail.small}".rstrip(), "", tail.tone), Cell(duration(means["wait_mean_s"])),
+                Cell(number(means["slowdown_p99"])), Cell(number(means["preemptions"])),
+                Cell("yes" if entry["needs_lengths"] else "no"),
+            )
+        )  # fmt: skip
+    titles = ("stack", "windows", "mean JCT", "p99 JCT", "mean wait", "p99 slowdown", "stops/job", "needs lengths")
+    return Grid(titles, ("",) * len(titles), tuple(rows))
+
+
+def what_if_grid(found: Mapping[str, Any]) -> Grid:
+    """Changed clusters: each stack's mean JCT over today's stack on today's cluster."""
+    rows = []
+    for change in found["what_if"]:
+        for entry in change["stacks"]:
+            cell = ratio_cell(entry["over_today"], first=False)
+            words = Cell(f"{cell.text} {cell.small}".rstrip(), "", cell.tone)
+            rows.append((Cell(change["change"]), Cell(count(change["gpus"])), Cell(entry["stack"]), words))
+    return Grid(("change", "GPUs", "stack", "mean JCT over today's"), ("",) * 4, tuple(rows))
+
+
+def _key(found: Mapping[str, Any]) -> str:
+    race = found["race"]
+    return (
+        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts jobs of "
+        f"{duration(race['window_s'])}; {race['windows_side_by_side']} lie side by side in the log. Slowdown: "
+        "completion time over the time on GPUs, at least 10 min. Stacks with fewer windows dropped out of the race."
+    )
+
+
+@house_style()
+def race_plot(found: Mapping[str, Any]) -> Figure:
+    """Each stack's ratio to today's, with its interval; left of 1 is better."""
+    entries = found["race"]["stacks"]
+    figure, (axes,) = new_figure(11.4, 1.0 + 0.26 * len(entries))
+    for i, entry in enumerate(entries):
+        mean, (low, high) = entry["over_today"]["mean"], entry["over_today"]["ci95"]
+        colour = PALETTE[0] if not entry["dropped"] else MUTED
+        if low is not None:
+            axes.plot([low, high], [i, i], color=colour, linewidth=1.8)
+        axes.plot([mean], [i], "o", color=colour, markersize=5)
+    axes.axvline(1.0, color=MUTED, linewidth=1.0)
+    axes.set_yticks(range(len(entries)), [entry["stack"] for entry in entries], fontsize=8)
+    axes.set_ylim(len(entries) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    tidy_axes(axes, f"Mean completion time over that of {found['race']['reference']} (grey: dropped out)", grid="x")
+    return figure
+
+
+@house_style()
+def load_plot(found: Mapping[str, Any]) -> Figure:
+    """GPU time asked for on each day over what the cluster has."""
+    load = found["understood"]["load_by_day"]
+    figure, (axes,) = new_figure(11.4, 2.6)
+    axes.bar(range(len(load)), load, color=PALETTE[0], width=0.8)
+    axes.axhline(1.0, color=MUTED, linewidth=1.0)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
+    tidy_axes(axes, "GPU time that each day's jobs ask for, over what the cluster has", x="day", grid="y")
+    return figure
+
+
+def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Path:
+    """Write the report."""
+    first, *others = found["verdict"]
+    more = "".join(f"<p>{escape(sentence)}</p>" for sentence in others)
+    parts = [
+        f'<header><p class="brand">weft advise</p><h1>{escape(Path(found["understood"]["file"]).name)}</h1></header>',
+        f'<section class="card verdict"><p class="lead">{escape(first)}</p>{more}</section>',
+        f'<h2>What was understood</h2><section class="card">{definition_list(understood(found))}</section>',
+        _figure(load_plot(found), "load"),
+        "<h2>What happened, simulated</h2>",
+        '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",
+        f'<h2>The race</h2><section class="card">{grid_table(race_grid(found))}<p class="key">{escape(_key(found))}</p>'
+        "</section>",
+        _figure(race_plot(found), "race"),
+    ]
+    if found["what_if"]:
+        parts.append(f'<h2>What if</h2><section class="card">{grid_table(what_if_grid(found))}</section>')
+    if found["race"]["refused"]:
+        items = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in found["race"]["refused"].items())
+        parts.append(f'<h2>Stacks that cannot run here</h2><section class="card"><ul>{items}</ul></section>')
+    if command:
+        parts.append(f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre></section>')
+    write_text(path, page("advice", "\n".join(parts)), "report")
+    return path
+
+
+def _figure(figure: Figure, name: str) -> str:
+    return f'<section class="card"><figure class="wide">{inline_svg(figure, name)}</figure></section>'

@@ -1,0 +1,165 @@
+"""The operator's cluster as scenarios: read from a scenario or Slurm's topology, or put together from a few numbers.
+
+What nobody said is assumed, and every assumption is listed. What the log does not know of the jobs (models, how much
+they communicate) becomes several *guesses*: the same jobs with little, some and much communication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from weft.advise.jobs import JobLog
+from weft.errors import InputError
+from weft.scenario import Scenario
+from weft.scenario.build import build_cluster
+from weft.scenario.changes import Setting, changed, settings
+from weft.scenario.problems import read_toml
+
+__all__ = ["Flags", "Site", "site_of", "what_if"]
+
+GUESSES: Mapping[str, Mapping[str, Any]] = {
+    "little communication": {"models": ["resnet50"], "overlap": True},
+    "some communication": {"models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]},
+    "much communication": {"models": ["vgg16"]},
+}
+NAMED: Mapping[str, Mapping[str, Any]] = {"as the log names models": {}, "overlapped": {"overlap": True}}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line says of the cluster; None was not said."""
+
+    gpus: int | None = None
+    gpus_per_server: int | None = None
+    servers_per_rack: int | None = None
+    gpu: str | None = None
+    nic_gbps: float | None = None
+    oversubscription: float | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """The cluster with the log's jobs, one scenario for each guess of what is unknown, and what was assumed."""
+
+    guesses: Mapping[str, Scenario]
+    n_gpus: int
+    assumed: tuple[str, ...]
+
+    @property
+    def middle(self) -> Scenario:
+        """The guess between the extremes."""
+        every = list(self.guesses.values())
+        return every[len(every) // 2]
+
+
+def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) -> Site:
+    """The site: the cluster of a file with what flags add, or of the flags alone."""
+    assumed: list[str] = []
+    rest: dict[str, Any] = {}
+    if cluster is not None and cluster.suffix == ".toml":
+        data = read_toml(cluster)
+        section = _section(cluster, data)
+        rest = {name: data[name] for name in ("network", "run") if name in data}
+        models = models or list(data.get("workload", {}).get("models", []))
+        section |= {k: v for k, v in _said(flags).items() if k != "gpus"}
+    elif cluster is not None:
+        section = {"topology": "file", "file": str(cluster.resolve()), **_said(flags)}
+        section.pop("gpus", None)
+        section.pop("servers_per_rack", None)
+        _assume(section, {"gpus_per_server": 8, "nic_gbps": 25.0, "gpu_memory_gb": 32.0}, assumed)
+    else:
+        section = _from_flags(log, flags, assumed)
+    workload = {"source": "trace", "trace": str(log.file), "oversize": "leave-out"}
+    chosen = {"as given": {"models": models}} if models else NAMED if log.has_models else GUESSES
+    run = {"exact": False, **rest.get("run", {})}
+    guesses = {
+        name: Scenario.load({"cluster": section, "workload": {**workload, **guess}, **rest, "run": run})
+        for name, guess in chosen.items()
+    }
+    return Site(guesses, build_cluster(next(iter(guesses.values()))).n_gpus, tuple(assumed))
+
+
+def what_if(site: Site, text: str) -> Site:
+    """The site with one thing changed: any key of a scenario (`oversubscription=1`), or `gpus=+25%`, `gpus=512`."""
+    key, _, value = text.partition("=")
+    guesses = {}
+    for name, scenario in site.guesses.items():
+        if key.strip() == "gpus":
+            setting: Setting = _other_size(scenario, site.n_gpus, value.strip())
+        else:
+            points = settings([text])
+            if len(points) != 1:
+                raise InputError(f"--what-if {text}: give one value; repeat --what-if for others")
+            setting = points[0]
+        guesses[name] = changed(scenario, setting)
+    return Site(guesses, build_cluster(next(iter(guesses.values()))).n_gpus, site.assumed)
+
+
+def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
+    """More or fewer racks, or servers in each: whichever comes nearest to the wanted number of GPUs."""
+    try:
+        wanted = n_gpus * (1 + float(text.rstrip("%")) / 100) if text.endswith("%") else float(text)
+    except ValueError:
+        wanted = 0.0
+    if wanted < 1:
+        raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25%")
+    counts = {
+        f"cluster.{key}": count
+        for key in ("racks", "servers_per_rack", "servers")
+        if isinstance(count := getattr(scenario.cluster, key), int)
+    }
+    if not counts:
+        raise InputError(
+            "--what-if gpus: the topology's file has the number of GPUs; edit it, or describe the cluster by flags"
+        )
+    offers = {key: max(1, round(count * wanted / n_gpus)) for key, count in counts.items()}
+    key = min(offers, key=lambda k: abs(offers[k] / counts[k] - wanted / n_gpus))
+    return {key: offers[key]}
+
+
+def _section(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(data.get("cluster"), dict):
+        raise InputError(f"{path}: [cluster] is missing; give a scenario with one, or describe the cluster by flags")
+    section = dict(data["cluster"])
+    if "file" in section:
+        section["file"] = str((path.parent / section["file"]).resolve())
+    return section
+
+
+def _said(flags: Flags) -> dict[str, Any]:
+    return {name: value for name, value in vars(flags).items() if value is not None}
+
+
+def _assume(section: dict[str, Any], defaults: Mapping[str, Any], assumed: list[str]) -> None:
+    for key, value in defaults.items():
+        if key not in section:
+            section[key] = value
+            assumed.append(f"{key} = {value:g}" if isinstance(value, float) else f"{key} = {value}")
+
+
+def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]:
+    section: dict[str, Any] = {"topology": "leaf-spine", **_said(flags)}
+    gpus = section.pop("gpus", None)
+    _assume(section, {"gpus_per_server": 8, "servers_per_rack": 4}, assumed)
+    per_server, per_rack = section["gpus_per_server"], section["servers_per_rack"]
+    if gpus is None:
+        gpus, why = _guessed_size(log)
+        assumed.insert(0, f"gpus = {ceil(gpus / per_server) * per_server} ({why})")
+    servers = ceil(gpus / per_server)
+    section["servers_per_rack"] = min(per_rack, servers)
+    section["racks"] = ceil(servers / section["servers_per_rack"])
+    _assume(section, {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}, assumed)
+    section["intra_server_gbps"] = 300.0
+    return section
+
+
+def _guessed_size(log: JobLog) -> tuple[int, str]:
+    largest = int(log.trace.frame["gpus"].max())  # type: ignore[arg-type]
+    if log.has_waits:
+        return max(log.most_busy(), largest), "as many as the log shows busy at once"
+    mean = log.gpu_seconds() / max(log.span_s, 1.0)
+    return max(ceil(mean / 0.75), largest), f"for a load of 0.75: jobs keep {mean:.0f} busy on average"

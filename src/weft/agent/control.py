@@ -1,0 +1,118 @@
+"""Control: the agents of hosts on this machine, switch tables, and the conductor that they hear.
+
+They talk outside the network namespaces of the hosts: the control network is not the data network.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from weft.agent.conductor import Conductor
+from weft.agent.service import AgentService
+from weft.agent.switch import SwitchService, links_of
+from weft.agent.wire import secret_of
+from weft.errors import InputError
+from weft.model.cluster import Cluster
+from weft.pace.base import Pace
+
+__all__ = ["Control", "cpu_s"]
+
+
+class Control:
+    """Use it as a context; agents let go of everything when it ends, or when this process does.
+
+    `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
+    stands for all servers of the cluster, where these are pretended.
+    """
+
+    def __init__(
+        self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
+        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "",
+    ) -> None:  # fmt: skip
+        self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
+        folder.mkdir(parents=True, exist_ok=True)
+        self.secret = secret_of(folder)
+        self.switches = SwitchService(links_of(cluster), "127.0.0.1:0", self.secret)
+        self.conductor = Conductor(cluster, pace, scale, alias=alias)
+        (folder / "agents.sock").unlink(missing_ok=True)
+        address = f"unix:{(folder / 'agents.sock').absolute()}"
+        self.service = AgentService(self.conductor, address, self.secret, self.switches.address)
+        self.agents: dict[str, subprocess.Popen[Any]] = {}
+        for host in hosts:
+            self.start(host)
+
+    def start(self, host: str) -> None:
+        """The agent of a host."""
+        argv = [
+            sys.executable, "-m", "weft", "agent", "--host", host, "--server", self.service.address, "--dir",
+            str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
+            *(["--netns", self.hosts[host]] if self.hosts[host] else []),
+        ]  # fmt: skip
+        self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+
+    def mend(self) -> None:
+        """Start the agents again that have gone."""
+        for host, agent in list(self.agents.items()):
+            if agent.poll() is not None:
+                self.start(host)
+
+    def wait(self, patience_s: float = 30.0) -> None:
+        """Until all agents are here."""
+        until = time.monotonic() + patience_s
+        while self.service.hosts != self.agents.keys():
+            if time.monotonic() > until:
+                missing = ", ".join(sorted(self.agents.keys() - self.service.hosts))
+                raise InputError(f"the agents of {missing} did not come within {patience_s:g} s")
+            time.sleep(0.05)
+
+    def add(self, job: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0) -> None:
+        """A job that is going to run on these GPUs."""
+        with self.service.lock:
+            self.conductor.add(job, gpus, gate, turn)
+            self.service.change()
+
+    def set_gate(self, job: str, gate: Mapping[str, float] | None) -> None:
+        """Other slots for a job."""
+        with self.service.lock:
+            self.conductor.set_gate(job, gate)
+            self.service.change()
+
+    def remove(self, job: str) -> None:
+        """A job that has ended."""
+        with self.service.lock:
+            self.conductor.remove(job)
+            self.service.change()
+        self.switches.forget(job)
+
+    def close(self) -> None:
+        """End the agents and the services."""
+        for agent in self.agents.values():
+            agent.send_signal(signal.SIGTERM)
+        for agent in self.agents.values():
+            try:
+                agent.wait(5.0)
+            except subprocess.TimeoutExpired:
+                agent.kill()
+                agent.wait()
+        self.service.close()
+        self.switches.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of a core that a process has used, with its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

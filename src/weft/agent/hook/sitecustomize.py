@@ -1,0 +1,85 @@
+"""Gives every DDP model a communication hook that waits at weft's gate. Imported by Python itself, before the script.
+
+The hook asks before the first bucket of an iteration. Whatever goes wrong here, the script runs on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
+
+_DDP = "torch.nn.parallel.distributed"
+
+
+def _next_sitecustomize() -> None:
+    """Run the one that this file hides, if there is one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    others = [path for path in sys.path if os.path.abspath(path or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Sees DDP being imported, and changes it then: importing torch by ourselves would slow down every program."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if name != _DDP:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def load(module: ModuleType) -> None:
+            run(module)
+            with contextlib.suppress(Exception):
+                _arm(module)
+
+        spec.loader.exec_module = load  # type: ignore[method-assign]
+        return spec
+
+
+def _arm(module: Any) -> None:
+    """Models register the hook when they are made."""
+    import torch.distributed as dist
+
+    from weft.live.progress import at_gate
+
+    made = module.DistributedDataParallel.__init__
+
+    def init(model: Any, *args: Any, **kwargs: Any) -> None:
+        made(model, *args, **kwargs)
+        steps = [0]
+
+        def hook(state: Any, bucket: Any) -> Any:
+            if bucket.index() == 0:
+                at_gate(steps[0])
+                steps[0] += 1
+            group = model.process_group
+            tensor = bucket.buffer().div_(dist.get_world_size(group))
+            future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
+            return future.then(lambda done: done.value()[0])
+
+        hook.__annotations__ = {}  # DDP reads them, and takes none but its own classes
+        with contextlib.suppress(Exception):  # it may have one of its own
+            model.register_comm_hook(None, hook)
+
+    module.DistributedDataParallel.__init__ = init
+
+
+with contextlib.suppress(Exception):
+    _next_sitecustomize()
+if os.environ.get("WEFT_PROGRESS_SOCKET"):
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,333 @@
+"""Agent: watches and paces the sockets of jobs on one host.
+
+Every few milliseconds it reads how far the sockets of each job are. When a job begins to communicate the server is
+told, and says how fast it may; a job that the server takes care of is held before that, so that its first bytes wait as
+well. The agent forgets its orders, and lets go of every socket, when it does not hear from the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weft.agent.flowing import FlowHost, PlannedFlow
+from weft.agent.guardian import release, remember
+from weft.agent.phases import Phases
+from weft.agent.sockets import Process, Remote, jobs_here, namespace_of
+from weft.agent.wire import Line, Message
+
+__all__ = ["FLOOR_BYTES_PER_S", "Agent"]
+
+FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
+SCAN_S = 0.5  # between looks for new sockets, and every other time for new processes
+SILENCE_S = 0.6  # without a word from the server all sockets are let go
+_BEAT_S = 0.1  # between signs of life to the guardian
+_REPORT_S = 0.25  # between reports to the server
+_GUARDIAN = Path(__file__).with_name("guardian.py")
+
+
+@dataclass
+class _Job:
+    """A job's processes and connections on this host, and what the server said of it."""
+
+    name: str
+    processes: dict[int, Process] = field(default_factory=dict)
+    sockets: dict[int, Remote] = field(default_factory=dict)
+    acked: dict[int, int] = field(default_factory=dict)  # by socket, at the last look
+    total: float = 0.0  # bytes of all of them since the agent knows them
+    phases: Phases = field(default_factory=Phases)
+    managed: bool = False  # held until the server says go
+    rate: float | None = None  # bytes per second for all of its sockets; None: no limit
+    busy: set[int] = field(default_factory=set)  # sockets with something to send
+
+
+class Agent:
+    """See the module. `namespace` is the host's network namespace; by default this process's own."""
+
+    def __init__(
+        self,
+        host: str,
+        folder: Path,
+        server: str = "",
+        secret: str = "",
+        *,
+        slot_s: float = 0.06,
+        watch_s: float = 0.02,
+        namespace: int | None = None,
+    ) -> None:
+        self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
+        self.namespace = namespace if namespace is not None else namespace_of("self")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.state = folder / f"paced.{host}"
+        self.let_go = release(str(self.state))  # what an agent before us left behind
+        self._file = os.open(self.state, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        self.jobs: dict[str, _Job] = {}
+        self._seen: dict[int, str | None] = {}
+        self._pids: dict[int, str] = {}
+        self._scans = 0
+        self._next_scan = self._next_beat = self._next_report = 0.0
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._heard = 0.0
+        self.stopping = False
+        self.flow: FlowHost | None = None
+        self._secret = secret
+        self._guardian = self._guard()
+        self._line: Line | None = None
+        if server:
+            self._line = Line(server, secret)
+            threading.Thread(target=self._listen, daemon=True).start()
+
+    # The server
+
+    def _listen(self) -> None:
+        """Talk with the server, again and again; what it says goes to the loop."""
+        assert self._line is not None
+        while not self.stopping:
+            outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+            outbox.put({"host": self.host, "slot_s": self.slot_s})
+            self._outbox = outbox
+
+            def said(box: queue.SimpleQueue[Message | None] = outbox) -> Iterator[Message]:
+                while (message := box.get()) is not None:
+                    yield message
+
+            try:
+                for message in self._line.talk("join", said()):
+                    self._inbox.put(message)
+                    os.write(self._wake, b"w")
+            except (self._line.lost, BlockingIOError):
+                pass
+            outbox.put(None)
+            time.sleep(0.1)
+
+    def _hear(self, now: float) -> None:
+        """Orders that have come."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                message = self._inbox.get_nowait()
+                self._heard = now
+                if "flow" in message:
+                    self._plan(message["flow"])
+                for name, (managed, rate) in message.get("orders", {}).items():
+                    if name in self.jobs:
+                        job = self.jobs[name]
+                        job.managed, job.rate = managed, rate
+                        self._apply(job)
+
+    def _plan(self, said: Message) -> None:
+        """How jobs are to be paced slot by slot: their flows, the links, and where the switches are."""
+        if self.flow is None or self.flow.slot_s != said["slot_s"]:
+            line = Line(said["switches"], self._secret) if said["switches"] else None
+            links = {int(link): rate for link, rate in said["capacity"].items()}
+            self.flow = FlowHost(self.host, links, line, said["slot_s"], said["slots"])
+            self.slot_s, self.watch_s = said["slot_s"], min(self.watch_s, said["slot_s"])
+        self.flow.jobs = {name: tuple(map(PlannedFlow.of, flows)) for name, flows in said["jobs"].items()}
+
+    def _tell(self, message: Message) -> None:
+        if self._line is not None:
+            self._outbox.put(message)
+
+    # The loop
+
+    def run(self) -> None:
+        """Until `stopping` is set."""
+        next_slot = time.monotonic()
+        while not self.stopping:
+            now = time.monotonic()
+            self._beat(now)
+            self._hear(now)
+            if now >= next_slot:
+                self.look(now)
+                next_slot = max(next_slot + self.watch_s, now)
+            if self._line is not None and self._heard and now - self._heard > SILENCE_S:
+                self._heard = 0.0
+                self.free()
+            select.select([self._woken], [], [], max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic()))
+        self.close()
+
+    def look(self, now: float) -> None:
+        """One look: who is here, how far they are, what that means."""
+        if now >= self._next_scan:
+            self._next_scan = now + SCAN_S
+            self.scan()
+        for job in self.jobs.values():
+            event = job.phases.look(now, *self._progress(job))
+            if event:
+                if event == "ends" and job.managed:
+                    job.rate = float(FLOOR_BYTES_PER_S)
+                self._tell(self._report(job, now, event))
+            if event or job.rate is not None:
+                self._apply(job)
+        if self.flow is not None and self._heard:
+            self._pace_flows(self.flow, now)
+        if now >= self._next_report:
+            self._next_report = now + _REPORT_S
+            self._tell({"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()]})
+
+    def _pace_flows(self, flow: FlowHost, now: float) -> None:
+        """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like."""
+        planned = {name: job for name, job in self.jobs.items() if name in flow.jobs}
+        begun: set[str] = set()
+        for name, job in planned.items():
+            if job.phases.talking and job.phases.volume > 0 and not flow.sending(name):
+                flow.begin(name, max(job.phases.volume, job.phases.sent + job.phases.left))
+                begun.add(name)
+            elif not job.phases.talking and flow.sending(name):
+                flow.end(name)
+            if not job.phases.talking:
+                job.rate = float(FLOOR_BYTES_PER_S) if job.phases.volume > 0 else None
+                self._apply(job)
+        if begun or flow.passed(now):
+            rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
+            for name, rate in rates.items():
+                self.jobs[name].rate = rate if rate < float("inf") else None
+                self._apply(self.jobs[name])
+
+    def _report(self, job: _Job, now: float, event: str) -> Message:
+        seen = job.phases.pattern
+        return {
+            "job": job.name, "event": event, "at": now, "talking": job.phases.talking, "sent": job.phases.sent,
+            "left": job.phases.left, "volume": job.phases.volume, "sockets": len(job.sockets),
+            "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": job.total,
+        }  # fmt: skip
+
+    def scan(self) -> None:
+        """Processes and connections that have come or gone."""
+        found: dict[str, set[int]] = {}
+        self._scans += 1
+        if self._scans % 2:
+            self._pids = jobs_here(self.namespace, self._seen)
+        for pid, name in self._pids.items():
+            found.setdefault(name, set()).add(pid)
+        for name in [name for name in self.jobs if name not in found]:
+            self._tell({"job": name, "event": "gone"})
+            for process in self.jobs.pop(name).processes.values():
+                process.close()
+        for name, pids in found.items():
+            job = self.jobs.setdefault(name, _Job(name))
+            for pid in [pid for pid in job.processes if pid not in pids]:
+                job.processes.pop(pid).close()
+            for pid in pids - job.processes.keys():
+                with contextlib.suppress(ProcessLookupError):
+                    job.processes[pid] = Process(pid)
+            known, job.sockets = job.sockets, {}
+            for process in job.processes.values():
+                job.sockets |= process.sockets(known)
+            if job.sockets.keys() - known.keys() and job.rate is not None:
+                self._apply(job)
+
+    def _progress(self, job: _Job) -> tuple[float, int]:
+        """Bytes that arrived since the agent knows the job, and bytes that wait now."""
+        waiting = 0
+        job.busy.clear()
+        for inode, remote in list(job.sockets.items()):
+            reading = remote.read()
+            if reading is None:
+                del job.sockets[inode]
+                continue
+            moved = reading.acked - job.acked.get(inode, reading.acked)
+            job.acked[inode] = reading.acked
+            job.total += moved
+            waiting += reading.waiting
+            if reading.waiting or moved:
+                job.busy.add(inode)
+        return job.total, waiting
+
+    # Rates
+
+    def _apply(self, job: _Job) -> None:
+        """Set the rates of a job's sockets: those with something to send share what it may have."""
+        if job.rate is None:
+            for remote in job.sockets.values():
+                if remote.original is not None:
+                    remote.pace(remote.original)
+            return
+        if self._guardian.poll() is not None:  # nobody would let go of them
+            self.free()
+            self._guardian = self._guard()
+            return
+        sharing = len(job.busy) or 1
+        for inode, remote in job.sockets.items():
+            if remote.original is None:
+                remember(self._file, remote)
+            part = job.rate / sharing if inode in job.busy else job.rate
+            remote.pace(max(int(part), FLOOR_BYTES_PER_S))
+
+    def order(self, name: str, rate: float | None, managed: bool = False) -> None:
+        """An order, as if the server had given it."""
+        job = self.jobs[name]
+        job.managed, job.rate = managed, rate
+        self._apply(job)
+
+    def free(self) -> None:
+        """Forget all orders and let go of every socket; the server is asked for them again."""
+        self._tell({"again": True})
+        for job in self.jobs.values():
+            job.managed, job.rate = False, None
+            self._apply(job)
+            if self.flow is not None:
+                self.flow.end(job.name)
+
+    def forget(self) -> None:
+        """Others have set rates behind our back: what we believe of them is void."""
+        self._tell({"again": True})
+        for job in self.jobs.values():
+            job.managed, job.rate = False, None
+            for remote in job.sockets.values():
+                remote.rate = None
+                if remote.original is not None:
+                    remote.pace(remote.original)
+
+    # Signs of life
+
+    def _guard(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_GUARDIAN), str(self.state)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+        )  # fmt: skip
+
+    def _beat(self, now: float) -> None:
+        if now < self._next_beat:
+            return
+        self._next_beat = now + _BEAT_S
+        assert self._guardian.stdin is not None
+        assert self._guardian.stdout is not None
+        try:
+            self._guardian.stdin.write(b".")
+            if select.select([self._guardian.stdout], [], [], 0)[0] and self._guardian.stdout.read(1):
+                self.forget()  # we hung, and it has let go of everything
+        except (BrokenPipeError, ValueError):
+            self.free()
+            self._guardian.wait()
+            self._guardian = self._guard()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.free()
+        self._outbox.put(None)
+        if self._line is not None:
+            self._line.close()
+        guardian: Any = self._guardian
+        guardian.stdin.close()
+        guardian.stdout.close()
+        guardian.wait()
+        for job in self.jobs.values():
+            for process in job.processes.values():
+                process.close()
+        for file in (self._file, self._woken, self._wake):
+            os.close(file)
+        self.state.unlink(missing_ok=True)

@@ -1,0 +1,115 @@
+"""AgentService: the part of a server that agents talk to. It feeds a conductor and sends its orders."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from weft.agent.conductor import Conductor
+from weft.agent.wire import Message, listen
+
+__all__ = ["AgentService"]
+
+_BEAT_S = 0.2  # between signs of life to an agent
+
+
+class AgentService:
+    """Runs in threads of its own, until it is closed."""
+
+    def __init__(self, conductor: Conductor, address: str, secret: str, switches: str = "") -> None:
+        self.conductor, self.switches = conductor, switches
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
+        self._due = True
+        self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
+        self._sent: dict[str, Any] = {}
+        self.closed = False
+        self._server, self.address = listen(address, secret, talks={"join": self._join})
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    @property
+    def hosts(self) -> set[str]:
+        """Hosts whose agents are here."""
+        return set(self._boxes)
+
+    def change(self) -> None:
+        """The conductor was told something: look again. To be called with the lock held."""
+        self._due = True
+        self._changed.notify()
+
+    def _join(self, messages: Iterator[Message]) -> Iterator[Message]:
+        """One agent: what it says goes to the conductor, what the conductor says goes to it."""
+        host = str(next(messages)["host"])
+        box: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        with self._changed:
+            self._boxes[host] = box
+            self._sent.pop(host, None)
+            self.change()
+
+        def hear() -> None:
+            try:
+                for message in messages:
+                    with self._changed:
+                        new = [
+                            self.conductor.hear(host, report, time.monotonic()) for report in message.get("jobs", ())
+                        ]
+                        if "job" in message:
+                            new.append(self.conductor.hear(host, message, time.monotonic()))
+                        if "again" in message:  # it has forgotten its orders
+                            self._sent.pop(host, None)
+                        if any(new) or "again" in message:
+                            self.change()
+            except Exception:  # the stream broke: whatever the reason, this agent is gone
+                pass
+            box.put(None)
+
+        threading.Thread(target=hear, daemon=True).start()
+        try:
+            while True:
+                try:
+                    message = box.get(timeout=_BEAT_S)
+                except queue.Empty:
+                    message = {}
+                if message is None or self.closed:
+                    return
+                yield message
+        finally:
+            with self._changed:
+                if self._boxes.get(host) is box:
+                    del self._boxes[host]
+                    self.conductor.lost(host)
+                    self.change()
+
+    def _work(self) -> None:
+        """Ask the conductor when something changed, and when it wants to be asked."""
+        wake = time.monotonic()
+        while not self.closed:
+            with self._changed:
+                while not self._due and not self.closed and time.monotonic() < wake:
+                    self._changed.wait(min(wake - time.monotonic(), 0.2))
+                self._due = False
+                orders, wake = self.conductor.decide(time.monotonic())
+                flow = self.conductor.flowing
+                plan: Message = {}
+                if flow is not None:
+                    orders = {}  # agents carry out their own plans
+                    plan = {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
+                for host, box in self._boxes.items():
+                    message = {"orders": orders.get(host, {}), **plan}
+                    if message != self._sent.get(host):
+                        self._sent[host] = message
+                        box.put(message)
+
+    def close(self) -> None:
+        """Agents notice, and let go of everything."""
+        self.closed = True
+        with self._changed:
+            self._changed.notify()
+        for box in list(self._boxes.values()):
+            box.put(None)
+        self._server.stop(0.1).wait()  # else it might remove the socket of the server after it
+        self._thread.join(1.0)

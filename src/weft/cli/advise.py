@@ -1,0 +1,104 @@
+"""`weft advise`: from an operator's own log of jobs to a recommendation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import (
+    ExecutorOption,
+    FreshOption,
+    JsonOption,
+    WorkersOption,
+    command_line,
+    notice,
+    phases,
+    print_json,
+    stdout,
+)
+
+__all__ = ["advise"]
+
+
+def advise(
+    jobs: Annotated[
+        Path, typer.Argument(metavar="JOBS", help="sacct output, a public trace, or any table of jobs with a header.")
+    ],
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", metavar="FILE", help="A scenario (.toml) or Slurm's topology (.conf, .yaml)."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs of the cluster.")] = None,
+    gpus_per_server: Annotated[
+        int | None, typer.Option("--gpus-per-server", min=1, max=1000, help="GPUs of a server (default: 8).")
+    ] = None,
+    servers_per_rack: Annotated[
+        int | None, typer.Option("--servers-per-rack", min=1, help="Servers of a rack (default: 4).")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="GPU type (default: V100).")] = None,
+    nic_gbps: Annotated[
+        float | None, typer.Option("--nic-gbps", min=1e-3, help="Speed of a server's NIC (default: 25).")
+    ] = None,
+    oversubscription: Annotated[
+        float | None, typer.Option("--oversubscription", min=0.01, help="Of the racks' uplinks (default: 4).")
+    ] = None,
+    mapping: Annotated[
+        str, typer.Option("--map", metavar="FIELD=COLUMN,...", help="Which column is what: submit=Submit,gpus=NGPUS.")
+    ] = "",
+    format: Annotated[str | None, typer.Option("--format", help="Format of JOBS (weft trace formats).")] = None,
+    models: Annotated[str, typer.Option("--models", help="Models that jobs train (a,b), instead of guesses.")] = "",
+    today: Annotated[
+        str | None, typer.Option("--today", metavar="STACK", help="What the site runs now (default: found by replay).")
+    ] = None,
+    stack: Annotated[list[str] | None, typer.Option("--stack", help="A further stack to try; may be repeated.")] = None,
+    only: Annotated[bool, typer.Option("--only", help="Try the stacks given with --stack and no others.")] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option("--what-if", metavar="KEY=VALUE", help="Also on another cluster: oversubscription=1, gpus=+25%."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Say which stack would serve a cluster best, from its own log of jobs.
+
+    It says what it understood, replays what happened and holds simulated waits against recorded ones, lets stacks race
+    over windows of the log and over what the log does not say (models, communication), and recommends one: with
+    intervals, the price, and what the advice hangs on. Interrupted, it goes on from the runs that it had finished.
+
+    A good log of Slurm's: sacct --allusers --parsable2 --starttime 2024-05-01 --endtime 2024-06-01
+    --format JobIDRaw,Submit,Start,End,ElapsedRaw,AllocTRES,User,Partition,State > sacct.txt
+
+    Example: weft advise sacct.txt --gpus 256 --what-if gpus=+25% --report advice.html
+    """
+    from weft.advise import Flags, Request
+    from weft.advise import advise as find
+    from weft.advise.columns import parse_map
+    from weft.advise.race import ROUNDS
+    from weft.advise.report import advice_text, write_report
+    from weft.executors import using
+    from weft.kept import kept
+
+    if report is not None:
+        from weft.results.files import refuse_unwritable
+
+        refuse_unwritable(report)
+    request = Request(
+        cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
+        format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
+        tuple(max(2, n // 2) for n in ROUNDS) if quick else ROUNDS, workers,
+    )  # fmt: skip
+    with kept(fresh), using(executor), phases() as tell:
+        found = find(jobs, request, tell, notice).to_dict()
+    if json:
+        print_json(found)
+    else:
+        stdout().print(advice_text(found))
+    if report is not None:
+        write_report(report, found, command_line())
+        notice(f"wrote {report}")

@@ -1,0 +1,116 @@
+"""`weft agent`, `weft switch` and `weft run`: a data plane on hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.common import notice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["agent", "run", "switch"]
+
+SecretFolder = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="The server's folder, with the secret that agents show.")
+]
+
+
+def agent(
+    server: Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")],
+    dir: SecretFolder,
+    host: Annotated[str, typer.Option("--host", help="This server's name in the cluster (default: its own).")] = "",
+    slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="A slot, in which a rate is kept.")] = 60,
+    watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Between looks at the sockets.")] = 20,
+    netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
+) -> None:
+    """Pace and shift the jobs of this host as the server says, until it is stopped.
+
+    Jobs are processes with WEFT_JOB in their environment, as weft serve starts them. Their TCP sockets are found and
+    paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its server lets
+    go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_NET_ADMIN.
+
+    Example: weft agent --server unix:weft-run/agents.sock --dir weft-run
+    """
+    import socket
+
+    from weft.agent.host import Agent
+    from weft.agent.wire import secret_of
+
+    inode = os.stat(netns).st_ino if netns else None
+    made = Agent(
+        host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
+        watch_s=watch_ms / 1e3, namespace=inode,
+    )  # fmt: skip
+    if made.let_go:
+        notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
+    _stopped_by_signals(lambda: setattr(made, "stopping", True))
+    made.run()
+
+
+def switch(
+    scenario: Annotated[Path, typer.Option("--scenario", metavar="FILE.toml", help="Take the links from [cluster].")],
+    dir: SecretFolder,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="ADDRESS", help="HOST:PORT, or unix:PATH.")
+    ] = "127.0.0.1:0",
+    only: Annotated[list[str] | None, typer.Option("--switch", help="Serve this switch; may be repeated.")] = None,
+    slots: Annotated[int, typer.Option("--slots", min=1, max=1000, help="The horizon.")] = 10,
+) -> None:
+    """Keep the load tables of switches, for agents that plan rates (pace flow), until it is stopped.
+
+    Example: weft switch --scenario cluster.toml --dir weft-run --listen 127.0.0.1:7077
+    """
+    import threading
+
+    from weft.agent.switch import SwitchService, links_of
+    from weft.agent.wire import secret_of
+    from weft.errors import InputError
+    from weft.scenario import Scenario
+    from weft.scenario.build import build_cluster
+
+    links = links_of(build_cluster(Scenario.load(scenario), None), only or ())
+    missing = sorted(set(only or ()) - links.keys())
+    if missing or not links:
+        raise InputError(f"{scenario}: the cluster has no switch {', '.join(missing)}".rstrip())
+    dir.mkdir(parents=True, exist_ok=True)
+    service = SwitchService(links, listen, secret_of(dir), slots)
+    notice(f"keeps the tables of {', '.join(links)} at {service.address}")
+    over = threading.Event()
+    _stopped_by_signals(over.set)
+    over.wait()
+    service.close()
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND ...", help="A PyTorch DDP script to run.")],
+) -> None:
+    """Run a PyTorch DDP script so that weft can shift its communication, without a change to the script.
+
+    Gradients are exchanged as before, by a communication hook that DDP models get when they are made; it reports every
+    iteration and waits at the gate. Without weft serve around it the script runs as ever.
+
+    Example: weft submit --gpus 2 --per-rank -- weft run -- python train.py
+    """
+    from weft.agent import hook
+
+    env = dict(os.environ)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(hook.__file__).parent), env.get("PYTHONPATH", "")]))
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        from weft.errors import InputError
+
+        raise InputError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _stopped_by_signals(stop: Callable[[], Any]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())

@@ -1,0 +1,127 @@
+"""What live jobs turn out to be: how fast those of each kind are, and how each compares with what was said about it.
+
+A claim is a user's word. A job that has outrun it is treated as one that said nothing: as long as its time limit
+allows, so that it goes behind those whose claims hold. A job that never reports cannot be gated. A gate that was made
+for iterations of another length is made anew from those that were measured; meanwhile, or where that cannot be, who
+holds the gate lets the job go (hearing.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from weft.live.attempt import Progress
+from weft.live.description import Description
+from weft.live.hearing import RECENT, SEEN
+from weft.model.cluster import Cluster
+from weft.model.events import Learned
+from weft.model.job import Job
+from weft.model.plan import Placement
+from weft.model.view import Estimate, Spread
+from weft.physics.estimates import Estimates
+from weft.physics.iteration import factor_for, play_on
+
+__all__ = ["SLACK_S", "Doubts", "Speeds"]
+
+_RECENT = 15  # attempts of one kind that count
+
+_Kind = tuple[str, int, int, int]  # model (or job, if it names none), workers, servers, racks
+
+
+class Speeds:
+    """Iteration times by kind of job and spread."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._alone = Estimates(cluster)
+        self._measured: dict[_Kind, deque[float]] = {}
+
+    def measured(self, job: Job, workers: int, spread: Spread, iteration_s: float) -> None:
+        """An attempt had this median iteration time."""
+        if iteration_s > 0:
+            self._measured.setdefault(_kind(job, workers, spread), deque(maxlen=_RECENT)).append(iteration_s)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """The median of what was measured of such jobs; else one iteration alone on the network, as simulated."""
+        alone = self._alone.of(job.profiles[workers], job.model, spread)
+        seen = self._measured.get(_kind(job, workers, spread))
+        iteration_s = median(seen) if seen else max(alone.iteration_s, 1e-9)
+        return Estimate(iteration_s, min(alone.compute_s, iteration_s))
+
+    def alone_s(self, job: Job, gpus: Placement) -> float:
+        """Seconds of an iteration alone on these GPUs, as its profile has it."""
+        return play_on(self._cluster, job.profiles[len(gpus)], gpus).seconds
+
+    def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
+        """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
+        iteration takes as measured, 0 if it takes what the profile says.
+
+        A real job can be held only between iterations; for a task to meet its slot the iteration starts earlier by
+        that task's offset.
+        """
+        profile = job.profiles[len(gpus)]
+        factor = factor_for(self._cluster, profile, gpus, iteration_s) if iteration_s else 1.0
+        return play_on(self._cluster, profile, gpus, compute_factor=1.0 if factor is None else factor).start_s[task]
+
+
+def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
+    return (job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+
+
+SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint
+_BEYOND = 1.5  # times its claim
+_SLOWER = 10.0  # times its estimate, at most, is what a job may say about its own pace
+_SILENT = 10  # iterations after which a job that reports would have done so
+_NO_LIMIT_S = 86400.0
+_SAME = 0.95, 1.05  # times what a gate was made for: such iterations need no other
+_REFITS = 5  # of one start: a job whose pace keeps changing is let go by the gate itself
+
+
+@dataclass
+class Doubts:
+    """What has been learned about one start of a job."""
+
+    outrun: bool = False
+    silent: bool = False
+    iteration_s: float = 0.0  # an iteration as measured, where its gate was made for others
+    _enough: int = SEEN + 1  # reports before its pace is judged (again)
+    _refits: int = 0
+
+    def look(
+        self, job: Job, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float, now: float,
+        slack_s: float = SLACK_S, gated_s: float = 0.0,
+    ) -> list[Learned]:  # fmt: skip
+        """What is new. The job has run for `ran_s` seconds since it had `left` iterations to do, each of which should
+        take `iteration_s`; `gated_s` is what its profile says about one, if it has a gate (0: it has none)."""
+        found = []
+        if not self.silent and progress.reports == 0 and ran_s > slack_s / 2 + _SILENT * iteration_s:
+            self.silent = True
+            found.append(Learned(now, job.id, silent=True, reason="it reports no progress, so it is not shifted"))
+        found += self._pace(job, progress, gated_s, now)
+        own_s = min(max(progress.iteration_s, iteration_s), _SLOWER * iteration_s)
+        if not self.outrun and ran_s > _BEYOND * max(left, 0) * own_s + slack_s:
+            self.outrun = True
+            limit_s = float(said.env.get("limit_s", _NO_LIMIT_S))
+            length = job.iterations + max(job.iterations, round(limit_s / iteration_s), 1)
+            words = "it has run longer than it claimed, and is taken to be as long as its time limit"
+            found.append(Learned(now, job.id, length, reason=words))
+        return found
+
+    def _pace(self, job: Job, progress: Progress, gated_s: float, now: float) -> list[Learned]:
+        """Whether its iterations are not those that its gate was made for, so that another one would fit better."""
+        known_s, own_s = self.iteration_s or gated_s, progress.iteration_s
+        if (
+            not gated_s
+            or own_s <= 0
+            or progress.reports < self._enough
+            or _SAME[0] * known_s <= own_s <= _SAME[1] * known_s
+        ):
+            return []
+        self._refits += 1
+        self._enough = progress.reports + RECENT if self._refits < _REFITS else sys.maxsize
+        self.iteration_s = float(f"{own_s:.3g}")
+        words = f"an iteration takes {self.iteration_s:g} s, not the {known_s:.3g} s that its gate was made for"
+        return [Learned(now, job.id, iteration_s=self.iteration_s, reason=words)]

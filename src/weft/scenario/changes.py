@@ -1,0 +1,117 @@
+"""Changes to a scenario from the command line: `cluster.oversubscription=1,2,4`.
+
+A key is written with its section (`cluster.racks`, `workload.load`), or alone where only one section has it. A value is
+written as in the file; a text needs no quotes. Commas outside brackets and quotes divide values to be tried in turn.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from pydantic import BaseModel
+
+from weft.errors import InputError
+from weft.scenario.problems import near
+from weft.scenario.scenario import Scenario
+
+__all__ = ["Setting", "changed", "named", "settings", "sweep"]
+
+Setting = Mapping[str, Any]  # dotted key: value
+
+
+def settings(texts: Sequence[str]) -> list[Setting]:
+    """Every combination of the values in texts like `cluster.racks=2,4`; one empty setting if there are none."""
+    keys, values = [], []
+    for text in texts:
+        key, equals, said = text.partition("=")
+        if not equals or not said.strip():
+            raise InputError(f"--set {text}: write KEY=VALUE, or KEY=VALUE,VALUE to try several")
+        keys.append(_full_key(key.strip()))
+        values.append([_value(part) for part in _divided(said)])
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InputError(f"--set names {key} twice; give all its values at once: {key}=A,B")
+    return [dict(zip(keys, chosen, strict=True)) for chosen in product(*values)]
+
+
+def changed(scenario: Scenario, setting: Setting) -> Scenario:
+    """The scenario with other values, checked like a file."""
+    if not setting:
+        return scenario
+    data = scenario.model_dump(mode="json", exclude_unset=True)
+    for key, value in setting.items():
+        *above, last = key.split(".")
+        table = data
+        for name in above:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise InputError(f"--set {key}: {name} is not a table; see docs/scenario.md")
+        table[last] = value
+    return scenario.again(data, f"--set {named(setting)}")
+
+
+def sweep(scenario: Scenario, texts: Sequence[str]) -> list[tuple[Setting, Scenario]]:
+    """The scenario at every combination of values."""
+    return [(setting, changed(scenario, setting)) for setting in settings(texts)]
+
+
+def named(setting: Setting) -> str:
+    """What results call a setting: cluster.racks=4."""
+    return " ".join(f"{key}={_written(value)}" for key, value in setting.items())
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _full_key(key: str) -> str:
+    """The key with its section."""
+    sections = {name: field for name, field in Scenario.model_fields.items() if name != "compare"}
+    if "." in key and key.partition(".")[0] in sections:
+        return key
+    name = key.rpartition(".")[2]
+    having = [section for section, field in sections.items() if name in _keys(field.annotation)]
+    if len(having) == 1:
+        return f"{having[0]}.{name}"
+    if having:
+        raise InputError(f"--set {key}: {' and '.join(having)} both have it; write {having[0]}.{name}")
+    known = sorted({k for field in sections.values() for k in _keys(field.annotation)})
+    guess = near(name, known)
+    hint = f"did you mean {guess}?" if guess else "docs/scenario.md lists them"
+    raise InputError(f"--set {key} is not a known key; {hint}")
+
+
+def _keys(annotation: Any) -> list[str]:
+    for part in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return list(part.model_fields)
+    return []
+
+
+def _divided(text: str) -> list[str]:
+    """A text divided at the commas that stand in no bracket and no quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        else:
+            depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

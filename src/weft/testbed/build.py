@@ -1,0 +1,219 @@
+"""Testbed: a blueprint made real, with the kernel's own TCP between namespaces."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from weft.errors import InputError
+from weft.testbed.namespaces import inside, new_namespace, refuse
+from weft.testbed.packets import Marks, attach
+from weft.testbed.plan import Blueprint
+
+__all__ = ["Links", "Testbed"]
+
+BURST_BYTES, QUEUE_BYTES = 64 * 1024, 256 * 1024
+_ENTER = Path(__file__).with_name("enter.py")
+_MASTER, _STATIC = 0x04, 0x40  # an entry of the bridge rather than of the interface; one that is configured
+_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+
+@dataclass(frozen=True)
+class Links:
+    """How links and senders behave: congestion control, share of packets lost at random, delay, queue, marks."""
+
+    control: str = "cubic"
+    loss: float = 0.0
+    delay_s: float = 0.0
+    queue_bytes: int = QUEUE_BYTES
+    marks: Marks | None = None
+
+
+class Testbed:
+    """Hosts as namespaces under bridges. Use it as a context; what it made ends with it, or with this process."""
+
+    __test__ = False  # it is no test
+
+    def __init__(self, blueprint: Blueprint, links: Links | None = None) -> None:
+        refuse()
+        self.blueprint, self.links = blueprint, links or Links()
+        known = _CONTROLS.read_text().split()
+        if self.links.control not in known:
+            raise InputError(f"testbed: this kernel has no {self.links.control}; it has {', '.join(sorted(known))}")
+        self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches
+        self._children: list[subprocess.Popen[Any]] = []
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def namespace(self, host: str) -> str:
+        """A path by which another process finds the namespace of a host."""
+        return f"/proc/{os.getpid()}/fd/{self._files[host]}"
+
+    def inode(self, host: str) -> int:
+        """By which /proc knows the namespace of a host."""
+        return os.fstat(self._files[host]).st_ino
+
+    def start(
+        self,
+        host: str,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        output: IO[Any] | int | None = None,
+        **more: Any,
+    ) -> subprocess.Popen[Any]:
+        """Start a command on a host. It ends when this process does."""
+        argv = [sys.executable, "-I", "-S", str(_ENTER), self.namespace(host), str(os.getpid()), *command]
+        whole = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", **(env or {})}
+        child = subprocess.Popen(
+            argv,
+            env=whole,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            **more,
+        )
+        self._children.append(child)
+        return child
+
+    def queued(self, end: str, other: str) -> dict[str, int]:
+        """Statistics of the queue of the link from `end` to `other`: bytes, packets, drops, backlog."""
+        name, place = self._interfaces[end, other]
+
+        def look() -> dict[str, int]:
+            from pyroute2 import IPRoute
+
+            with IPRoute() as ip:
+                (index,) = ip.link_lookup(ifname=name)
+                for row in ip.get_qdiscs(index):
+                    stats = row.get_attr("TCA_STATS2")
+                    if stats is not None:
+                        basic, queue = stats.get_attr("TCA_STATS_BASIC"), stats.get_attr("TCA_STATS_QUEUE")
+                        return {
+                            "bytes": basic["bytes"], "packets": basic["packets"], "drops": queue["drops"],
+                            "backlog": queue["backlog"],
+                        }  # fmt: skip
+            return {}
+
+        return inside(self._files[place], look)
+
+    def close(self) -> None:
+        """End what runs here and let go of the namespaces."""
+        for child in self._children:
+            if child.poll() is None:
+                with suppress(OSError):
+                    child.kill()
+        for child in self._children:
+            child.wait()
+        self._children.clear()
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+    # Building
+
+    def _build(self) -> None:
+        plan = self.blueprint
+        self._files[""] = new_namespace()
+        for host in plan.hosts:
+            self._files[host.name] = new_namespace()
+        self._interfaces: dict[tuple[str, str], tuple[str, str]] = {}  # (end, other): interface, namespace
+        servers = {host.name for host in plan.hosts}
+        for n, cable in enumerate(plan.cables):
+            for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
+                name = "eth0" if end in servers else f"p{n}{'a' if end == cable.a else 'b'}"
+                self._interfaces[end, other] = (name, end if end in servers else "")
+        inside(self._files[""], self._make_fabric)
+        for host in plan.hosts:
+            inside(self._files[host.name], partial(self._make_host, host.name))
+
+    def _make_fabric(self) -> None:
+        """Bridges, cables and what they forward, in the namespace of the switches."""
+        from pyroute2 import IPRoute
+
+        plan, macs = self.blueprint, {host.name: host.mac for host in self.blueprint.hosts}
+        with IPRoute() as ip:
+            bridge: dict[str, int] = {}
+            for n, switch in enumerate(plan.switches):
+                ip.link("add", ifname=f"s{n}", kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0)
+                (bridge[switch],) = ip.link_lookup(ifname=f"s{n}")
+                ip.link("set", index=bridge[switch], state="up")
+            for cable in plan.cables:
+                (near, near_place), (far, far_place) = (
+                    self._interfaces[cable.a, cable.b], self._interfaces[cable.b, cable.a],
+                )  # fmt: skip
+                ends: list[dict[str, Any]] = []
+                for end, name, place in ((cable.a, near, near_place), (cable.b, far, far_place)):
+                    here = {"ifname": name, "net_ns_fd": self._files[place]}
+                    ends.append(here | ({"address": macs[end]} if end in macs else {}))
+                ip.link("add", kind="veth", peer=ends[1], **ends[0])
+            for (end, other), (name, place) in self._interfaces.items():
+                if place:
+                    continue
+                (index,) = ip.link_lookup(ifname=name)
+                ip.link("set", index=index, master=bridge[end], state="up")
+                # Frames go by the table below alone, so that switches in a loop are as good as a tree.
+                ip.brport("set", index=index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0)
+                self._shape(ip, index, self._rate(end, other))
+                for (switch, mac), onwards in plan.forwarding.items():
+                    if (switch, onwards) == (end, other):
+                        ip.fdb("add", ifindex=index, lladdr=mac, flags=_MASTER, state=_STATIC)
+
+    def _make_host(self, name: str) -> None:
+        """The interface of one host, its neighbours and its route."""
+        from pyroute2 import IPRoute
+
+        me = next(host for host in self.blueprint.hosts if host.name == name)
+        for key in ("tcp_tso_rtt_log", "tcp_min_tso_segs"):  # else a paced sender sends bursts of 64 kB
+            Path("/proc/sys/net/ipv4", key).write_text("1" if key == "tcp_min_tso_segs" else "0")
+        with IPRoute() as ip:
+            (index,) = ip.link_lookup(ifname="eth0")
+            ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")
+            ip.link("set", index=index, state="up")
+            ip.addr("add", index=index, address=me.address, prefixlen=16)
+            metrics: dict[str, str | int] = {"cc_algo": self.links.control}
+            if self.links.marks is not None:
+                metrics["features"] = 1  # RTAX_FEATURE_ECN
+            ip.route("replace", dst="10.77.0.0/16", oif=index, scope="link", prefsrc=me.address, metrics=metrics)
+            for host in self.blueprint.hosts:
+                if host != me:
+                    ip.neigh("add", dst=host.address, lladdr=host.mac, ifindex=index, state="permanent")
+            other = next(b for a, b in self._interfaces if a == name)
+            self._shape(ip, index, self._rate(name, other))
+
+    def _rate(self, end: str, other: str) -> float:
+        for cable in self.blueprint.cables:
+            if (cable.a, cable.b) == (end, other):
+                return cable.a_to_b_bytes_per_s
+            if (cable.b, cable.a) == (end, other):
+                return cable.b_to_a_bytes_per_s
+        raise KeyError((end, other))
+
+    def _shape(self, ip: Any, index: int, rate: float) -> None:
+        """One direction of a cable: its rate and queue, then loss and marks, then delay."""
+        ip.tc("add", "tbf", index, handle=0x10000, rate=int(rate), burst=BURST_BYTES, limit=self.links.queue_bytes)
+        if self.links.loss or self.links.marks:
+            attach(ip, index, rate, self.links.loss, self.links.marks)
+        if self.links.delay_s:
+            try:
+                ip.tc("add", "netem", index, parent=0x10001, handle=0x20000, delay=int(self.links.delay_s * 1e6))
+            except Exception as error:
+                raise InputError(
+                    f"testbed: this kernel cannot delay packets (netem: {error}); leave --delay out"
+                ) from None

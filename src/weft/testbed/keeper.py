@@ -1,0 +1,107 @@
+"""A testbed that stays up: a process of its own holds it, and a file says where its namespaces are.
+
+When the process ends, however that may be, the namespaces go with it as soon as nothing runs in them; `down` ends what
+runs in them first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.agent.sockets import namespace_of
+from weft.errors import InputError
+from weft.testbed.build import Testbed
+
+__all__ = ["Standing", "down", "keep", "standing", "up"]
+
+_FILE = "testbed.json"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A testbed that is up: its keeper, and what hosts are called, addressed and found by."""
+
+    pid: int
+    scale: float
+    words: str
+    hosts: dict[str, dict[str, str]]  # name: address, netns
+
+    def runs(self) -> list[int]:
+        """Processes inside its namespaces."""
+        inodes = {os.stat(host["netns"]).st_ino for host in self.hosts.values()}
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and namespace_of(name) in inodes]
+
+
+def standing(folder: Path) -> Standing | None:
+    """The testbed of this folder, if it is up."""
+    try:
+        said = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        found = Standing(said["pid"], said["scale"], said["words"], said["hosts"])
+        held = os.stat(next(iter(found.hosts.values()))["netns"]).st_ino
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
+    return found if held == said["inode"] else None
+
+
+def up(folder: Path, argv: list[str], patience_s: float = 30.0) -> Standing:
+    """Start a keeper with this command and wait until the testbed is up."""
+    if standing(folder) is not None:
+        raise InputError(f"{folder}: a testbed is up there; weft testbed down --dir {folder} ends it")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "testbed.log").open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "weft", *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and child.poll() is None:
+        found = standing(folder)
+        if found is not None and found.pid == child.pid:
+            return found
+        time.sleep(0.05)
+    child.kill()
+    child.wait()
+    said = (folder / "testbed.log").read_text(errors="replace").strip().splitlines()[-1:] or ["it did not come up"]
+    raise InputError(said[0].removeprefix("error: "))
+
+
+def keep(folder: Path, testbed: Testbed) -> None:
+    """Hold a testbed until SIGTERM."""
+    names = [host.name for host in testbed.blueprint.hosts]
+    said: dict[str, Any] = {
+        "pid": os.getpid(), "scale": testbed.blueprint.scale, "words": testbed.blueprint.words,
+        "inode": testbed.inode(names[0]),
+        "hosts": {h.name: {"address": h.address, "netns": testbed.namespace(h.name)} for h in testbed.blueprint.hosts},
+    }  # fmt: skip
+    new = folder / f"{_FILE}.new"
+    new.write_text(json.dumps(said), encoding="utf-8")
+    new.replace(folder / _FILE)
+    signal.sigwait([signal.SIGTERM, signal.SIGINT])
+
+
+def down(folder: Path) -> int:
+    """End what runs in the testbed and its keeper; returns how many processes ran."""
+    found = standing(folder)
+    if found is None:
+        (folder / _FILE).unlink(missing_ok=True)
+        raise InputError(f"{folder}: no testbed is up there")
+    inside = found.runs()
+    for pid in inside:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGTERM)
+    until = time.monotonic() + 5.0
+    while Path(f"/proc/{found.pid}/ns").exists() and standing(folder) and time.monotonic() < until:
+        time.sleep(0.02)
+    (folder / _FILE).unlink(missing_ok=True)
+    return len(inside)

@@ -1,0 +1,91 @@
+"""TestbedWorld: jobs of `weft serve` as processes in the namespaces of a testbed that is up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.agent.control import Control
+from weft.agent.worlds import PacedWorld
+from weft.errors import InputError
+from weft.live.clock import Clock
+from weft.live.engine import Site
+from weft.live.local import LocalWorld, Task
+from weft.live.local.engine import DryWorld, LocalEngine
+from weft.model.cluster import Cluster
+from weft.pace.base import Pace
+from weft.testbed.keeper import Standing, standing
+
+__all__ = ["TestbedEngine", "TestbedWorld"]
+
+_ENTER = Path(__file__).with_name("enter.py")
+
+
+class TestbedWorld(PacedWorld):
+    """A local world whose ranks run on the hosts of a testbed, over its links."""
+
+    __test__ = False  # it is no test
+    name = "testbed"
+
+    def __init__(self, cluster: Cluster, folder: Path, bed: Standing, clock: Clock | None = None) -> None:
+        super().__init__(cluster, folder, clock, open=True)
+        self.bed = bed
+
+    def hosts(self) -> Mapping[str, str]:
+        """Every server is a namespace."""
+        return {name: host["netns"] for name, host in self.bed.hosts.items()}
+
+    def make_control(self, pace: Pace) -> Control:
+        """An agent a host; rates are those of the scaled network."""
+        return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale)
+
+    def _spec(self, task: Task) -> dict[str, Any]:
+        """Every rank enters the namespace of its server; a job of one process that of its first."""
+        spec = super()._spec(task)
+        names = [self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in task.gpus]
+        ranks = [{**rank, "WEFT_NETNS": self.bed.hosts[names[i]]["netns"]} for i, rank in enumerate(spec["ranks"])]
+        env = {
+            **spec["env"], "MASTER_ADDR": self.bed.hosts[names[0]]["address"], "GLOO_SOCKET_IFNAME": "eth0",
+            "WEFT_ADDRESSES": ",".join(self.bed.hosts[name]["address"] for name in names),
+        }  # fmt: skip
+        return {
+            **spec, "argv": [sys.executable, "-I", "-S", str(_ENTER), "-", "0", *spec["argv"]], "env": env,
+            "ranks": ranks,
+        }  # fmt: skip
+
+
+class TestbedEngine(LocalEngine):
+    """Jobs come by `weft submit`; `weft testbed up` must have been called with the same folder."""
+
+    __test__ = False
+    name = "testbed"
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> TestbedEngine:
+        """It has no options."""
+        return cls()
+
+    def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
+        """It has none by itself."""
+        raise InputError("--world testbed: name the scenario that weft testbed up was given, with --scenario")
+
+    def refuse(self, cluster: Cluster, folder: Path) -> None:
+        """Raise if no testbed is up, or if it is another one."""
+        bed = standing(folder)
+        if bed is None:
+            raise InputError(f"--world testbed: no testbed is up in {folder}; weft testbed up SCENARIO --dir {folder}")
+        if set(bed.hosts) != {server.name for server in cluster.servers}:
+            raise InputError(f"--world testbed: the testbed in {folder} has other servers than the scenario")
+
+    def open(self, site: Site) -> LocalWorld:
+        """Processes in namespaces, or words."""
+        if site.dry_run:
+            world = DryWorld(site.cluster, site.folder, site.clock, site.say)
+            world.capabilities = PacedWorld.capabilities
+            return world
+        bed = standing(site.folder)
+        assert bed is not None, "refuse() has looked"
+        site.say(f"{bed.words}; agents pace TCP sockets between hosts, and nothing else")
+        return TestbedWorld(site.cluster, site.folder, bed, site.clock)

@@ -1,0 +1,226 @@
+"""Advice from a log: the site, the race, the verdict, and that the right stack wins where the answer is known."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.advise import Flags, Request, advise
+from weft.advise.jobs import JobLog, read_jobs
+from weft.advise.race import Entrant, _drop, ratios, replicates, score
+from weft.advise.replayed import replay
+from weft.advise.site import site_of, what_if
+from weft.advise.verdict import interval
+from weft.cli.main import run
+from weft.errors import InputError
+from weft.results.compare import mean_and_interval
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own for copies of logs; compiled kernels stay where they are."""
+    from weft import compiled
+    from weft.advise import jobs
+
+    compiled.cache_dir()
+    monkeypatch.setattr(jobs, "cache_root", lambda: tmp_path / "cache")
+
+
+def log_file(path: Path, n: int = 240, length_s: int = 400, waits: bool = False) -> Path:
+    """Every fifth job is long and wide; the short ones come right behind it, and wait under FIFO."""
+    rows = ["job_id,submit_s,gpus,duration_s,user" + (",wait_s" if waits else "")]
+    for i in range(n):
+        wide = i % 5 == 0
+        row = f"j{i},{i * 300},{8 if wide else 1},{3 * length_s if wide else length_s},u{i % 3}"
+        rows.append(row + (",60" if waits else ""))
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def small(tmp_path: Path, **options: Any) -> JobLog:
+    return read_jobs(log_file(tmp_path / "log.csv", **options), {})
+
+
+def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
+    site = site_of(small(tmp_path), None, Flags(gpus=16, gpus_per_server=4), [])
+    assert site.n_gpus == 16
+    assert list(site.guesses) == ["little communication", "some communication", "much communication"]
+    assert site.assumed == (
+        "servers_per_rack = 4",
+        "gpu = V100",
+        "gpu_memory_gb = 32",
+        "nic_gbps = 25",
+        "oversubscription = 4",
+    )
+    guessed = site_of(small(tmp_path), None, Flags(), [])
+    assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
+    assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
+
+
+def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
+    scenario = tmp_path / "site.toml"
+    scenario.write_text(
+        '[cluster]\ntopology = "single-switch"\nservers = 3\ngpus_per_server = 8\n[network]\nsharing = "ideal"\n'
+    )
+    site = site_of(small(tmp_path), scenario, Flags(), [])
+    assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
+    conf = tmp_path / "topology.conf"
+    conf.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\nSwitchName=top Switches=s[0-1]\n")
+    assert site_of(small(tmp_path), conf, Flags(gpus_per_server=4), []).n_gpus == 32
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(InputError, match=r"\[cluster\] is missing"):
+        site_of(small(tmp_path), tmp_path / "empty.toml", Flags(), [])
+
+
+def test_what_if_changes_one_thing(tmp_path: Path) -> None:
+    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
+    assert what_if(site, "gpus=+50%").n_gpus == 96
+    assert what_if(site, "gpus=128").n_gpus == 128
+    assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
+    for text, line in (("gpus=many", "give a number of GPUs"), ("oversubscription=1,2", "give one value")):
+        with pytest.raises(InputError, match=line):
+            what_if(site, text)
+
+
+def test_windows_are_drawn_from_all_over_the_log(tmp_path: Path) -> None:
+    log = small(tmp_path, n=2000)
+    site = site_of(log, None, Flags(gpus=16), [])
+    drawn, windows, window_s = replicates(log, site, 12)
+    assert windows == int(log.span_s // window_s) > 5
+    files = [one.scenario.workload.trace for one in drawn]
+    assert len(set(files)) == 12
+    assert [one.guess for one in drawn[:3]] == list(site.guesses)
+    again, _, _ = replicates(log, site, 12)
+    assert [one.scenario.workload.trace for one in again] == files  # one seed, one result
+    whole, one, _ = replicates(small(tmp_path, n=40), site, 3)
+    assert (one, whole[0].count_from_s) == (1, 0.0)
+
+
+def test_a_window_begins_with_what_was_running(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s\ndone,0,1,50\nruns,10,2,500\ninside,150,1,7\nlater,300,1,7\n")
+    log = read_jobs(path, {})
+    window = read_jobs(log.window(100.0, 200.0), {})
+    assert window.frame.select("job_id", "submit_s", "gpus", "duration_s").rows() == [
+        ("runs", 100.0, 2, 410.0), ("inside", 150.0, 1, 7.0)
+    ]  # fmt: skip
+
+
+def outcome(jct: float, stops: float = 0.0) -> dict[str, float]:
+    return {"jct_mean_s": jct, "preemptions": stops, "unfinished": 0.0}
+
+
+def test_the_worse_half_drops_out_but_for_the_best_of_each_kind() -> None:
+    def entrant(stack: str, jct: float, stops: float = 0.0, blind: bool = False) -> Entrant:
+        return Entrant(stack, blind, [outcome(jct + k, stops) for k in range(3)])
+
+    field = [entrant("today", 100.0), entrant("a", 50.0, 1.0), entrant("b", 51.0, 1.0), entrant("c", 52.0, 1.0),
+             entrant("d", 60.0), entrant("e", 70.0, 1.0, blind=True), entrant("f", 80.0),
+             entrant("g", 90.0)]  # fmt: skip
+    _drop(field, last=False)
+    assert [one.stack for one in field if not one.out] == ["today", "a", "b", "c", "d", "e"]
+    assert score(field[1], field[0]) == pytest.approx(51 / 101, rel=0.01)
+    assert ratios(field[1], field[0]) == pytest.approx([0.5, 51 / 101, 52 / 102])
+    assert "worse half" in field[-1].out
+
+
+def test_overlapping_windows_do_not_narrow_the_interval() -> None:
+    values = [0.8, 0.9, 1.0, 1.1] * 3
+    assert interval(values, 100)["ci95"] == pytest.approx(mean_and_interval(values)["ci95"])
+    few = interval(values, 4)["ci95"]
+    assert few[1] - few[0] > 1.5 * (interval(values, 100)["ci95"][1] - interval(values, 100)["ci95"][0])
+    assert interval(values, 1)["ci95"] == [None, None]
+
+
+def test_the_replay_says_how_far_to_trust_it_and_when_the_queue_grows(tmp_path: Path) -> None:
+    log = small(tmp_path, n=120, waits=True)
+    site = site_of(log, None, Flags(gpus=16), ["resnet50"])
+    calm = replay(log, site, "fifo", 1)
+    assert calm.waits is not None
+    assert calm.waits["recorded"]["mean"] == 60.0
+    assert not calm.grows
+    assert "recorded were 60.0 s" in calm.sentences()[0]
+    heavy = small(tmp_path, n=120, length_s=4000)
+    flooded = replay(heavy, site_of(heavy, None, Flags(gpus=8), ["resnet50"]), None, 1)
+    assert flooded.load > 1.5
+    assert flooded.grows
+    assert flooded.waits is None
+    assert "the queue only ever grows" in flooded.sentences()[1]
+    assert "records no waits" in flooded.sentences()[0]
+
+
+def test_short_jobs_behind_long_ones_want_shortest_first(tmp_path: Path, capsys: Capture) -> None:
+    """Under FIFO without backfill every short job waits behind a wide one that does not fit: anybody else is better."""
+    path = log_file(tmp_path / "log.csv", n=150, length_s=700)
+    args = ["advise", str(path), "--gpus", "8", "--models", "resnet50", "--today", "fifo", "--only", "--stack", "srsf",
+            "--stack", "fifo-backfill", "--what-if", "gpus=16", "--quick", "--workers", "1"]  # fmt: skip
+    report = tmp_path / "advice.html"
+    assert run([*args, "--json", "--report", str(report)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["race"]["reference"] == "fifo"
+    assert found["race"]["recommended"] in ("srsf", "fifo-backfill")
+    best = found["race"]["stacks"][0]
+    assert best["over_today"]["mean"] < 0.9
+    assert len(found["verdict"]) == 3
+    assert found["verdict"][0].startswith(f"Run {found['race']['recommended']} instead of fifo")
+    assert found["verdict"][1].startswith("The price: ")
+    assert found["verdict"][2].startswith("What it hangs on: ")
+    twice = {row["stack"]: row["over_today"]["mean"] for row in found["what_if"][0]["stacks"]}
+    assert twice["fifo"] < 1.0  # twice the GPUs, the same jobs
+    html = report.read_text()
+    assert html.index("Run ") < html.index("What was understood")  # the report opens with the verdict
+    assert run(args) == 0
+    assert "What it hangs on" in capsys.readouterr().out
+
+
+def test_where_nothing_is_better_the_advice_is_to_stay(tmp_path: Path) -> None:
+    """Jobs that never wait finish at the same time in any order."""
+    path = tmp_path / "idle.csv"
+    path.write_text("submit_s,gpus,duration_s\n" + "".join(f"{i * 2000},1,500\n" for i in range(40)))
+    request = Request(flags=Flags(gpus=16), models=("resnet50",), today="fifo", stacks=("srsf", "sjf"), only=True,
+                      rounds=(2, 2), workers=1)  # fmt: skip
+    advice = advise(path, request)
+    assert advice.best is advice.reference
+    assert advice.sentences()[0].startswith("Stay with fifo")
+
+
+def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """The second time nothing is run: every outcome was kept."""
+    from weft.advise.race import Task
+
+    module = importlib.import_module("weft.advise.race")  # the package has a function of that name
+    monkeypatch.setenv("WEFT_RESULTS_MB", "50")
+    monkeypatch.setattr("weft.results.store.results_folder", lambda: tmp_path / "results")
+    path = log_file(tmp_path / "log.csv", n=40)
+    args = ["advise", str(path), "--gpus", "8", "--models", "resnet50", "--today", "fifo", "--only", "--stack", "srsf",
+            "--quick", "--workers", "1", "--json"]  # fmt: skip
+    assert run(args) == 0
+    first = capsys.readouterr().out
+
+    def never(task: Task) -> dict[str, float]:
+        raise AssertionError(f"{task.stack} was run again")
+
+    monkeypatch.setattr(module, "attempt", never)
+    assert run(args) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
+    from weft.advise.race import SHORTLIST, entrants
+    from weft.stacks import names
+
+    site = site_of(small(tmp_path, n=40), None, Flags(gpus=16), [])
+    running, refused = entrants(site, SHORTLIST, "fifo")
+    stacks = [one.stack for one in running]
+    assert SHORTLIST[0] == "weft"
+    assert ("weft" in stacks) == ("weft" in names())
+    assert stacks[0] == "fifo"
+    assert not set(stacks) & set(refused)
+    assert next(one for one in running if one.stack == "las/delay").blind
+    assert not next(one for one in running if one.stack == "srsf").blind

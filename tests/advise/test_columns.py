@@ -1,0 +1,81 @@
+"""Tables of jobs: columns guessed or said, times and lengths in the forms that sites write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.advise.columns import guess, parse_map, read_table
+from weft.advise.jobs import read_jobs
+from weft.errors import InputError
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_table_of_dates_and_clock_times(tmp_path: Path) -> None:
+    text = (
+        "Job Name;Submitted;Started;Run Time;GPUs;Owner\n"
+        "a;2024-05-01 10:00:00;2024-05-01 10:05:00;1-02:00:00;8;ann\n"
+        "b;2024-05-01 10:00:30;2024-05-01 10:00:30;00:10:00;1;bob\n"
+        "c;2024-05-01 10:01:00;2024-05-01 10:05:00;00:10:00;0;bob\n"
+    )
+    trace, mapping = read_table(write(tmp_path / "t.csv", text), {})
+    assert mapping == {
+        "job_id": "Job Name", "submit": "Submitted", "start": "Started", "duration": "Run Time", "gpus": "GPUs",
+        "user": "Owner",
+    }  # fmt: skip
+    rows = trace.frame.select("job_id", "submit_s", "gpus", "duration_s", "user", "wait_s").rows()
+    assert rows == [("a", 0.0, 8, 93_600.0, "ann", 300.0), ("b", 30.0, 1, 600.0, "bob", 0.0)]
+    assert [(p.line, p.left_out) for p in trace.problems] == [(4, True)]  # it uses no GPU
+
+
+def test_a_length_from_start_and_end_in_milliseconds(tmp_path: Path) -> None:
+    text = "id,arrival,begin,finish,num_gpus\n1,1714550400000,1714550460000,1714554060000,4\n2,1714550401000,,,4\n"
+    trace, mapping = read_table(write(tmp_path / "t.csv", text), {})
+    assert trace.frame.select("job_id", "submit_s", "duration_s", "wait_s").rows() == [("1", 0.0, 3600.0, 60.0)]
+    assert "has no length" in str(trace.problems[0])
+    assert mapping["end"] == "finish"
+
+
+def test_slurms_own_counts_of_gpus_are_understood(tmp_path: Path) -> None:
+    text = "Id\tSubmit\tElapsedRaw\tAllocTRES\n7\t10\t60\tcpu=8,gres/gpu:a100=4,node=1\n"
+    trace, _ = read_table(write(tmp_path / "t.tsv", text), {})
+    assert trace.frame["gpus"].to_list() == [4]
+
+
+def test_what_is_said_comes_before_what_is_guessed() -> None:
+    columns = ["submit", "when", "gpus", "duration"]
+    assert guess(columns, {})["submit"] == "submit"
+    assert guess(columns, {"submit": "when"})["submit"] == "when"
+    with pytest.raises(InputError, match="there is no column never; the file has submit, when"):
+        guess(columns, {"submit": "never"})
+
+
+def test_the_map_is_checked() -> None:
+    assert parse_map("submit=Submit, gpus=NGPUS") == {"submit": "Submit", "gpus": "NGPUS"}
+    with pytest.raises(InputError, match=r"--map submits=x: write FIELD=COLUMN; fields are job_id, submit"):
+        parse_map("submits=x")
+
+
+def test_a_table_that_lacks_something_says_what(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "when,cards\n1,2\n")
+    with pytest.raises(InputError, match=r"no column looks like submit or gpus or duration .*--map submit=COLUMN"):
+        read_jobs(path, {})
+
+
+def test_a_known_format_needs_no_map_and_keeps_its_waits(tmp_path: Path) -> None:
+    head = "JobIDRaw|Submit|Start|End|ElapsedRaw|AllocTRES|User|Partition|State\n"
+    rows = "".join(
+        f"{i}|2024-01-02T03:0{i}:00|2024-01-02T03:0{i}:30|2024-01-02T04:00:00|600|gres/gpu={i}|u|p|COMPLETED\n"
+        for i in range(1, 4)
+    )
+    log = read_jobs(write(tmp_path / "sacct.txt", head + rows), {})
+    assert (log.trace.format, dict(log.mapping)) == ("slurm", {})
+    assert log.has_waits
+    assert log.frame["wait_s"].to_list() == [30.0, 30.0, 30.0]
+    assert log.most_busy() == 6  # all three at once
+    assert log.file.exists()

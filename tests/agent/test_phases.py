@@ -1,0 +1,110 @@
+"""Phases from bytes alone, rates from limits, and the conductor's orders."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from weft.agent.conductor import Conductor
+from weft.agent.fill import fill
+from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.phases import Phases
+from weft.model.topologies import Machine, leaf_spine
+from weft.pace.rates import Limits
+from weft.registry import make
+
+CLUSTER = leaf_spine(2, 2, Machine(gpus_per_server=2, nic_gbps=10.0), oversubscription=2.0, spines=1)
+
+
+def test_period_volume_and_duty_are_seen_without_a_profile() -> None:
+    """Iterations of 0.5 s, 0.2 s of them at 25 MB/s, looked at every 10 ms; small talk in between is no phase."""
+    seen, phases, now, sent = [], Phases(), 0.0, 0.0
+    for k in range(310):
+        now = 0.01 * k
+        at = now % 0.5
+        sent += 250_000 if 0.3 <= at < 0.4999 else 40.0 if 0.1 <= at < 0.15 else 0.0
+        seen.append((phases.look(now, sent, 0), now))
+    events = [event for event, _ in seen if event]
+    assert events == ["begins", "ends"] * (len(events) // 2)
+    pattern = phases.pattern
+    assert pattern.period_s == pytest.approx(0.5, abs=0.011)
+    assert pattern.phase_bytes == pytest.approx(5e6, rel=0.02)
+    assert pattern.duty == pytest.approx(0.4, abs=0.05)
+
+
+def test_a_phase_whose_volume_is_known_ends_at_once_and_waiting_bytes_begin_one() -> None:
+    phases, now, sent = Phases(gap_s=0.03), 0.0, 0.0
+    phases.look(now, sent, 0)
+    for _ in range(3):
+        for event, grows in (("begins", 1e6), ("", 0.0), ("", 0.0), ("ends", 0.0)):  # 0.04 s of silence end it
+            sent, now = sent + grows, now + 0.0134
+            assert phases.look(now, sent, 0) == event
+        now += 1.0
+        phases.look(now, sent, 0)
+    assert phases.volume == 1e6
+    assert phases.look(now + 0.01, sent, 500_000) == "begins"
+    assert phases.left == 1e6
+    assert phases.look(now + 0.02, sent + 1e6, 0) == ""
+    assert phases.look(now + 0.03, sent + 1e6, 0) == "ends"
+
+
+def test_levels_and_weights_become_rates() -> None:
+    paths = np.array([[0, 1], [0, 2], [3, -1]], np.int32)
+    capacity, rows, no_caps = np.array([10.0, 8.0, 10.0, 5.0]), np.arange(3), np.full(3, math.inf)
+    assert fill(paths, capacity, Limits(no_caps), rows) == [None, None, None]
+    first = fill(paths, capacity, Limits(no_caps, levels=np.array([0, 1, 1])), rows)
+    assert first == [None, pytest.approx(2.0), None]  # the first is held to 8 by its second link
+    assert fill(paths, capacity, Limits(no_caps, np.array([3, 1, 1])), rows) == [7.5, 2.5, None]
+    assert fill(paths, capacity, Limits(np.array([4.0, 9.0, 9.0])), rows) == [4.0, 6.0, 5.0]
+
+
+def _report(job: str, talking: bool, left: float = 1e6, event: str = "") -> dict[str, object]:
+    return {
+        "job": job, "event": event, "talking": talking, "sent": 0.0, "left": left, "volume": 1e6, "period_s": 0.5,
+        "phase_s": 0.2, "phases": 5, "total": 0.0,
+    }  # fmt: skip
+
+
+def test_the_older_job_goes_first_and_the_other_has_what_it_leaves() -> None:
+    conductor = Conductor(CLUSTER, make("pace", "priority"))
+    conductor.add("old", (0, 4))
+    conductor.add("new", (2, 6))  # other servers, the same link between the racks
+    assert conductor.hear("s1", _report("new", True), 0.0)
+    assert conductor.decide(0.0)[0]["s1"]["new"] == (True, None)
+    assert conductor.hear("s0", _report("old", True), 0.1)
+    orders, _ = conductor.decide(0.1)
+    assert orders["s0"]["old"] == (True, None)
+    assert orders["s1"]["new"] == (True, pytest.approx(0.0))
+    conductor.hear("s0", _report("old", False), 0.3)
+    orders, _ = conductor.decide(0.3)
+    assert orders["s1"]["new"] == (True, None)
+    assert orders["s0"]["old"] == (True, FLOOR_BYTES_PER_S)
+
+
+@pytest.mark.parametrize(("left", "admitted"), [(2.5e6, True), (1.5e6, False)])
+def test_adadual_admits_a_small_transfer_beside_one_with_twice_its_bytes_left(left: float, admitted: bool) -> None:
+    conductor = Conductor(CLUSTER, make("pace", "adadual"))
+    conductor.add("large", (0, 4))
+    conductor.add("small", (1, 5))  # the same servers
+    conductor.hear("s0", _report("large", True, left), 0.0)
+    conductor.decide(0.0)
+    conductor.hear("s0", _report("small", True, 1e6), 0.1)
+    orders, _ = conductor.decide(0.1)
+    assert orders["s0"]["large"] == (True, None)
+    assert orders["s0"]["small"] == (True, None if admitted else FLOOR_BYTES_PER_S)
+
+
+def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() -> None:
+    conductor = Conductor(CLUSTER, make("pace", "fair"))
+    conductor.add("shifted", (0, 4), {"epoch": 10.0, "period": 0.5, "tolerance": 0.05})
+    conductor.hear("s0", _report("shifted", True), 12.1)
+    orders, wake = conductor.decide(12.1)
+    assert orders["s0"]["shifted"] == (True, FLOOR_BYTES_PER_S)
+    assert wake == pytest.approx(12.5)
+    assert conductor.decide(12.5)[0]["s0"]["shifted"] == (True, None)
+    conductor.lost("s0")
+    assert conductor.decide(12.6)[0] == {}
+    conductor.hear("s0", _report("shifted", True), 13.01)
+    assert conductor.decide(13.01)[0]["s0"]["shifted"] == (True, None)  # late by less than the tolerance

@@ -1,0 +1,90 @@
+"""Switch tables by gRPC: hosts that plan over them share a link, and go on when messages are lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from weft.agent.conductor import Conductor
+from weft.agent.flowing import PAYLOAD, FlowHost, PlannedFlow
+from weft.agent.switch import SwitchService, links_of
+from weft.agent.wire import Line
+from weft.model.topologies import Machine, leaf_spine
+from weft.registry import make
+
+CLUSTER = leaf_spine(2, 2, Machine(nic_gbps=10.0), oversubscription=2.0, spines=1)
+SHARED = next(link for link in CLUSTER.topology.links if (link.src, link.dst) == ("leaf0", "spine0"))
+SLOT_S = 0.6  # long, since a host waits for an answer for a part of its slot only, and this machine may be busy
+
+
+@pytest.fixture
+def switches() -> Iterator[SwitchService]:
+    service = SwitchService(links_of(CLUSTER), "127.0.0.1:0", "secret")
+    yield service
+    service.close()
+
+
+def _host(name: str, switches: SwitchService) -> FlowHost:
+    conductor = Conductor(CLUSTER, make("pace", "flow"))
+    conductor.add("a", (0, 2))
+    conductor.add("b", (1, 3))
+    said = conductor.planned(SLOT_S, 10, "")
+    capacity = {int(link): rate for link, rate in said["capacity"].items()}
+    host = FlowHost(name, capacity, Line(switches.address, "secret"), SLOT_S)
+    host.jobs = {job: tuple(map(PlannedFlow.of, flows)) for job, flows in said["jobs"].items()}
+    return host
+
+
+def _settle(switches: SwitchService) -> None:
+    """Until what was posted has come: hosts do not wait for it."""
+    seen = -1
+    while seen != switches.messages:
+        seen = switches.messages
+        time.sleep(0.05)
+
+
+def test_two_hosts_never_plan_more_than_the_link_has(switches: SwitchService) -> None:
+    """Two jobs over the link between the racks: the second has what the first leaves, until the first is done."""
+    first, second = _host("s0", switches), _host("s1", switches)
+    whole = SHARED.bytes_per_s * PAYLOAD
+    volume = 4 * SLOT_S * whole  # four slots of the link
+    now, sent, loads = 100.1 * SLOT_S, {"a": 0.0, "b": 0.0}, []
+    first.begin("a", volume)
+    second.begin("b", volume)
+    for _ in range(12):
+        rates = first.decide(now, sent)
+        _settle(switches)
+        rates |= second.decide(now + 1e-3, sent)
+        _settle(switches)
+        loads.append(sum(rates.values()))
+        for job, rate in rates.items():
+            sent[job] = min(sent[job] + rate * SLOT_S, volume)
+        for host, job in ((first, "a"), (second, "b")):
+            if host.sending(job) and sent[job] >= volume * 0.999:
+                host.end(job)
+        now += SLOT_S
+    assert max(loads[:7]) <= whole * 1.001
+    assert sent["a"] >= volume * 0.999
+    assert sent["b"] >= volume * 0.999
+    assert first.lost == second.lost == 0
+
+
+def test_a_lost_answer_leaves_the_plan_as_it_was(switches: SwitchService) -> None:
+    host = _host("s0", switches)
+    whole = SHARED.bytes_per_s * PAYLOAD
+    host.begin("a", 5 * SLOT_S * whole)
+    before = host.decide(10.1 * SLOT_S, {"a": 0.0})["a"]
+    assert before == pytest.approx(whole, rel=0.01)
+    switches.close()
+    after = host.decide(11.1 * SLOT_S, {"a": before * SLOT_S})["a"]
+    assert host.lost == 1
+    assert after == pytest.approx(before, rel=0.01)  # as planned for this slot a slot ago
+    host.decide(12.1 * SLOT_S, {"a": before * SLOT_S})
+    assert host.decide(13.1 * SLOT_S, {"a": before * SLOT_S})["a"] == float("inf")  # nobody answers: let go
+
+
+def test_many_switches_in_one_process_or_some_of_them() -> None:
+    assert set(links_of(CLUSTER)) == {"leaf0", "leaf1", "spine0"}
+    assert links_of(CLUSTER, ["spine0"]).keys() == {"spine0"}

@@ -1,0 +1,65 @@
+"""The local world paces: what a stack wants of it is carried out on the sockets of real jobs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live.jobs import ENVIRONMENT
+from tests.live.serving import serve_until
+from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.sockets import UNLIMITED, Process, may_trace
+from weft.agent.worlds import PacedLocalEngine, PacedWorld
+from weft.live.engine import find
+from weft.live.server.server import Server
+from weft.model.topologies import Machine, leaf_spine
+from weft.stacks import resolve
+
+if not may_trace():
+    pytest.skip("looking into other processes needs root, or kernel.yama.ptrace_scope = 0", allow_module_level=True)
+STREAM = Path(__file__).with_name("stream.py")
+
+
+def _limits(job: str) -> set[int]:
+    """What the kernel allows the sockets of a job."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            mine = f"WEFT_JOB={job}\0".encode() in process.read_bytes()
+            if mine and b"stream.py" in (process.parent / "cmdline").read_bytes():
+                found |= {s.paced() for s in Process(int(process.parent.name)).sockets({}).values()}
+        except OSError:
+            continue
+    return found
+
+
+def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> None:
+    cluster = leaf_spine(1, 3, Machine(gpus_per_server=2))  # both jobs have a part of s1
+    engine = find("local", {})
+    assert isinstance(engine, PacedLocalEngine)
+    said: list[str] = []
+    serving = Server(tmp_path, cluster, resolve("fifo", pace="priority"), engine=engine, say=said.append)
+    with serving:
+        world = serving.world
+        assert isinstance(world, PacedWorld)
+        for name in ("old", "new"):
+            job = {"name": name, "argv": [sys.executable, str(STREAM)], "env": ENVIRONMENT, "cwd": "/"}
+            serving.submit({**job, "grace_s": 2.0, "gpus": 3})
+        serve_until(
+            serving,
+            lambda: _limits("new") == {FLOOR_BYTES_PER_S} and _limits("old") == {UNLIMITED},
+            40.0,
+        )
+        serving.cancel("old")  # the younger one has the network to itself
+        serve_until(serving, lambda: _limits("new") == {UNLIMITED}, 20.0)
+        serving.cancel("new")
+        serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()), 20.0)
+    assert any("cannot be paced" in line for line in said)
+    until = time.monotonic() + 5
+    assert world.control is not None
+    while any(agent.poll() is None for agent in world.control.agents.values()):
+        assert time.monotonic() < until
+        time.sleep(0.05)

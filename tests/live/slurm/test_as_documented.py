@@ -1,0 +1,116 @@
+"""What docs/slurm.md says of warnings, arrays and dependencies, on a real Slurm."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live.slurm.serving import Serving, ended, running, serve_until, state
+from weft.live.server.listing import explain_live
+from weft.live.slurm.sandbox import Sandbox
+
+pytestmark = pytest.mark.engine
+PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
+
+
+def comment(box: Sandbox, script: Path, *options: str) -> str:
+    """The comment of a job as the hook leaves it."""
+    job = box.sbatch("--gpus=1", *options, str(script))
+    told = box.run("squeue", "--noheader", f"--jobs={job}", "--Format=comment:200").strip()
+    box.run("scancel", job)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("#SBATCH --signal=B:USR1@120", "weft: signal=USR1 grace_s=120"),
+        ("#SBATCH --time=5 --signal SIGTERM@7", "weft: signal=TERM grace_s=7"),
+        ("#SBATCH --signal=12", "weft: signal=USR2 grace_s=60"),
+        ("#SBATCH --signal=R:HUP@9999", "weft: signal=HUP grace_s=600"),
+        ("#SBATCH --signal=KILL@10", "(null)"),  # nobody can save anything then
+        ("# --signal=USR1@120", "(null)"),
+        ("echo #SBATCH --signal=USR1@120", "(null)"),
+    ],
+)
+def test_the_hook_reads_the_warning_that_a_script_asks_for(
+    line: str, expected: str, box: Sandbox, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n{line}\nsleep 1\n")
+    assert comment(box, script) == expected
+    box.environment["SBATCH_SIGNAL"] = "B:INT@33"
+    try:
+        assert comment(box, script) == "weft: signal=INT grace_s=33", "the environment comes first, as for sbatch"
+    finally:
+        del box.environment["SBATCH_SIGNAL"]
+    own = "weft: grace_s=3"
+    assert comment(box, script, f"--comment={own}") == own, "what it tells weft itself comes first"
+
+
+def test_a_script_that_asks_slurm_for_a_warning_can_save_before_it_is_stopped(
+    serving: Serving, box: Sandbox, tmp_path: Path
+) -> None:
+    """Each has a grace of its own: one leaves within it, one is stopped when it is over; a third has none."""
+    server = serving.start(PREEMPTIVE)
+    jobs, at = {}, {}
+    for name, line in (("saves", "B:USR1@30"), ("stays", "B:USR1@4"), ("plain", "")):
+        script = tmp_path / f"{name}.sh"
+        leave = f"touch {tmp_path}/{name}.saved; exit 0" if name == "saves" else f"touch {tmp_path}/{name}.warned"
+        script.write_text(
+            f"#!/bin/sh\n{f'#SBATCH --signal={line}' if line else ''}\ntrap '{leave}' USR1\n"
+            "while true; do sleep 0.1; done\n"
+        )
+        jobs[name] = box.sbatch("--gpus=40", "--comment=weft: iterations=900 iteration_s=1", str(script))
+    serve_until(server, running(server, *jobs.values()))
+    time.sleep(1.0)
+    short = serving.sbatch(128, "sleep 0.1", says="iterations=1 iteration_s=0.1")
+    began = time.monotonic()
+
+    def noted() -> bool:
+        for name, job in jobs.items():
+            if name not in at and job in server.core.table.waiting:
+                at[name] = time.monotonic() - began
+        return ended(server, short)()
+
+    serve_until(server, noted)
+    assert (tmp_path / "saves.saved").exists()
+    assert (tmp_path / "stays.warned").exists()
+    assert at["saves"] < 15
+    assert 4.0 <= at["stays"] < 25
+    serve_until(server, running(server, *jobs.values()))
+    assert [server.core.table.jobs[job].preemptions for job in jobs.values()] == [1, 1, 1]
+
+
+def test_dependencies_and_tasks_of_arrays(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """A job comes when what it waits for has ended as it asks; one whose dependency can never be met is not started,
+    and Slurm says so. A task of an array that is stopped and started again is the same task."""
+    server = serving.start(PREEMPTIVE)
+    fails = serving.sbatch(1, "sh -c 'sleep 0.5; exit 3'", says="iterations=1 iteration_s=1")
+    array = serving.sbatch(64, f"sh -c 'echo $SLURM_ARRAY_TASK_ID >> {tmp_path}/tasks; sleep 10'", "--array=3,5",
+                           says="iterations=600 iteration_s=1")  # fmt: skip
+    brief = "iterations=1 iteration_s=0.1"
+    once = serving.sbatch(1, "sleep 0.1", f"--dependency=afternotok:{fails}", says=brief)
+    never = serving.sbatch(1, "sleep 0.1", f"--dependency=afterok:{fails}")
+    names = [f"{array}_3", f"{array}_5"]
+    serve_until(server, running(server, *names))
+    assert not {once, never} & server.core.table.jobs.keys() or fails not in server.core.table.jobs
+    short = serving.sbatch(8, "sleep 0.1", says=brief)
+    corr = serving.sbatch(1, "sleep 0.1", "--array=3,5", f"--dependency=aftercorr:{array}")
+    serve_until(server, ended(server, short))
+    serve_until(server, ended(server, fails, once, *names, f"{corr}_3", f"{corr}_5"), within_s=120)
+    found = serving.statuses()
+    assert found == {fails: "failed", once: "finished", short: "finished", **dict.fromkeys(names, "finished"),
+                     f"{corr}_3": "finished", f"{corr}_5": "finished"}  # fmt: skip
+    ran = (tmp_path / "tasks").read_text().split()
+    assert sorted(set(ran)) == ["3", "5"]
+    assert len(ran) == 3, "one of them was started twice, under its own number"
+    assert state(box, never).startswith("PENDING")
+    ends = {row.id: row.end_s for row in server.ledger.jobs()}
+    begins = {job: server.ledger.events(job)[0].time_s for job in (f"{corr}_3", f"{corr}_5")}
+    for task in (3, 5):
+        assert begins[f"{corr}_{task}"] >= (ends[f"{array}_{task}"] or 0.0) - 1.0
+    assert "finished" in explain_live(serving.folder, server.ledger, f"{corr}_3").headline
+    box.run("scancel", never)

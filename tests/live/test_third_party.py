@@ -1,0 +1,113 @@
+"""A world that another package brings (entry point `weft.worlds`): installed by pip, and driven by `weft serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import weft
+from tests.live import timers
+from tests.live.serving import wait_for
+
+NAME = "weft_timers-1.0"
+METADATA = "Metadata-Version: 2.1\nName: weft-timers\nVersion: 1.0\nRequires-Dist: weft\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pip has put the package, from a wheel."""
+    folder = tmp_path_factory.mktemp("package")
+    wheel = folder / f"{NAME}-py3-none-any.whl"
+    files = {
+        "weft_timers.py": Path(timers.__file__).read_text(),
+        f"{NAME}.dist-info/METADATA": METADATA,
+        f"{NAME}.dist-info/WHEEL": WHEEL,
+        f"{NAME}.dist-info/entry_points.txt": "[weft.worlds]\ntimers = weft_timers:TimerEngine\n",
+    }
+    files[f"{NAME}.dist-info/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{NAME}.dist-info/RECORD"))
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    site = folder / "site"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", f"--target={site}"]
+    subprocess.run([*pip, str(wheel)], check=True, timeout=120)
+    return site
+
+
+class Weft:
+    """The command line, with that package in its path, on one folder."""
+
+    def __init__(self, site: Path, folder: Path) -> None:
+        source = str(Path(weft.__file__).parent.parent)
+        self.environment = {**os.environ, "PYTHONPATH": f"{site}:{source}", "WEFT_DIR": str(folder)}
+        self.folder = folder
+        self.servers: list[subprocess.Popen[str]] = []
+
+    def serve(self, *args: str) -> subprocess.Popen[str]:
+        """A server, when it answers."""
+        (self.folder / "control.sock").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "weft", "serve", *args]
+        self.servers.append(subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, text=True))
+        server = self.servers[-1]
+        wait_for(lambda: (self.folder / "control.sock").exists() or server.poll() is not None, 60)
+        return server
+
+    def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Another command."""
+        command = [sys.executable, "-m", "weft", *args]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+
+    def statuses(self) -> dict[str, str]:
+        """Jobs, and where they stand."""
+        jobs = json.loads(self("queue", "--all", "--json").stdout)["jobs"]
+        return {job["job"]: job["status"] for job in jobs}
+
+
+@pytest.fixture
+def command(installed: Path, tmp_path: Path) -> Iterator[Weft]:
+    """It, and no server left behind."""
+    made = Weft(installed, tmp_path / "run")
+    yield made
+    for server in made.servers:
+        server.kill()
+        server.communicate()
+
+
+def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
+    """A long job gives way to a short one, goes on from where it was, and survives a kill -9 of its server."""
+    first = command.serve("--world", "timers", "--stack", "srsf-preemptive")
+    assert first.poll() is None, first.stderr and first.stderr.read()
+    long = ("--name", "long", "--gpus", "4", "--iterations", "60", "--iteration-s", "0.1")
+    short = ("--name", "short", "--gpus", "4", "--iterations", "5", "--iteration-s", "0.1")
+    assert command("submit", *long, "--", "none").returncode == 0
+    assert command("submit", *short, "--", "none").returncode == 0
+    wait_for(lambda: command.statuses().get("short") == "finished", 60)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = command.serve()
+    wait_for(lambda: command.statuses() == {"short": "finished", "long": "finished"}, 60)
+    told = command("explain", "long").stdout
+    assert "off its GPUs: its timer was stopped" in told
+    assert "its time was up" in told
+    second.send_signal(signal.SIGTERM)
+    words = second.communicate(timeout=30)[1]
+    assert "on 4 GPUs of timers in" in words
+    assert "1 jobs taken over" in words
+
+
+def test_what_it_cannot_do_is_refused_in_words(command: Weft) -> None:
+    """Its capabilities are asked: it cannot shift. And who names no world that there is is told which there are."""
+    refused = command("serve", "--world", "timers", "--stack", "fifo", "--interleave", "cassini")
+    assert refused.returncode == 2
+    assert "timers" in refused.stderr
+    wrong = command("serve", "--world", "mars")
+    assert "there is no such world; there are local, slurm, timers" in " ".join(wrong.stderr.split())

@@ -1,0 +1,108 @@
+"""`weft testbed up`, a server whose jobs run on it, `weft testbed down`; and runs by the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.jobs import ENVIRONMENT
+from tests.live.serving import all_ended, serve_until
+from tests.testbed.needs import need_testbed
+from weft.cli.main import run
+from weft.live.engine import find
+from weft.live.server.server import Server
+from weft.scenario import Scenario
+from weft.scenario.build import build_cluster
+from weft.stacks import resolve
+from weft.testbed.keeper import standing
+from weft.testbed.world import TestbedWorld
+
+need_testbed()
+pytestmark = pytest.mark.testbed
+
+SCENARIO = Path(__file__).parents[2] / "examples" / "ddp" / "two-racks.toml"
+# Each rank says where it is, and reaches the address of rank 0.
+JOB = """
+import os, socket, time
+rank, port = int(os.environ["RANK"]), int(os.environ["MASTER_PORT"])
+print(os.stat("/proc/self/ns/net").st_ino, flush=True)
+if rank == 0:
+    listener = socket.create_server((os.environ["MASTER_ADDR"], port))
+    listener.accept()[0].sendall(b"x" * 100)
+else:
+    for _ in range(500):
+        try:
+            socket.create_connection((os.environ["MASTER_ADDR"], port)).recv(100)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    else:
+        raise SystemExit("nobody there")
+"""
+
+
+def _weft(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "weft", *argv], capture_output=True, text=True, timeout=240)
+
+
+def test_jobs_of_a_server_run_in_the_namespaces_of_their_servers(tmp_path: Path) -> None:
+    assert _weft("testbed", "down", "--dir", str(tmp_path)).returncode == 2
+    came = _weft("testbed", "up", str(SCENARIO), "--dir", str(tmp_path), "--scale", "125")
+    assert came.returncode == 0, came.stderr
+    assert "divided by 125" in came.stdout
+    bed = standing(tmp_path)
+    assert bed is not None
+    try:
+        inodes = {os.stat(host["netns"]).st_ino for host in bed.hosts.values()}
+        cluster, engine = build_cluster(Scenario.load(SCENARIO), None), find("testbed", {})
+        engine.refuse(cluster, tmp_path)
+        with Server(tmp_path, cluster, resolve("fifo", pace="priority"), engine=engine) as serving:
+            job = {"name": "two", "argv": [sys.executable, "-c", JOB], "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0}
+            serving.submit({**job, "gpus": 2, "per_rank": True})
+            serve_until(serving, all_ended(serving), 60.0)
+            world = serving.world
+            assert isinstance(world, TestbedWorld)
+            assert world.control is not None
+            world.control.wait(60.0)  # an agent for each host
+            assert world.control.service.hosts == set(bed.hosts)
+            assert [row.status for row in serving.ledger.jobs()] == ["finished"]
+        seen = {int(file.read_text().split()[0]) for file in (tmp_path / "jobs" / "two" / "1").glob("output.*")}
+        assert len(seen) == 2
+        assert seen <= inodes
+    finally:
+        assert _weft("testbed", "down", "--dir", str(tmp_path)).returncode == 0
+    assert standing(tmp_path) is None
+    assert not Path(f"/proc/{bed.pid}/ns/net").exists() or os.stat(f"/proc/{bed.pid}/ns/net").st_ino not in inodes
+
+
+def test_a_trial_by_the_command_line_paced_by_agents(tmp_path: Path) -> None:
+    jobs = ["--job", "resnet50@s0,s2", "--job", "resnet50@s1,s3"]
+    picture = tmp_path / "p.png"
+    more = ["--iterations", "3", "--pace", "priority", "--slot-ms", "20", "--foreign", "s1-s3", "--plot", str(picture)]
+    ran = _weft("testbed", "run", str(SCENARIO), *jobs, *more, "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)["jobs"]
+    assert set(found) == {"0 resnet50", "1 resnet50"}
+    assert all(row["together_s"] > 0 < row["alone_s"] for row in found.values())
+    assert picture.stat().st_size > 2000
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--job", "alexnet"], "write a model and its servers"),
+        (["--job", "alexnet@s0,s9"], "no server 's9'"),
+        (["--job", "alexnet@s0"], "two servers or more"),
+        (["--job", "alexnet@s0,s1", "--foreign", "s0"], "write two servers"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["testbed", "run", str(SCENARIO), *argv]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
