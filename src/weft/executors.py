@@ -236,11 +236,8 @@ def _in_processes(
         pool.shutdown()
     except BaseException as error:
         children = set(multiprocessing.active_children()) - before
-        pool.shutdown(wait=False, cancel_futures=True)
         for child in children:
             child.terminate()
-        for child in children:
-            child.join(5.0)
         pool.shutdown()  # its threads end with the workers; semaphores that nobody holds any more are given back
         if isinstance(error, BrokenProcessPool):
             raise WeftError(

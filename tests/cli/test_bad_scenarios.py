@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "unknown key, nothing like it": (
         "seed = 1", "zzz = 1",
         "run.zzz is not a known key; known: seed, exact, effort, restart_s, jitter, stragglers, straggler_factor, "
-        "start_latency_s, failure_rate, checkpoint_every, until_s",
+        "start_latency_s, failure_rate, outages, checkpoint_every, until_s",
     ),
     "jitter beyond measure": ("seed = 1", "seed = 1\njitter = 1e308", "run.jitter is 1e+308; give at most 10"),
     "unknown section": ("[run]", "[runs]", "runs is not a known key; did you mean run?"),

@@ -17,7 +17,7 @@ from weft.cli.common import print_json
 from weft.cli.main import app, run
 
 Capture = pytest.CaptureFixture[str]
-GROUPS = ["trace", "models", "fit"]
+GROUPS = ["trace", "models", "fit", "testbed"]
 COMMANDS = [name for name in typer.main.get_command(app).commands if name not in GROUPS]  # type: ignore[attr-defined]
 
 

@@ -110,4 +110,4 @@ def test_what_it_cannot_do_is_refused_in_words(command: Weft) -> None:
     assert refused.returncode == 2
     assert "timers" in refused.stderr
     wrong = command("serve", "--world", "mars")
-    assert "there is no such world; there are local, slurm, timers" in " ".join(wrong.stderr.split())
+    assert "there is no such world; there are local, slurm, testbed, timers" in " ".join(wrong.stderr.split())

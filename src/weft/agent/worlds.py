@@ -6,7 +6,7 @@ calls `weft.progress`, else from outside, by an agent that holds the job's socke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +39,7 @@ class PacedWorld(LocalWorld):
         self._pace: Pace | None = None
         self._gates: dict[str, Gate | None] = {}
         self._outside: dict[str, Gate | None] = {}  # gates that agents carry out
+        self.say: Callable[[str], None] = lambda text: None
 
     def hosts(self) -> Mapping[str, str]:
         """Hosts and their network namespaces: here one, for all servers that are pretended."""
@@ -63,6 +64,7 @@ class PacedWorld(LocalWorld):
         if self.control is None:
             assert self._pace is not None
             self.control = self.make_control(self._pace)
+            self.say("agents pace TCP sockets; shared memory, RDMA and NVLink cannot be paced")
             for job, task in self.tasks.items():
                 if task.attempt is not None:
                     self.control.add(job, task.gpus)
@@ -124,5 +126,6 @@ class PacedLocalEngine(LocalEngine):
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities
             return world
-        site.say("agents pace TCP sockets; shared memory, RDMA and NVLink cannot be paced")
-        return PacedWorld(site.cluster, site.folder, site.clock, open=True)
+        paced = PacedWorld(site.cluster, site.folder, site.clock, open=True)
+        paced.say = site.say
+        return paced

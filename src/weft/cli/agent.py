@@ -96,7 +96,7 @@ def run(
     Gradients are exchanged as before, by a communication hook that DDP models get when they are made; it reports every
     iteration and waits at the gate. Without weft serve around it the script runs as ever.
 
-    Example: weft submit --gpus 2 --per-rank -- weft run -- python train.py
+    Example: weft run -- python train.py (as a job: weft submit --gpus 2 --per-rank -- weft run -- python train.py)
     """
     from weft.agent import hook
 

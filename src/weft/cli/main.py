@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -126,11 +125,6 @@ def main() -> None:
     compiled.announce = notice
     gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for some took a tenth of a run
     code = run(sys.argv[1:])
-    if code == INTERRUPTED:  # everything has been unwound; threads of a pool whose workers are gone would wait for them
-        for stream in (sys.stdout, sys.stderr):  # or complain about them, once in a while
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
     gc.freeze()  # no collection at exit either
     sys.exit(code)
 

@@ -148,6 +148,8 @@ def _greet(server: Server, world: str) -> None:
     notice(f"weft {what} with {server.stack.name} on {on}{taken}")
     if server.metrics_server is not None:
         notice(f"metrics on port {server.metrics_server.port}")
+    for line in server.core.left_out:
+        notice(line)
 
 
 def _setup(out: Path | None, partitions: frozenset[str], python: str) -> None:

@@ -54,13 +54,13 @@ def simulate(
     from weft.scenario import Scenario
     from weft.scenario.changes import sweep
 
-    points = sweep(Scenario.load(scenario), setting or [])
-    if len(points) > 1:
-        raise InputError("simulate: --set takes one value here; weft compare takes several")
     if out is not None:
         from weft.results.files import refuse_unwritable_folder
 
         refuse_unwritable_folder(out)
+    points = sweep(Scenario.load(scenario), setting or [])
+    if len(points) > 1:
+        raise InputError("simulate: --set takes one value here; weft compare takes several")
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     with progress("simulating, jobs finished") as on_progress:
         run = api.simulate(

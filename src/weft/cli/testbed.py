@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Build a cluster as network namespaces, and run jobs over real TCP on it.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Build a cluster as network namespaces, and run jobs over real TCP on it.",
+    epilog="Example: weft testbed up cluster.toml",
+)
 
 ScaleOption = Annotated[
     float | None,
@@ -48,7 +52,7 @@ def up(
 
     weft serve --world testbed runs jobs on it, and nsenter --net=FILE any command.
 
-    Example: sudo weft testbed up cluster.toml --dir weft-run
+    Example: weft testbed up cluster.toml --dir weft-run
     """
     from weft.testbed import keeper
     from weft.testbed.build import Testbed
@@ -72,7 +76,7 @@ def up(
 def down(dir: FolderOption = Path("weft-run")) -> None:
     """Remove the testbed, and end what runs on it.
 
-    Example: sudo weft testbed down --dir weft-run
+    Example: weft testbed down --dir weft-run
     """
     from weft.testbed import keeper
 
@@ -110,7 +114,7 @@ def run(
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
     script, say), one process a server. With --pace agents pace them; with --shift they take turns.
 
-    Example: sudo weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
+    Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """
     from weft.testbed.namespaces import refuse
     from weft.testbed.trials import Settings, trial
@@ -146,7 +150,7 @@ def validate(
 ) -> None:
     """Run small cases in the simulator and on the testbed, and print the error of the simulator.
 
-    Example: sudo weft testbed validate --quick
+    Example: weft testbed validate --quick
     """
     from weft.research.real import validate as run_all
     from weft.testbed.namespaces import refuse

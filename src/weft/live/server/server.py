@@ -92,8 +92,6 @@ class Server:
             else:
                 self.core = Core.restore(saved, stack, self.durable, self.ledger)
             self.durable.core = self.core
-            for line in self.core.left_out:
-                say(line)
             self.ledger.void_after(self.core.cycle)
             self.ledger.set_meta("chosen", chosen)
             self.metrics = Metrics(cluster.n_gpus, lambda: self.world.look_age_s())
