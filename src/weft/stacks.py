@@ -59,7 +59,7 @@ STACKS: dict[str, dict[str, str]] = {
 
 # name: what it is, in a line
 ABOUT: dict[str, str] = {
-    "weft": "ours: least expected service first with a bound on waiting, in the tightest places; it fits itself to the world",
+    "weft": "ours: least expected service first with a bound on waiting, in tight places, fitted to the world",
     "fifo": "first in, first out; a job that does not fit holds up those behind it",
     "fifo-backfill": "first in, first out; smaller jobs may start in gaps: what most sites run",
     "sjf": "shortest job first, by its length alone",
