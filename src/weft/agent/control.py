@@ -56,7 +56,8 @@ class Control:
             str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
             *(["--netns", self.hosts[host]] if self.hosts[host] else []),
         ]  # fmt: skip
-        self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+        with open(self.folder / "agents.log", "ab") as log:  # it may outlive the server, and must not hold its terminal
+            self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def mend(self) -> None:
         """Start the agents again that have gone."""
