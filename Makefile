@@ -56,8 +56,7 @@ demo: install
 
 # Of four processes two begin with the tests on a live cluster, which mostly wait.
 test: dev
-	# Real engines miss their times where tests crowd two cores: what fails is run once more, alone.
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS) || $(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .
