@@ -64,6 +64,17 @@ def test_a_job_near_its_bound_goes_first_and_stays() -> None:
     assert [m for m in found if m[2] == "big"] == [(0.9 * LEAST_BOUND_S + 1.0, Start, "big")]
 
 
+def test_priorities_come_first_and_the_bound_holds_among_equals() -> None:
+    """`high` gives way to short jobs of its own priority, and to none of a lower one: not to `late`, which is shorter,
+    nor to `low`, which has waited for longer than its bound. Among those two `low` is due, so it goes first."""
+    high = [replace(toy_job("high", 16, 5000), priority=1)]
+    high += [replace(toy_job(f"s{i}", 16, 50, submit_s=2.0 + i), priority=1) for i in range(3)]
+    low = [toy_job("low", 16, 100, submit_s=2.0), toy_job("late", 16, 10, submit_s=4990.0)]
+    starts = [(t, job) for t, what, job in moves("weft[place=best-fit]", [*high, *low]) if what is Start]
+    short = [(2.0, "s0"), (52.0, "s1"), (102.0, "s2")]
+    assert starts == [(0.0, "high"), *short, (152.0, "high"), (5150.0, "low"), (5250.0, "late")]
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

@@ -20,7 +20,7 @@ from weft.live.local import LocalWorld
 from weft.live.local.engine import DryWorld, LocalEngine
 from weft.model.cluster import Cluster
 from weft.model.events import Event
-from weft.model.plan import Decision, Gate, SetGate, Start
+from weft.model.plan import Decision, Gate, Start
 from weft.pace.base import Pace
 
 __all__ = ["PacedLocalEngine", "PacedWorld"]
@@ -33,13 +33,15 @@ class PacedWorld(LocalWorld):
 
     capabilities = replace(LocalWorld.capabilities, pacing=True)
 
-    def __init__(self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock, open=open)
         self.control: Control | None = None
         self._pace: Pace | None = None
-        self._gates: dict[str, Gate | None] = {}
         self._outside: dict[str, Gate | None] = {}  # gates that agents carry out
-        self.say: Callable[[str], None] = lambda text: None
+        self._say = say
 
     def hosts(self) -> Mapping[str, str]:
         """Hosts and their network namespaces: here one, for all servers that are pretended."""
@@ -64,7 +66,7 @@ class PacedWorld(LocalWorld):
         if self.control is None:
             assert self._pace is not None
             self.control = self.make_control(self._pace)
-            self.say("agents pace TCP sockets; shared memory, RDMA and NVLink cannot be paced")
+            self._say("agents pace TCP sockets; shared memory, RDMA and NVLink cannot be paced")
             for job, task in self.tasks.items():
                 if task.attempt is not None:
                     self.control.add(job, task.gpus)
@@ -73,14 +75,10 @@ class PacedWorld(LocalWorld):
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """As in a local world; agents hear of it too."""
         for decision in decisions:
-            match decision:
-                case Start():
-                    self._gates[decision.job] = decision.gate
-                    self._outside.pop(decision.job, None)
-                    if self.control is not None:
-                        self.control.add(decision.job, decision.gpus, turn=decision.turn[0])
-                case SetGate():
-                    self._gates[decision.job] = decision.gate
+            if isinstance(decision, Start):
+                self._outside.pop(decision.job, None)
+                if self.control is not None:
+                    self.control.add(decision.job, decision.gpus, turn=decision.turn[0])
         return super().apply(decisions)
 
     def events(self, now: float) -> list[Event]:
@@ -90,14 +88,13 @@ class PacedWorld(LocalWorld):
             self.control.mend()
             for job in self.control.conductor.members.keys() - self.tasks.keys():
                 self.control.remove(job)
-        for job, gate in list(self._gates.items()):
-            task = self.tasks.get(job)
-            if task is None or task.attempt is None or not task.running:
+        for job, task in self.tasks.items():
+            if task.attempt is None or not task.running or (task.gate is None and job not in self._outside):
                 continue
             if self.control is None and not (has_grpc() and may_trace()):
                 continue  # a gate still acts where the job asks for it
             silent = now - task.started_s > _TELLS_S and task.attempt.progress().reports == 0
-            wanted = gate if silent else None
+            wanted = task.gate if silent else None
             if wanted != self._outside.get(job):
                 self._outside[job] = wanted
                 self._have_agents().set_gate(job, self._seconds(wanted))
@@ -126,6 +123,4 @@ class PacedLocalEngine(LocalEngine):
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities
             return world
-        paced = PacedWorld(site.cluster, site.folder, site.clock, open=True)
-        paced.say = site.say
-        return paced
+        return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say)

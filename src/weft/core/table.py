@@ -66,7 +66,7 @@ class Table:
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
         self.touched: set[str] = set()  # jobs about which something has changed since somebody cleared this
-        self._queues: dict[Key, QueueBySize] = {}
+        self._queues: dict[tuple[Key, bool], QueueBySize] = {}
 
     # What happened
 
@@ -221,13 +221,15 @@ class Table:
 
     # What follows from it
 
-    def waiting_by(self, key: Key) -> QueueBySize:
-        """Waiting jobs by their priority, then by a key that depends on the job alone; built once, then kept."""
-        queue = self._queues.get(key)
+    def waiting_by(self, key: Key, priorities: bool = True) -> QueueBySize:
+        """Waiting jobs by their priority (if it is to count), then by a key that depends on the job alone; built once,
+        then kept."""
+        queue = self._queues.get((key, priorities))
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
                 del self._queues[next(iter(self._queues))]
-            queue = self._queues[key] = QueueBySize(lambda job: (_behind(job), key(job)))
+            queue = QueueBySize((lambda job: (_behind(job), key(job))) if priorities else key)
+            self._queues[key, priorities] = queue
             for job in self.waiting.in_order():
                 queue.add(job, self.number[job.id], shape_of(job.job)[0])
         return queue

@@ -81,8 +81,10 @@ class View:
     def demand(self) -> Mapping[tuple[int, float], int]:
         return self._table.demand
 
-    def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
-        return self._table.waiting_by(key).in_order(self._passes)
+    def waiting_by(
+        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True
+    ) -> Iterable[JobView]:
+        return self._table.waiting_by(key, priorities).in_order(self._passes)
 
     def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
         """From now on `waiting_by` passes over jobs as this says, given their size and themselves; None: over none.

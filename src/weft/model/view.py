@@ -151,8 +151,11 @@ class ClusterView(Protocol):
         """Number of waiting jobs by the least they could start on: (GPUs, bytes of memory on each)."""
         ...
 
-    def waiting_by(self, key: Callable[[JobView], float | tuple[float, ...]]) -> Iterable[JobView]:
-        """Waiting jobs, highest priority first, then smallest key first, then by submission.
+    def waiting_by(
+        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True
+    ) -> Iterable[JobView]:
+        """Waiting jobs, highest priority first (unless `priorities` is false), then smallest key first, then by
+        submission.
 
         An order that ranks running jobs among them compares priorities first, too.
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but

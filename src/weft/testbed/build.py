@@ -209,6 +209,7 @@ class Testbed:
         """One direction of a cable: its rate and queue, then loss and marks, then delay."""
         ip.tc("add", "tbf", index, handle=0x10000, rate=int(rate), burst=BURST_BYTES, limit=self.links.queue_bytes)
         if self.links.loss or self.links.marks:
+            ip.link("set", index=index, gso_max_segs=1)  # packets as on a wire: a bundle would be lost as a whole
             attach(ip, index, rate, self.links.loss, self.links.marks)
         if self.links.delay_s:
             try:

@@ -49,7 +49,8 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
     for number in workloads:
         watched = WatchedOrder(make)
         _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
-    _keeps_priorities(make())
+    for scale in (5, 5000):  # jobs that are not worth a restart to anybody, and jobs that are
+        _keeps_priorities(make(), scale)
 
 
 def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS) -> None:
@@ -98,11 +99,11 @@ def check_pace(make: Callable[[], Pace]) -> None:
             require(fine, f"{what}.admission: ratios {rule.ratios} are not {rule.k - 1} numbers for k = {rule.k}")
 
 
-def _keeps_priorities(order: Order) -> None:
+def _keeps_priorities(order: Order, iterations: int) -> None:
     """Six jobs, each as large as the cluster: whoever has a higher priority starts first, whatever else it is like."""
     priorities = {"a": 0, "b": 2, "c": 1, "d": 2, "e": 0, "f": 1}
     jobs = [
-        replace(toy_job(name, 16, 5 * (n % 3 + 1)), priority=priority)
+        replace(toy_job(name, 16, iterations * (n % 3 + 1)), priority=priority)
         for n, (name, priority) in enumerate(priorities.items())
     ]
     world = ToyWorld(toy_cluster(), jobs)

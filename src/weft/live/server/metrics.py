@@ -112,6 +112,7 @@ class MetricsServer:
 
         class Listener(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if bracketed else socket.AF_INET
+            request_queue_size = 128  # with the usual 5, callers that come together try again after a second
             slots = threading.BoundedSemaphore(_MOST)
 
             def process_request(self, request: Any, client_address: Any) -> None:

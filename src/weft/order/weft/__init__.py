@@ -30,9 +30,10 @@ class Weft(Order):
     doubling and not continuously. A running job counts for less by what stopping it would cost: GPU seconds of its
     restart and of the work since its last checkpoint. One that cannot resume never gives way.
 
-    Nobody starves: a job that has waited for nine tenths of its bound (20 times its length, at least an hour) goes
-    to the front, those submitted first first, and gives way to nobody behind it until it ends (if its length is not
-    known: until it has run for as long as it had when it came there, at least an hour).
+    Jobs of a higher priority come first. Among those of one priority nobody starves: a job that has waited for nine
+    tenths of its bound (20 times its length, at least an hour) goes to the front, those submitted first first, and
+    gives way to nobody behind it until it ends (if its length is not known: until it has run for as long as it had when
+    it came there, at least an hour).
 
     Where jobs are elastic, sizes come from `sizes.py`. `weft:rigid` never resizes, `weft:attained` takes no length for
     known; `weft:rigid,attained` both.
@@ -100,17 +101,18 @@ class Weft(Order):
         return _per_iteration(job) * (job.job.iterations - done - lost) - cost
 
     def _entries(self, view: ClusterView, front: dict[str, float]) -> Iterator[Entry]:
-        """Running jobs that cannot resume, the front by submission, then everybody else by key."""
+        """Running jobs that cannot resume; then, for each priority, the front by submission and the others by key."""
         running = list(_running(view))
         fixed = [(-inf, 0, job) for job in running if not job.job.resumes and job.id not in front]
         first = [view.running.get(name) or view.waiting.get(name) for name in front]
-        ahead = sorted((job for job in first if job is not None), key=lambda job: (job.job.submit_s, job.id))
+        ahead = sorted(
+            ((-inf, int(job.id in view.waiting), job) for job in first if job is not None),
+            key=lambda entry: (-entry[2].job.priority, entry[2].job.submit_s, entry[2].id),
+        )
         held = {job.id for _, _, job in fixed} | front.keys()
         rest = sorted(((self._of_running(view, j), 0, j) for j in running if j.id not in held), key=_key)
         waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in front)
-        return chain(
-            fixed, ((-inf, int(job.id in view.waiting), job) for job in ahead), merge(rest, waits, key=_key)
-        )  # fmt: skip
+        return chain(fixed, merge(ahead, rest, waits, key=_key))
 
     def _claims(self, entries: Iterator[Entry]) -> Iterator[Claim]:
         for key, waits, job in entries:
@@ -136,14 +138,16 @@ class Weft(Order):
             job = view.running.get(name) or view.waiting.get(name)
             if job is not None and (until_s < 0.0 or job.run_time_s(view.now) < until_s):
                 after[name] = until_s
-        due = takewhile(lambda job: self._due_s(job) <= view.now * (1 + 1e-12), view.waiting_by(self._due_s))
+        waiting = view.waiting_by(self._due_s, priorities=False)
+        due = takewhile(lambda job: self._due_s(job) <= view.now * (1 + 1e-12), waiting)
         for job in due:
             after.setdefault(job.id, -1.0 if self._knows(job) else job.run_s + max(job.run_s, LEAST_BOUND_S))
         return after
 
     def _wake_s(self, view: ClusterView) -> float | None:
         """When the next waiting job goes to the front, or the next running one is expected to need longer."""
-        due = next((self._due_s(job) for job in view.waiting_by(self._due_s) if self._due_s(job) > view.now), inf)
+        waiting = view.waiting_by(self._due_s, priorities=False)
+        due = next((due_s for due_s in map(self._due_s, waiting) if due_s > view.now), inf)
         for job in _running(view):
             if not self._knows(job) and job.job.resumes:
                 run_s = job.run_time_s(view.now)
@@ -210,5 +214,6 @@ def _doubling_s(run_s: float) -> float:
     return float(_GUESS_S * 2.0 ** floor(log2(max(1.0, run_s / _GUESS_S * (1 + 1e-12)))))
 
 
-def _key(entry: Entry) -> tuple[float, int]:
-    return entry[:2]  # at a tie the running job stays
+def _key(entry: Entry) -> tuple[int, float, bool]:
+    value, waits, job = entry
+    return -job.job.priority, value, value > -inf and bool(waits)  # at a tie the running job stays
