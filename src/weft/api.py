@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.results.run import RunResult
 
-__all__ = [
-    "Comparison", "Sweep", "Task", "compare", "compile_kernels", "replay", "run_stack", "run_task", "seeds_of",
-    "simulate", "sweep",
-]  # fmt: skip
-
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]  # jobs or runs done, and in all

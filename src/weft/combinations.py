@@ -18,8 +18,6 @@ from weft.registry import is_file, make, near
 from weft.registry import names as policy_names
 from weft.stacks import resolve
 
-__all__ = ["Combination", "combinations", "policies", "policies_in"]
-
 _HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
 
 SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {

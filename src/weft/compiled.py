@@ -19,8 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["cache_dir", "cache_root", "load"]
-
 announce: Callable[[str], None] | None = None  # told before kernels beside the engine's are compiled, on first use
 _ENGINE = "weft.sim.compiled"
 _ROOT = Path(__file__).resolve().parent.parent

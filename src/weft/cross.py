@@ -29,8 +29,6 @@ from weft.scenario.build import Layers as Named
 from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics
 from weft.sim.world import SimWorld
 
-__all__ = ["MOST_RUNS", "Cross", "Objections", "Skipped", "admissible", "cross"]
-
 MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
 Estimate = Callable[[float], None]  # seconds that the runs will take; raises to call them off

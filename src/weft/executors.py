@@ -33,8 +33,6 @@ from weft.registry import by_hand, files_from, register
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-__all__ = ["KINDS", "check_executor", "run_all", "using"]
-
 KINDS = ("processes", "slurm", "dask")
 Given = TypeVar("Given")
 Outcome = TypeVar("Outcome")

@@ -25,8 +25,6 @@ from typing import Any
 
 from weft.errors import StackError
 
-__all__ = ["LAYERS", "by_hand", "files_from", "is_file", "make", "names", "register"]
-
 LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
 
 # The policies that come with weft: one line each, imported when asked for.

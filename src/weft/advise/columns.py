@@ -18,8 +18,6 @@ from weft.workload.traces import tools as slurm
 from weft.workload.traces.base import Delimited, Head, Options
 from weft.workload.traces.rows import MAX_S, Rows, Trace
 
-__all__ = ["FIELDS", "guess", "parse_map", "read_table"]
-
 # what it is: names of columns, without case, blanks and marks; the likelier first
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "job_id": ("jobid", "jobidraw", "id", "job", "jobname", "name", "taskid"),

@@ -17,8 +17,6 @@ from weft.errors import InputError, TraceError
 from weft.workload.traces.reading import read, write
 from weft.workload.traces.rows import Trace
 
-__all__ = ["JobLog", "read_jobs"]
-
 DAY_S = 86_400.0
 
 

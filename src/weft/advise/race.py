@@ -33,11 +33,6 @@ from weft.scenario.changes import changed
 from weft.stacks import names, resolve
 from weft.workload.streams import Stream
 
-__all__ = [
-    "ROUNDS", "SHORTLIST", "Entrant", "Race", "Replicate", "Task", "attempt", "entrants", "race", "ratios",
-    "replicates", "score",
-]  # fmt: skip
-
 # What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",

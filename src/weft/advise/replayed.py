@@ -22,8 +22,6 @@ from weft.results.series import waiting_jobs
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 
-__all__ = ["TODAY", "Replayed", "replay"]
-
 TODAY = ("fifo-backfill", "fifo")  # what a site may be running that does not say
 MOST_JOBS = 4000  # of a longer log, so many from its middle
 Floats = npt.NDArray[np.float64]

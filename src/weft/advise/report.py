@@ -17,8 +17,6 @@ from weft.results.html import definition_list, grid_table, page
 from weft.results.pictures.style import MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text, ratio_cell
 
-__all__ = ["advice_text", "write_report"]
-
 _SHOWN = 12
 
 

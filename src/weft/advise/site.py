@@ -19,8 +19,6 @@ from weft.scenario.build import build_cluster
 from weft.scenario.changes import Setting, changed, settings
 from weft.scenario.problems import read_toml
 
-__all__ = ["Flags", "Site", "site_of", "what_if"]
-
 GUESSES: Mapping[str, Mapping[str, Any]] = {
     "little communication": {"models": ["resnet50"], "overlap": True},
     "some communication": {"models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]},

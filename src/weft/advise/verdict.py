@@ -14,8 +14,6 @@ from weft.advise.site import Site
 from weft.results.compare import mean_and_interval
 from weft.results.display import duration, number
 
-__all__ = ["Advice", "Changed"]
-
 CLOSE = 1.02  # stacks nearer to the best than this are as good
 
 

@@ -24,8 +24,6 @@ from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.rates import Carried, Demand, Moment
 
-__all__ = ["Conductor", "Order"]
-
 Order = tuple[bool, float | None]  # whether the job is held between its phases; bytes per second, None: no limit
 _HELD = float(FLOOR_BYTES_PER_S)
 _FLOWS = 1000  # numbers for the flows of one job

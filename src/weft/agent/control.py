@@ -23,8 +23,6 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
 
-__all__ = ["Control", "cpu_s"]
-
 
 class Control:
     """Use it as a context; agents let go of everything when it ends, or when this process does.

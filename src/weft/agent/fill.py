@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from weft.pace.rates import Limits
 
-__all__ = ["fill"]
-
 
 def fill(
     paths: npt.NDArray[np.int32], capacity: npt.NDArray[np.float64], limits: Limits, rows: npt.NDArray[np.int64]

@@ -17,8 +17,6 @@ from weft.agent.wire import Line, Message
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable
 
-__all__ = ["PAYLOAD", "FlowHost", "PlannedFlow"]
-
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # of a slot, for the answers of switches
 _PATIENT = 3  # answers lost in a row: then nothing is known of the links, and flows are let go

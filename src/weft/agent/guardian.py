@@ -22,8 +22,6 @@ else:  # sockets.py lies beside it, and an isolated interpreter does not look th
 
 SILENCE_S = 0.5
 
-__all__ = ["release", "remember"]
-
 
 def remember(file: int, socket: Remote) -> None:
     """Write down a socket before it is paced for the first time, with the rate that it has."""

@@ -26,8 +26,6 @@ from weft.agent.phases import Phases
 from weft.agent.sockets import Process, Remote, jobs_here, namespace_of
 from weft.agent.wire import Line, Message
 
-__all__ = ["FLOOR_BYTES_PER_S", "Agent"]
-
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
 SCAN_S = 0.5  # between looks for new sockets, and every other time for new processes
 SILENCE_S = 0.6  # without a word from the server all sockets are let go

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-__all__ = ["Pattern", "Phases"]
-
 BEGIN_BYTES = 20_000  # less than this is control traffic: a barrier, a heartbeat
 GAP_S = 0.03  # a pause this long ends a phase whose volume is not known yet
 _KNOWN = 5  # phases whose median is the volume of an iteration

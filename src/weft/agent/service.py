@@ -11,8 +11,6 @@ from typing import Any
 from weft.agent.conductor import Conductor
 from weft.agent.wire import Message, listen
 
-__all__ = ["AgentService"]
-
 _BEAT_S = 0.2  # between signs of life to an agent
 
 

@@ -11,8 +11,6 @@ import os
 import socket
 import struct
 
-__all__ = ["UNLIMITED", "Process", "Reading", "Remote", "jobs_here", "may_trace", "namespace_of"]
-
 UNLIMITED = 2**64 - 1
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _SO_MAX_PACING_RATE, _TCP_INFO = 47, 11

@@ -15,8 +15,6 @@ from weft.agent.wire import Message, listen
 from weft.model.cluster import Cluster
 from weft.pace.flow.switch_table import SwitchTable
 
-__all__ = ["SwitchService", "links_of"]
-
 
 def links_of(cluster: Cluster, switches: Sequence[str] = ()) -> dict[str, list[int]]:
     """Outgoing links by switch: of all, or of those named."""

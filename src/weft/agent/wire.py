@@ -18,8 +18,6 @@ from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["Line", "Message", "has_grpc", "listen", "secret_of"]
-
 Message = dict[str, Any]
 Answer = Callable[[Message], Message]
 Talk = Callable[[Iterator[Message]], Iterator[Message]]

@@ -23,8 +23,6 @@ from weft.model.events import Event
 from weft.model.plan import Decision, Gate, Start
 from weft.pace.base import Pace
 
-__all__ = ["PacedLocalEngine", "PacedWorld"]
-
 _TELLS_S = 5.0  # a job that has reported nothing for so long is held from outside
 
 

@@ -19,8 +19,6 @@ from weft.cli.common import (
     stdout,
 )
 
-__all__ = ["advise"]
-
 
 def advise(
     jobs: Annotated[

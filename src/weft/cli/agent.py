@@ -15,8 +15,6 @@ from weft.cli.common import notice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["agent", "run", "switch"]
-
 SecretFolder = Annotated[
     Path, typer.Option("--dir", metavar="DIR", help="The server's folder, with the secret that agents show.")
 ]

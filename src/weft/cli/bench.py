@@ -8,8 +8,6 @@ import typer
 
 from weft.cli.common import JsonOption, notice, print_json, stdout
 
-__all__ = ["bench"]
-
 
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks (default: all).")] = None,

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from weft.model.profile import Profile
     from weft.physics.analytical import Hierarchy
 
-__all__ = ["calibrate"]
-
 
 def calibrate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model of the zoo, profile file or layer file.")],

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
     from weft.results.run import RunResult
 
-__all__ = [
-    "MOST_SEED", "MOST_SEEDS", "ExecutorOption", "FreshOption", "InterleaveOption", "JsonOption", "OrderOption",
-    "PaceOption", "PlaceOption", "ScenarioArgument", "SeedOption", "SetOption", "StackOption", "WorkersOption",
-    "ask_about_time", "command_line", "exit_code", "fail", "notice", "phases", "print_json", "print_notes", "progress",
-    "stderr", "stdout",
-]  # fmt: skip
-
 ScenarioArgument = Annotated[
     Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file (weft init writes one).")
 ]

@@ -28,8 +28,6 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.scenario import Scenario
 
-__all__ = ["compare"]
-
 _ALL = "with --all: policies to combine (a,b; may be repeated)."
 
 

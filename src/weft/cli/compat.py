@@ -9,8 +9,6 @@ import typer
 
 from weft.cli.common import JsonOption, notice, print_json, stdout
 
-__all__ = ["compat"]
-
 
 def compat(
     jobs: Annotated[Path, typer.Argument(metavar="JOBS.json", help="The link's capacity, and the jobs' circles.")],

@@ -14,8 +14,6 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.live.server.listing import Explanation
 
-__all__ = ["explain"]
-
 
 def explain(
     job: Annotated[list[str], typer.Argument(metavar="[DIR] JOB", help="The job; before it, the folder it is in.")],

@@ -12,8 +12,6 @@ from weft.cli.common import JsonOption, notice, print_json, stdout
 if TYPE_CHECKING:
     from weft.physics.allreduce_fit import AllReduceFit
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Fit the constants of network models to measurements.",
     epilog="Example: weft fit allreduce results.csv",

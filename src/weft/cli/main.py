@@ -37,8 +37,6 @@ from weft.cli import (
 )
 from weft.cli.common import exit_code, fail, notice
 
-__all__ = ["app", "main", "run"]
-
 INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 
 app = typer.Typer(

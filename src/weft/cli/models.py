@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from weft.results.pictures.iteration import IterationPicture
     from weft.workload.zoo import Model, Timing
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="The models that jobs train: sizes, times with their sources, and the iteration they repeat.",
     epilog="Example: weft models show vgg16 --workers 4",

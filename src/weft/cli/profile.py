@@ -14,8 +14,6 @@ from weft.cli.common import JsonOption, notice, print_json, stdout
 if TYPE_CHECKING:
     from weft.workload.profiles.measured import Measured
 
-__all__ = ["profile"]
-
 
 def profile(
     model: Annotated[str, typer.Argument(help="A model of the zoo (weft models lists them).")],

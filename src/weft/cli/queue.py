@@ -9,8 +9,6 @@ import typer
 from weft.cli.common import JsonOption, print_json, stdout
 from weft.cli.live import DirOption, run_folder
 
-__all__ = ["queue"]
-
 
 def queue(
     dir: DirOption = None,

@@ -21,8 +21,6 @@ from weft.cli.common import (
     stdout,
 )
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     paper: Annotated[

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from weft.live.server.server import Server
     from weft.model.cluster import Cluster
 
-__all__ = ["serve"]
-
 WorldOption = Annotated[
     str | None,
     typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),

@@ -26,8 +26,6 @@ from weft.cli.common import (
     stdout,
 )
 
-__all__ = ["simulate"]
-
 
 def simulate(
     scenario: ScenarioArgument,

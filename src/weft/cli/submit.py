@@ -11,8 +11,6 @@ import typer
 from weft.cli.common import JsonOption, print_json
 from weft.cli.live import DirOption, run_folder
 
-__all__ = ["cancel", "submit"]
-
 
 def submit(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],

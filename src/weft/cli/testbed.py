@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from weft.testbed.build import Links
     from weft.testbed.plan import Blueprint
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True,
     help="Build a cluster as network namespaces, and run jobs over real TCP on it.",

@@ -12,8 +12,6 @@ from weft.cli.common import JsonOption, ScenarioArgument, notice, print_json, st
 if TYPE_CHECKING:
     from weft.model.cluster import Cluster
 
-__all__ = ["topology"]
-
 
 def topology(
     scenario: ScenarioArgument,

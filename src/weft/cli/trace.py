@@ -13,8 +13,6 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.workload.traces.rows import Trace
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True,
     help="Look at job traces of other clusters, convert them, draw samples of them.",

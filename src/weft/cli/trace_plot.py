@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 from weft.results.pictures.style import ACCENT, PALETTE, house_style, new_figure, say, tidy_axes
 from weft.workload.traces.rows import Trace
 
-__all__ = ["plot_trace"]
-
 BINS = 100
 
 

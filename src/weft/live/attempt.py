@@ -26,8 +26,6 @@ from weft.live import family, hearing, runner
 from weft.live.description import Description
 from weft.live.unix import ask
 
-__all__ = ["Attempt", "Ended", "Ending", "Progress", "Verdict", "judge", "saved_in"]
-
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
 _ANSWER_S = 0.5  # for a runner to take a message; then the others are seen to first
 

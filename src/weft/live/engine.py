@@ -21,8 +21,6 @@ from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.view import Fact
 
-__all__ = ["Engine", "Site", "find", "names"]
-
 BUILT_IN = {
     "local": "weft.agent.worlds:PacedLocalEngine",
     "slurm": "weft.live.slurm.engine:SlurmEngine",

@@ -24,8 +24,6 @@ from weft.model.view import Estimate, Spread
 from weft.physics.estimates import Estimates
 from weft.physics.iteration import factor_for, play_on
 
-__all__ = ["SLACK_S", "Doubts", "Speeds"]
-
 _RECENT = 15  # attempts of one kind that count
 
 _Kind = tuple[str, int, int, int]  # model (or job, if it names none), workers, servers, racks

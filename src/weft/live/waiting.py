@@ -23,8 +23,6 @@ from weft.model.plan import Decision, Gate
 from weft.model.view import Estimate, Fact, JobView, Spread
 from weft.pace.base import Pace
 
-__all__ = ["Closing", "LiveWorld"]
-
 
 class Closing(Exception):  # noqa: N818 - no error
     """The loop is to end; raised between cycles, where nothing is half done."""

@@ -10,8 +10,6 @@ from weft.model.plan import State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView
 
-__all__ = ["Cap", "Claim", "Order", "Ranking"]
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:

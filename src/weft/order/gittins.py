@@ -15,8 +15,6 @@ from weft.model.view import ClusterView, JobView
 from weft.order.base import Ranking
 from weft.order.las import QueuedLeastAttainedService
 
-__all__ = ["Gittins", "gittins_index"]
-
 HISTORY = 1000  # finished jobs that are remembered
 
 

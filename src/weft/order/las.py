@@ -12,8 +12,6 @@ from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim, Order, Ranking
 from weft.order.leases import Key, OwnLeases, last_lease_s, positive
 
-__all__ = ["LeastAttainedService", "QueuedLeastAttainedService"]
-
 THRESHOLD_GPU_S = 3200.0
 
 

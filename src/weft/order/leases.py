@@ -14,8 +14,6 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Spread
 from weft.order.base import Claim, Order, Ranking
 
-__all__ = ["Key", "LeaseOrder", "OwnLeases", "last_lease_s", "positive", "scattered"]
-
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
 _NEVER = -1e300  # JSON has no infinity

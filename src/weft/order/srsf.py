@@ -11,8 +11,6 @@ from weft.model.plan import State
 from weft.model.view import ClusterView, Fact, JobView
 from weft.order.base import Claim, Order, Ranking
 
-__all__ = ["ShortestRemainingServiceFirst"]
-
 Key = Callable[[JobView], float]
 
 

@@ -10,8 +10,6 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 
-__all__ = ["Priority", "PriorityRule"]
-
 
 class PriorityRule(RateRule):
     """Levels by age. What an older job leaves of a link the younger ones have."""

@@ -17,8 +17,6 @@ from weft.physics.cost import DALLY_TABLE_I, CostModel, Shape
 from weft.workload import zoo
 from weft.workload.profiles.layers import read_layers
 
-__all__ = ["MACHINE", "ByShape", "calibrated_profile", "factor", "share_of"]
-
 MACHINE: Shape = ((4, 4),)  # 8 GPUs on one machine: two groups of four, each fully connected
 _FILES = {
     "vgg11": "vgg11_B256_astra-sim.csv", "alexnet": "alexnet_B512_astra-sim.csv",

@@ -9,8 +9,6 @@ from weft.model.plan import Placement, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView, JobView, Offer
 
-__all__ = ["Answer", "Place"]
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -14,8 +14,6 @@ from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.shares import idle_first
 
-__all__ = ["Skew", "skew_of"]
-
 Ints = npt.NDArray[np.int64]
 LIMIT = 0.3
 

@@ -25,8 +25,6 @@ from weft.testbed.jobs import Replay, play
 from weft.testbed.plan import blueprint
 from weft.testbed.trials import Slots
 
-__all__ = ["CASES", "Case", "cassini_table", "validate"]
-
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s
 _JOBS = 3  # at most beside each other; job k has server k of each rack
 Say = Callable[[str], None]

@@ -27,8 +27,6 @@ from weft.results.pictures.style import (
 from weft.results.tables import Cell, Grid, comparison_grid, grid_text, interval_words, ratio_cell
 from weft.results.words import meanings, sweep_verdict, verdict_card
 
-__all__ = ["ratio_lines", "sweep_grid", "sweep_table", "write_report"]
-
 
 def sweep_grid(found: Mapping[str, Any]) -> Grid:
     """A row for each setting and stack: mean JCT and its ratio to the first stack at the same setting."""

@@ -21,8 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["FEW", "Windows", "binned", "window_intervals", "windows_of"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Table = dict[str, Any]

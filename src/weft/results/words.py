@@ -8,10 +8,6 @@ from typing import Any
 
 from weft.results.display import count, duration, percent
 
-__all__ = [
-    "DEFINITIONS", "comparison_verdict", "meanings", "ranking_verdict", "run_verdict", "sweep_verdict", "verdict_card",
-]  # fmt: skip
-
 # as tables and tiles call it: what it is
 DEFINITIONS: dict[str, str] = {
     "JCT": "job completion time: from submission to the end",

@@ -17,8 +17,6 @@ from weft.errors import InputError
 from weft.scenario.problems import near
 from weft.scenario.scenario import Scenario
 
-__all__ = ["Setting", "changed", "named", "settings", "sweep"]
-
 Setting = Mapping[str, Any]  # dotted key: value
 
 

@@ -18,8 +18,6 @@ from weft.testbed.namespaces import inside, new_namespace, refuse
 from weft.testbed.packets import Marks, attach
 from weft.testbed.plan import Blueprint
 
-__all__ = ["Links", "Testbed"]
-
 BURST_BYTES, QUEUE_BYTES = 64 * 1024, 256 * 1024
 _ENTER = Path(__file__).with_name("enter.py")
 _MASTER, _STATIC = 0x04, 0x40  # an entry of the bridge rather than of the interface; one that is configured

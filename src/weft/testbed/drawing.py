@@ -7,8 +7,6 @@ from pathlib import Path
 
 from weft.testbed.jobs import Timing
 
-__all__ = ["draw"]
-
 _SHOWN = 10  # iterations
 
 

@@ -18,8 +18,6 @@ from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
 from weft.testbed.build import Testbed
 
-__all__ = ["Replay", "Script", "Timing", "foreign", "overlap", "play"]
-
 _REPLAY = Path(__file__).with_name("replay.py")
 _STREAM = Path(__file__).with_name("stream.py")
 _FIRST_PORT = 20_000

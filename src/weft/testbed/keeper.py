@@ -21,8 +21,6 @@ from weft.agent.sockets import namespace_of
 from weft.errors import InputError
 from weft.testbed.build import Testbed
 
-__all__ = ["Standing", "down", "keep", "standing", "up"]
-
 _FILE = "testbed.json"
 
 

@@ -14,8 +14,6 @@ from typing import TypeVar
 
 from weft.errors import InputError
 
-__all__ = ["inside", "new_namespace", "refuse"]
-
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")

@@ -16,8 +16,6 @@ from typing import Any
 
 from weft.errors import InputError
 
-__all__ = ["Marks", "attach"]
-
 _BPF = {"x86_64": 321, "aarch64": 280}  # the number of the system call
 _MAP_CREATE, _PROG_LOAD = 0, 5
 _ARRAY, _SCHED_CLS = 2, 3

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 
-__all__ = ["MOST_RATE", "Blueprint", "Cable", "Host", "blueprint"]
-
 MOST_RATE = 100e6  # bytes per second of a link that two cores still carry faithfully (800 Mbit/s)
 _MOST_HOSTS = 250
 _NETWORK = "10.77"

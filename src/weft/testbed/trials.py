@@ -18,8 +18,6 @@ from weft.testbed.jobs import Replay, Script, Timing, foreign, overlap, play
 from weft.testbed.plan import Blueprint
 from weft.workload import zoo
 
-__all__ = ["Job", "Settings", "Slots", "trial"]
-
 Job = tuple[str, "str | Profile | tuple[str, ...]", tuple[int, ...]]  # name; model, profile or command; servers
 _ROOM = 1.03  # a period is so much longer than an iteration alone, so that what is late can catch up
 _TOLERANCE = 0.06

@@ -18,8 +18,6 @@ from weft.model.cluster import Cluster
 from weft.pace.base import Pace
 from weft.testbed.keeper import Standing, standing
 
-__all__ = ["TestbedEngine", "TestbedWorld"]
-
 _ENTER = Path(__file__).with_name("enter.py")
 
 

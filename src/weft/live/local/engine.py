@@ -14,8 +14,6 @@ from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Gate, Hold, SetGate, Start, Stop
 from weft.model.topologies import Machine, leaf_spine
 
-__all__ = ["DryWorld", "LocalEngine"]
-
 
 class LocalEngine:
     """Jobs come by `weft submit`, from the owner of the folder."""

@@ -16,8 +16,6 @@ from weft.errors import InputError, WeftError
 from weft.live.server.folders import refuse_foreign
 from weft.live.unix import ask, bound
 
-__all__ = ["Control", "call"]
-
 SOCKET, TOKEN = "control.sock", "token"
 _LONGEST = 4 << 20  # an environment of megabytes is a mistake
 _MOST = 32  # callers at a time

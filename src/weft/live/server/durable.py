@@ -13,8 +13,6 @@ from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submit
 from weft.model.plan import Decision
 from weft.model.view import JobView
 
-__all__ = ["Durable"]
-
 Words = Callable[[str], str]  # how a job ended
 
 

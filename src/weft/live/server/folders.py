@@ -9,8 +9,6 @@ from pathlib import Path
 
 from weft.errors import InputError
 
-__all__ = ["own", "refuse_foreign", "refuse_network"]
-
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "gluster", "afs", "pvfs", "orangefs", "fuse.")
 
 

@@ -22,8 +22,6 @@ from weft.errors import InputError
 from weft.live.description import Description
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 
-__all__ = ["DecisionRow", "End", "EventRow", "JobRow", "Ledger", "LedgerTrouble"]
-
 FILE = "ledger.sqlite"
 _VERSION = 2
 _OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row

@@ -18,8 +18,6 @@ from weft.live.server.ledger import JobRow, Ledger
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["Explanation", "Line", "explain_live", "explain_run", "queue", "servers_of", "waits_for", "write_trace"]
-
 
 def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str, Any]]:
     """Jobs in order of submission; those that have ended too, if wanted."""

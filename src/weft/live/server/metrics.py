@@ -15,8 +15,6 @@ from weft.model.events import Event, Failed, Finished, Started, Stopped, Withdra
 from weft.model.plan import Decision, Start, Stop
 from weft.model.view import JobStatus
 
-__all__ = ["Metrics", "MetricsServer"]
-
 _MOST = 8  # callers at a time; more are turned away
 _PATIENCE_S = 2.0  # with a caller that says nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

@@ -19,8 +19,6 @@ from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.workload import zoo
 
-__all__ = ["Profiles", "Reading"]
-
 LIMIT_S = 5.0  # for one model; who takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started
 _PATIENCE_S = 0.02  # with a model that is read in no time, as most are

@@ -19,8 +19,6 @@ from weft.errors import InputError, WeftError
 from weft.model.profile import Profile
 from weft.workload import zoo
 
-__all__ = ["main", "open_model"]
-
 LARGEST = 16 << 20  # bytes of a file, as it lies there
 MOST_TASKS = 4096  # of one iteration: policies look at every task
 _MEMORY = 2 << 30

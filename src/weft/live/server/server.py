@@ -36,8 +36,6 @@ from weft.model.events import Event
 from weft.model.plan import Decision, Placement
 from weft.model.view import Spread
 
-__all__ = ["Server"]
-
 _REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
 _NOTIFY_S = 1.0  # systemd is told that all is well no more often than this

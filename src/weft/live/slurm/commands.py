@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from weft.errors import InputError
 
-__all__ = ["Ended", "Slurm", "Unreachable"]
-
 _LIMIT_S = 10.0
 _PER_LINE_S = 0.1  # more for each line of a batch
 _AT_ONCE = 4  # processes that carry out one batch

@@ -21,8 +21,6 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 
-__all__ = ["DrySlurmWorld", "SlurmEngine"]
-
 
 @dataclass(frozen=True)
 class SlurmEngine:

@@ -18,8 +18,6 @@ from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft.model.topologies.hostlist import compress
 
-__all__ = ["Hands", "Order", "Snapshot"]
-
 _CLOCK_S = 60.0  # between looks at the controller's clock
 _STANDING_S = 30.0  # between looks at QOS and fair shares, which Slurm computes anew every few minutes
 _SOON_S = 0.1  # before the next look while something is under way

@@ -19,9 +19,6 @@ from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
 from weft.model.view import Fact
 
-__all__ = ["Intake", "refuse_uneven", "refuse_wishes"]
-
-
 _TOGETHER_S = 2.0  # for models of jobs that came together
 
 

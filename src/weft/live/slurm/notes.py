@@ -32,11 +32,6 @@ from weft.live.description import Description
 from weft.live.slurm.reconcile import Phase, Task
 from weft.live.slurm.records import HOLD_WORD, Record
 
-__all__ = [
-    "Mark", "Shift", "Telling", "Why", "foreign", "give", "make_folder", "note", "plain", "refuse_folder",
-    "refuse_giving", "refuse_hook", "uid_of", "write_gate",
-]  # fmt: skip
-
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
 _OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
 _NOBODY = 0xFFFFFFFF

@@ -15,8 +15,6 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.records import Record
 
-__all__ = ["CLASSES", "MODES", "Standing", "read_standing"]
-
 MODES = ("off", "qos", "slurm")
 CLASSES = 10  # of Slurm's priorities, between 0 and the sum of its weights: those of one class count as equal
 _LOWEST = -100  # whatever a user's nice is

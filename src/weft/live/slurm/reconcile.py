@@ -42,24 +42,6 @@ from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-__all__ = [
-    "NAMED_S",
-    "PATIENCE_S",
-    "SCARCE_S",
-    "USER_HOLDS",
-    "Do",
-    "Look",
-    "Phase",
-    "Pin",
-    "Task",
-    "What",
-    "look",
-    "never",
-    "patience_s",
-    "stop",
-    "words",
-]  # fmt: skip
-
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 USER_HOLDS = "its user holds it; scontrol release lets it go"

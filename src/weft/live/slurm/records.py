@@ -21,8 +21,6 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
 from weft.model.topologies.hostlist import expand
 
-__all__ = ["HOLD_WORD", "Node", "Record", "gpu_count", "read_jobs", "read_nodes", "within_limits"]
-
 _MOST_TASKS = 100_000  # of one array; Slurm allows far fewer unless it is told otherwise
 HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",

@@ -23,8 +23,6 @@ from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.records import read_nodes
 from weft.live.slurm.setup import PROLOG, write_files
 
-__all__ = ["GPUS_PER_NODE", "Sandbox", "free_ports", "missing"]
-
 GPUS_PER_NODE = 8
 NODES_PER_LEAF = 4
 _DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "sinfo")

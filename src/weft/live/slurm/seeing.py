@@ -13,8 +13,6 @@ from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
 from weft.live.slurm.records import Record
 from weft.model.events import Barred, Cleared, Event, Prioritised
 
-__all__ = ["Taker", "cleared", "prioritised", "recalled", "to_look_at", "to_recall", "user_holds"]
-
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 

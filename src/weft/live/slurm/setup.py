@@ -16,8 +16,6 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.request import KEYS
 
-__all__ = ["hook", "instructions", "task_prolog", "write_files"]
-
 HOOK, PROLOG, UNIT = "job_submit.lua", "weft-task-prolog", "weft.service"
 
 

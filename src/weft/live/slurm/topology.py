@@ -16,8 +16,6 @@ from weft.model.topologies.files import parse_slurm_topology
 from weft.model.topologies.hostlist import compress, expand
 from weft.workload.zoo.timings import find_gpu
 
-__all__ = ["gpu_nodes", "read_cluster", "refuse_cluster", "topology_conf", "unusable"]
-
 _FIELD = re.compile(r"(\w+)=(\S*)")
 
 

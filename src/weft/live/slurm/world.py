@@ -27,8 +27,6 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.view import Fact, JobStatus, JobView, Spread
 
-__all__ = ["SlurmWorld"]
-
 _PHASES = {
     JobStatus.WAITING: Phase.WAITING,
     JobStatus.STARTING: Phase.STARTING,

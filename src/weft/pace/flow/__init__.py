@@ -21,8 +21,6 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 
-__all__ = ["Flow", "FlowRule", "FlowSpec", "available_bandwidth"]
-
 WINDOW = 4  # slots
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from weft.pace.flow.plan import ENOUGH, adjusted, allowance, path_state, plan
 
-__all__ = ["Answer", "HostScheduler", "OwnFlow", "Peers", "Schedule"]
-
 WINDOW = 4  # slots over which the best rate of a flow, and the load of a link, are remembered
 
 

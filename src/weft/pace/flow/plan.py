@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["ENOUGH", "adjusted", "allowance", "path_state", "plan", "price"]
-
 ENOUGH = 1.0 - 2e-9  # a schedule that carries this part of what is left carries all of it: caps are rounded down
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 TIGHT, LOOSE = 1.0 - ROUNDING, 1.0 + ROUNDING

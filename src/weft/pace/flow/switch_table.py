@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SwitchTable"]
-
 
 class SwitchTable:
     """The table of one switch (or of one host for its own NIC). Rates in bytes per second."""

@@ -16,8 +16,6 @@ from weft.place.best_fit import tightest
 from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Consolidated, Fixed, Timers, tier_of
 from weft.place.shares import idle_first
 
-__all__ = ["DelayScheduling"]
-
 Ints = npt.NDArray[np.int64]
 _WHERE = ("on one machine", "in one rack", "over several racks")
 

@@ -16,8 +16,6 @@ from typing import Any
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Spread
 
-__all__ = ["DEFAULT_S", "AutoTuned", "Benefit", "Consolidated", "Fixed", "Timers"]
-
 DEFAULT_S = (12 * 3600.0, 24 * 3600.0)  # machine, rack (Dally, section IV-B2)
 WINDOW_S = 7 * 24 * 3600.0
 TIERS = ("machine", "rack", "network")

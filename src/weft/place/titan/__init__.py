@@ -20,8 +20,6 @@ from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, patter
 from weft.place.titan.machines import Rooms, Share
 from weft.place.titan.search import search
 
-__all__ = ["Limits", "Placed", "Titan", "printed", "solve"]
-
 Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 

@@ -16,8 +16,6 @@ from operator import neg
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Rooms", "Share"]
-
 Ints = npt.NDArray[np.int64]
 Share = tuple[int, int]  # machine, workers on it
 

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from weft.place.pattern import Kind, Load, Pattern, pattern_of
 
-__all__ = ["TRIES", "search"]
-
 Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
 TRIES = 4000  # workers that are tried on a machine, for each number of idle machines and machines

@@ -11,8 +11,6 @@ from dataclasses import replace
 from weft.research.checks import Check, equal, order, saving, test, times, value
 from weft.research.claims import Measured, Picture, Reproduction, Request, Runs
 
-__all__ = ["CLAIMS", "reproduce"]
-
 PAPER = "ada-srsf"
 # The same with GPUs of 16 GB and without a limit of GPU memory: prefix of the claims, scenario, words
 MEMORY = (("16gb", "ada-srsf-16gb", "16 GB"), ("no-limit", "ada-srsf-no-limit", "no memory limit"))

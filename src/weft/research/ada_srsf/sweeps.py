@@ -18,8 +18,6 @@ from weft.research.claims import Measured, Runs
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 
-__all__ = ["SWEEPS", "Point", "Sweep", "message_model", "run_sweep"]
-
 SIZES = {1: 80.0, 2: 14.0, 4: 26.0, 8: 30.0, 16: 8.0, 32: 2.0}  # GPUs of the paper's jobs
 B, ETA = K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 LOAD = 1.5  # offered, where a sweep does not vary it

@@ -16,8 +16,6 @@ from weft.research.dally.runs import GANDIVA, RACKS, has_files, run_experiments,
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CLAIMS", "reproduce"]
-
 PAPER = "dally"
 SEEDS, QUICK_SEEDS = 3, 3
 NAMES = {"gandiva": GANDIVA, "tiresias": "tiresias", "dally-manual": "dally-manual", "dally": "dally"}

@@ -15,8 +15,6 @@ from weft.research.dally.runs import GANDIVA, scenario
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["CONTENDING", "METRICS", "ORDERS", "RULES", "contention", "orders", "rows", "timer_rules"]
-
 METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
 CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
 # Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from weft.results.run import RunResult
 
-__all__ = ["pictures"]
-
 DAY = 86_400.0
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from weft.physics.by_shape import calibrated_profile, share_of
 from weft.physics.cost import THEMIS, Shape, TierTable, tier
 
-__all__ = ["SHAPES", "SIX_JOBS", "TIERS", "latencies", "share"]
-
 TIERS = ("machine", "rack", "network")
 # 8 GPUs: on one machine, four on each of two machines of a rack, four in each of two racks.
 SHAPES: dict[str, Shape] = {"machine": ((8,),), "rack": ((4, 4),), "network": ((4,), (4,))}

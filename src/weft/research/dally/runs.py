@@ -23,8 +23,6 @@ from weft.scenario.shipped import scenario_path
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-__all__ = ["GANDIVA", "RACKS", "has_files", "run_experiments", "scenario", "timers_over_time"]
-
 RACKS = (2, 4, 8, 16)
 QUARTER = 4
 GANDIVA = "gandiva:14400"  # slices of four hours: the jobs run for days

@@ -23,8 +23,6 @@ from weft.research.titan.runs import (
     testbed_words,
 )
 
-__all__ = ["CLAIMS", "reproduce"]
-
 PAPER = "titan"
 STATES, QUICK_STATES = {False: 3000, True: 2500}, {False: 200, True: 60}  # random states; True: tight ones
 USED = {"titan": 174.0, "hived": 168.0, "elasticflow": 334.0, "tiresias": 207.0}

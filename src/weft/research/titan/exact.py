@@ -20,8 +20,6 @@ from weft.model.profile import Phase, Profile
 from weft.place.pattern import Kind, kind_of, pattern_of, within
 from weft.place.titan import Limits, Placed, printed, solve
 
-__all__ = ["BOUND", "FORMS", "Score", "compare", "keeps_bound", "machines_saved", "optimum", "saved_part", "states"]
-
 BOUND = 1.0 - 1.0 / math.e  # Lemma 3: greedy on a non-decreasing submodular function reaches this part of the best
 
 

@@ -14,8 +14,6 @@ from weft.results.series import Steps, thin
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["curves", "front", "pareto", "testbed"]
-
 
 def curves(runs: Mapping[str, TraceRun]) -> Figure:
     """Figures 2 to 7: what is used, wasted, sent and earned over time, a line for each placer."""

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.results.series import Steps
 
-__all__ = [
-    "DEALT", "FEW_JOBS", "FREE", "MODELS", "QUICK_JOBS", "SHOWN_JOBS", "SIZES", "STACKED", "STACKS", "Testbed",
-    "TraceRun", "Traces", "all_placers", "is_synthetic", "measured", "on_testbed", "place_on_testbed", "placers",
-    "scenario", "testbed_words",
-]  # fmt: skip
-
 DEALT = "elasticflow-dealt"  # ElasticFlow with ranks dealt out as Titan deals them
 STACKS = {
     "titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]",

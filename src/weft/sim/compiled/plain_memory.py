@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["one", "reader", "word"]
-
 
 class _Row:
     """A row of a structured array: fields are attributes, reading gives plain numbers, writing goes to the array."""

@@ -13,17 +13,6 @@ import numpy.typing as npt
 
 from weft.model import contention
 
-__all__ = [
-    "MISSED",
-    "UNLIMITED",
-    "Arrays",
-    "address_table",
-    "allocate",
-    "grown",
-    "rate_unit",
-    "seated_anew",
-]
-
 # kinds of node
 COMPUTE, TRANSFER = 0, 1
 # states of a node within its iteration

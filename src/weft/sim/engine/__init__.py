@@ -28,8 +28,6 @@ from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program
 from weft.sim.engine.ruled import Ruled
 
-__all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
-
 BUDGET = 1_200_000  # see EngineSpec
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}

@@ -12,8 +12,6 @@ from weft.sim.compiled.load import kernel
 if TYPE_CHECKING:
     from weft.sim.engine import Engine
 
-__all__ = ["EngineBody"]
-
 
 class EngineBody:
     """See `weft.sim.engine.ruled.Body`; rows are nodes."""

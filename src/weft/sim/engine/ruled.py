@@ -18,8 +18,6 @@ from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program
 
-__all__ = ["Body", "Ruled", "flow_rows"]
-
 _NEARLY = 1e-9  # of a slot: what starts so shortly before the next one starts with it
 _DUST = 1e-9  # of a flow: what rounding has left of it, which is not worth a slot and goes out at once
 _STILL = 1000  # slots in a row in which no byte moves, after which a rule is not expected to change its mind
