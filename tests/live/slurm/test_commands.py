@@ -15,6 +15,7 @@ import pytest
 
 from tests.live.slurm.serving import Serving
 from weft.cli.main import run
+from weft.live.server.ledger import Ledger
 from weft.live.slurm.sandbox import Sandbox
 from weft.workload.traces.reading import read
 
@@ -117,6 +118,29 @@ def test_a_dry_run_says_what_it_would_do(serving: Serving, box: Sandbox, launch:
     process.communicate(timeout=20)
     assert box.run("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING JobHeldUser\n"
     assert not (serving.folder / "ledger.sqlite").exists()
+
+
+def test_the_jobs_of_one_user_make_no_more_others_give_way_than_the_operator_allows(
+    serving: Serving, box: Sandbox, launch: Launch
+) -> None:
+    """Two long jobs have all GPUs. Of two short ones the first takes the place of a long one; the second waits for it,
+    though an order that preempts would put it before the other long job."""
+    launch("--world", "slurm", "--stack", "srsf-preemptive", "--preemptions", "1")
+    long = [serving.sbatch(64, "sleep 300", says="iterations=1000 iteration_s=1") for _ in range(2)]
+    box.wait(lambda: states(box, *long) == {"RUNNING"})
+    short = [serving.sbatch(64, "sleep 4", says="iterations=4 iteration_s=1") for _ in range(2)]
+    box.wait(lambda: states(box, *short) == {"COMPLETED"}, 60)
+    ledger = Ledger(serving.folder, read_only=True)
+    decided = [(job, row.action) for job, row in ledger.decisions() if row.action in ("start", "stop")]
+    ledger.close()
+    stopped = [job for job, action in decided if action == "stop"]
+    assert len(stopped) == 1
+    assert set(stopped) < set(long)
+
+
+def states(box: Sandbox, *jobs: str) -> set[str]:
+    """What Slurm says of them."""
+    return set(box.run("squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%T").split())
 
 
 @pytest.mark.parametrize(

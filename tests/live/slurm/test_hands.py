@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.live.slurm.serving import Serving, ended, running, serve_until
 from weft.errors import InputError
 from weft.live.server.server import Server
-from weft.live.slurm.commands import Slurm
+from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.hands import Hands, Order
 from weft.live.slurm.reconcile import Do
@@ -58,6 +61,48 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
         assert hands.give([Order(Do.HOLD, job)], [], busy=False) == 351
     finally:
         hands.close()
+
+
+def test_the_watchdog_hears_nothing_of_a_server_that_does_not_look(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told that all is well while Slurm is looked at, and while Slurm says that it cannot answer; it is told
+    nothing while a look does not come back, whatever else the server does."""
+    asked, go_on = serving.box.slurm.jobs, threading.Event()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "n"))
+        heard.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+        server = serving.start()
+
+        def alive(seconds: float) -> int:
+            """Times that it was said in so long, but for the first: that is said when it begins to run."""
+            server.run(server.world.now() + seconds)
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    found.append(heard.recv(100))
+            return found.count(b"WATCHDOG=1") - 1
+
+        def hang() -> str:
+            go_on.wait()
+            return asked()
+
+        def away() -> str:
+            raise Unreachable("squeue: nobody is there")
+
+        try:
+            serve_until(server, lambda: server.world.looks > 0)
+            assert alive(5.0) > 0
+            monkeypatch.setattr(serving.box.slurm, "jobs", away)
+            assert alive(5.0) > 0
+            assert server.world.look_age_s() > 2.0
+            monkeypatch.setattr(serving.box.slurm, "jobs", hang)
+            alive(2.5)
+            assert alive(3.0) <= 0
+        finally:
+            go_on.set()
+        assert alive(5.0) > 0
 
 
 def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving, box: Sandbox, tmp_path: Path) -> None:

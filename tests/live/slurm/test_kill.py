@@ -107,7 +107,9 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
             if len(jobs) < max(2, KILLS // 2):
                 gpus, steps = lot.choice((64, 128)), lot.choice((10, 40, 300))
                 says = f"iterations={steps} iteration_s=0.05"
-                jobs.append(serving.sbatch(gpus, python(serving.tmp_path, WITNESS, log, steps), says=says))
+                argv = python(serving.tmp_path, WITNESS, log, steps)
+                kept = (f"--output={serving.tmp_path}/output.%j", "--open-mode=append")
+                jobs.append(serving.sbatch(gpus, argv, *kept, says=says))
             time.sleep(lot.uniform(0.0, 1.5))
             match kill % 3:
                 case 0:
@@ -134,7 +136,8 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
         words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
         stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
     print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way")
-    assert not words
+    outputs = {job: (serving.tmp_path / f"output.{job}").read_text() for job in words}
+    assert not words, f"what these jobs printed: {outputs}"
     assert stops >= KILLS // 10, "so few gave way that it says nothing"
     assert serving.statuses() == dict.fromkeys(jobs, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]

@@ -48,7 +48,13 @@ def run(queued: int, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
             while len(server.core.table.jobs) < queued and time.monotonic() < until:
                 server.run(server.world.now() + 0.2)
             say(f"slurm: {len(server.core.table.jobs)} jobs are known")
-            return _measured(server, seconds)
+            figures = _measured(server, seconds)
+    p50, p99, most = (f"{1000 * figures[f'decision_cpu_{name}_s']:.0f} ms" for name in ("p50", "p99", "max"))
+    say(
+        f"slurm: with {figures['queued']:.0f} jobs queued, {figures['decisions']:.0f} decisions took {p99} of processor time "
+        f"at the 99th percentile (median {p50}, longest {most})"
+    )
+    return figures
 
 
 def _sandbox(folder: str, nodes: int) -> Sandbox:
