@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -97,10 +98,15 @@ def memory_survived(serving: Serving) -> bool:
 def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
     """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
 
-    The controller is killed once it has saved the jobs that users have been told are there: what it forgets is its own.
+    The controller is killed once it has saved the jobs that users have been told are there. It may still forget its
+    last moment. If a job ended in it, Slurm has it run again, with weft or without: as another one (17-2), by its own
+    name. That is counted, and told.
     """
     log, lot = serving.tmp_path / "log", random.Random(11)
     jobs: list[str] = []
+    witness = box.sbatch(
+        "--hold", wrap="true"
+    )  # has no GPUs, so it is none of weft's; the controller's saves show on it
     child = fork_server(serving, PREEMPTIVE)
     try:
         for kill in range(KILLS):
@@ -117,7 +123,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
                     os.waitpid(child, 0)
                     child = fork_server(serving, PREEMPTIVE)
                 case 1:
-                    wait_until_saved(box, jobs[-1])
+                    wait_until_saved(box, witness)
                     box.kill("slurmctld")
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_controller()
@@ -131,31 +137,69 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    box.run("scancel", witness)
     with serving.start(PREEMPTIVE) as last:
-        serve_until(last, lambda: len(last.ledger.jobs()) == len(jobs) and not last.core.table.jobs, within_s=300)
+        serve_until(last, lambda: keys(last) == set(jobs) and not last.core.table.jobs, within_s=600)
         words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
         stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
-    print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way")
-    outputs = {job: (serving.tmp_path / f"output.{job}").read_text() for job in words}
+        again = sum("-" in row.id for row in last.ledger.jobs())
+    print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end the controller forgot")
+    outputs = {job: (serving.tmp_path / f"output.{job.partition('-')[0]}").read_text() for job in words}
     assert not words, f"what these jobs printed: {outputs}"
     assert stops >= KILLS // 10, "so few gave way that it says nothing"
-    assert serving.statuses() == dict.fromkeys(jobs, "finished")
+    assert again <= max(1, KILLS // 20), "a controller forgets one end in a while, not many"
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
-    assert {job for word, job, _ in lines if word == "end"} == set(jobs)
+    assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)
     assert box.run("squeue", "--noheader", "--states=PD,R,CG,S") == "", "nothing is left held"
 
 
+def keys(server: Server) -> set[str]:
+    """Slurm's names of the jobs that have come."""
+    return {row.id.partition("-")[0] for row in server.ledger.jobs()}
+
+
 def wait_until_saved(box: Sandbox, job: str) -> None:
-    """Until the controller has written its state twice: what it writes next it may have collected before. (Another nice
-    would release the job: Slurm gives it a priority then.)"""
+    """Until the controller has written its state twice after a change of this job, which must not have ended: what it
+    writes next it may have collected before. (Another nice would release a held job: Slurm gives it a priority then.)
+    """
+    file = box.folder / "state" / "job_state"
     for n in range(2):
         began = time.time()
-        try:
-            box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
-        except RuntimeError:  # it has ended, and those before it were saved before
-            return
-        file = box.folder / "state" / "job_state"
-        until = time.monotonic() + 15
-        while time.monotonic() < until and not (file.exists() and file.stat().st_mtime > began):
-            time.sleep(0.05)
+        box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
+        box.wait(lambda: file.exists() and file.stat().st_mtime > began, 60)  # noqa: B023
+
+
+def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: Serving, box: Sandbox) -> None:
+    """The controller saves its state every few seconds. It dies when it has been told where a job is to run, and comes
+    back with the job as it was before; then the release arrives, and Slurm would start the job as it likes, without
+    what weft tells it. The job runs to its end in the end, as weft decided."""
+    log = serving.tmp_path / "log"
+    job = serving.sbatch(8, python(serving.tmp_path, WITNESS, log, 5), says="iterations=5 iteration_s=0.05")
+    wait_until_saved(box, job)
+    before, state = serving.tmp_path / "state", box.folder / "state"
+    shutil.copytree(state, before)
+    forgot: list[str] = []
+    carry = box.slurm.scontrol
+
+    def forgets(lines: Sequence[str]) -> str:
+        if not forgot and f"release {job}" in lines:
+            forgot.append(box.run("scontrol", "--oneliner", "show", "job", job))
+            box.kill("slurmctld")
+            shutil.rmtree(state)
+            shutil.copytree(before, state)
+            box.start_controller()
+            box.wait(box.up, 60)
+        return carry(lines)
+
+    box.slurm.scontrol = forgets  # type: ignore[method-assign]
+    try:
+        server = serving.start(PREEMPTIVE)
+        serve_until(server, lambda: bool(server.ledger.jobs()) and not server.core.table.jobs, within_s=120)
+    finally:
+        del box.slurm.scontrol
+    assert "AdminComment=weft:job=" in forgot[0], "it had been told"
+    assert {row.id: (row.status, row.words) for row in server.ledger.jobs()} == {
+        job: ("finished", "exited with code 0")
+    }
+    assert [line.split()[:2] for line in log.read_text().splitlines()] == [["start", job], ["end", job]]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from weft.live.description import Description
 from weft.live.slurm.reconcile import (
+    FORGOTTEN,
     AGAIN_S,
     GONE,
     NAMED_S,
@@ -28,6 +29,7 @@ from weft.live.slurm.records import Record
 from weft.testing import toy_job
 
 PIN = Pin(("n1", "n2"), 4, 2, "weft:attempt=1")
+WAITS = "weft: waits: stands behind others"
 HELD = Record("17", "17", "PENDING", False, True, reason="JobHeldUser", gpus_per_job=8)
 PINNED = replace(
     HELD, required=frozenset(PIN.nodes), gpus_per_job=0, gpus_per_node=4, node_count=2, admin_comment=PIN.note
@@ -57,6 +59,15 @@ def task(phase: Phase, **more: object) -> Task:
         (Phase.STARTING, RELEASED, Look()),
         (Phase.STARTING, RUNNING, Look((What.STARTED,))),
         (Phase.STARTING, replace(RUNNING, nodes=("n3", "n4")), Look(do=Do.REQUEUE)),
+        (Phase.STARTING, replace(RELEASED, admin_comment=WAITS), Look(do=Do.HOLD)),
+        (Phase.STARTING, replace(RUNNING, admin_comment=WAITS), Look(do=Do.REQUEUE)),
+        (Phase.STARTING, replace(DONE, admin_comment=WAITS, state="FAILED"), Look((What.STARTED,), do=Do.REVIVE)),
+        (
+            Phase.STARTING, replace(DONE, admin_comment=WAITS),
+            Look((What.STARTED, What.FINISHED), "exited with code 0"),
+        ),
+        (Phase.STARTING, replace(DONE, state="FAILED", exit_code=3),
+         Look((What.STARTED, What.OVER), "failed: exited with code 3")),
         (Phase.STARTING, DONE, Look((What.STARTED, What.FINISHED), "exited with code 0")),
         (Phase.RUNNING, RUNNING, Look()),
         (Phase.RUNNING, replace(RELEASED, reason="BeginTime"), Look(do=Do.HOLD)),
@@ -115,6 +126,23 @@ def test_a_start_that_is_not_taken_for_no_reason_is_not_the_jobs_fault() -> None
 def test_the_number_of_nodes_that_slurm_shows_is_not_believed() -> None:
     """After a requeue it is that of the last start."""
     assert look(task(Phase.STARTING), replace(PINNED, node_count=7), 10.0) == Look(do=Do.RELEASE)
+
+
+def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -> None:
+    """Slurm has started it by itself: it is stopped, and placed anew; if it has failed meanwhile, that is no failure of
+    its own. Another resume or shift in the note of the same start, as a server that took it over makes it, is no matter.
+    """
+    made = task(Phase.STARTING)
+    assert look(made, replace(RUNNING, nodes=("n7",), admin_comment=WAITS), 10.0).do is Do.REQUEUE
+    assert look(made, HELD, 11.0) == Look((What.FAILED,), FORGOTTEN)
+    made = task(Phase.STARTING)
+    look(made, replace(DONE, admin_comment="", state="FAILED", exit_code=1), 10.0)
+    assert (made.fault, made.ending) == ("node", f"exited with code 1; {FORGOTTEN}; placed anew")
+    noted = replace(PIN, note="weft:job=17,attempt=3,resume=5,dir=/x")
+    same = replace(RUNNING, admin_comment="weft:job=17,attempt=3,resume=0,dir=/x,shift=1/2/3")
+    assert look(task(Phase.STARTING, pin=noted), same, 10.0) == Look((What.STARTED,))
+    other = replace(RUNNING, admin_comment="weft:job=17,attempt=2,resume=5,dir=/x")
+    assert look(task(Phase.STARTING, pin=noted), other, 10.0).do is Do.REQUEUE
 
 
 def test_what_somebody_requeued_and_held_waits_for_them() -> None:

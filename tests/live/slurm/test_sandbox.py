@@ -37,7 +37,7 @@ def test_another_installation_is_taken_by_its_prefix(tmp_path: Path) -> None:
         if name != "munged":
             program = prefix / ("sbin" if name.startswith("slurm") else "bin") / name
             program.parent.mkdir(parents=True, exist_ok=True)
-            program.write_text(f"#!/bin/sh\necho {name} >> {called}\nexec {packaged} \"$@\"\n")
+            program.write_text(f'#!/bin/sh\necho {name} >> {called}\nexec {packaged} "$@"\n')
             program.chmod(0o755)
     with sandbox.Sandbox(tmp_path / "slurm", 1, prefix=prefix) as box:
         assert set(called.read_text().split()) == {"slurmctld", "slurmd", "sinfo"}

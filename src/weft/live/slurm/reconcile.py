@@ -10,6 +10,9 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | running (nobody decided that) | requeue and hold |
 | start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
+| start | pending, released, and its controller has forgotten the placement | hold |
+| start | running, and its controller has forgotten the placement | requeue and hold, then the start has failed |
+| start | over, and its controller had forgotten the placement | it is started again, unless it has finished |
 | start | pending, released | wait as long as Slurm's reason deserves (below); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
@@ -45,6 +48,7 @@ from weft.model.plan import Gate, Placement
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 USER_HOLDS = "its user holds it; scontrol release lets it go"
+FORGOTTEN = "the controller had forgotten where it was to run, and Slurm started it by itself"
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -103,6 +107,16 @@ class Pin:
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
             and record.admin_comment == self.note
         )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
+
+    def told(self, record: Record) -> bool:
+        """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last saved
+        them, and a release may reach a job whose placement it has forgotten."""
+        return _start_of(record.admin_comment) == _start_of(self.note)
+
+
+def _start_of(note: str) -> str:
+    """The words of a note that say which start it is about."""
+    return note.partition(",resume=")[0]
 
 
 @dataclass
@@ -204,7 +218,11 @@ def stop(task: Task, now: float) -> Do:
 
 
 def _starting(task: Task, record: Record, now: float) -> Look:
+    told = task.pin is None or task.pin.told(record)
     if record.running:
+        if not told:
+            task.giving_up, task.given_up_as = FORGOTTEN, What.FAILED
+            return Look(do=Do.REQUEUE)
         if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
             task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
             task.given_up_as = What.REFUSED
@@ -218,7 +236,7 @@ def _starting(task: Task, record: Record, now: float) -> Look:
         if task.pin is not None and task.pin.holds(record):
             return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
         return _update(task, now)
-    if task.giving_up:
+    if task.giving_up or not told:
         return Look(do=Do.HOLD)
     if patience_s(record.reason) != patience_s(task.reason):
         task.reason_s = now
@@ -262,7 +280,9 @@ def _ended(task: Task, record: Record) -> Look:
         return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
     if task.cancelled:
         return Look((*ran, What.OVER), f"cancelled; {ending}")
-    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
+    forgotten = task.phase is Phase.STARTING and task.pin is not None and not task.pin.told(record)
+    ending = f"{ending}; {FORGOTTEN}" if forgotten else ending
+    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten
     before, allowed = (task.failures, task.description.restarts) if own else (task.mishaps, OUR_FAULT)
     if before < allowed:  # held by the requeue, it will be found stopped
         again = f"started again ({before + 1} of {allowed})" if own else "placed anew"
