@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from weft.live.description import Description
 from weft.live.slurm.reconcile import (
-    FORGOTTEN,
     AGAIN_S,
+    FORGOTTEN,
     GONE,
     NAMED_S,
     OUR_FAULT,
@@ -130,8 +130,7 @@ def test_the_number_of_nodes_that_slurm_shows_is_not_believed() -> None:
 
 def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -> None:
     """Slurm has started it by itself: it is stopped, and placed anew; if it has failed meanwhile, that is no failure of
-    its own. Another resume or shift in the note of the same start, as a server that took it over makes it, is no matter.
-    """
+    its own. A note of the same start with another shift, as a server that takes over may write it, will do."""
     made = task(Phase.STARTING)
     assert look(made, replace(RUNNING, nodes=("n7",), admin_comment=WAITS), 10.0).do is Do.REQUEUE
     assert look(made, HELD, 11.0) == Look((What.FAILED,), FORGOTTEN)

@@ -1,4 +1,4 @@
-"""Where no Slurm can be started the reason is told; another installation than the packaged one is taken by its prefix."""
+"""Where no Slurm can be started the reason is told; another installation is taken by its prefix."""
 
 from __future__ import annotations
 

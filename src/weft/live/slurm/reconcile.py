@@ -109,8 +109,8 @@ class Pin:
         )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
 
     def told(self, record: Record) -> bool:
-        """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last saved
-        them, and a release may reach a job whose placement it has forgotten."""
+        """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last
+        saved them, and a release may reach a job whose placement it has forgotten."""
         return _start_of(record.admin_comment) == _start_of(self.note)
 
 
