@@ -108,7 +108,8 @@ class Description:
                 "serve with a stack that needs less"
             )
         if self.gpus > cluster.n_gpus:
-            raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {cluster.n_gpus}; ask less")
+            there = cluster.n_gpus
+            raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {there}; ask for fewer")
 
     def job(self, submit_s: float, profile_of: ProfileOf) -> Job:
         """The job as policies see it."""

@@ -156,7 +156,7 @@ def states(box: Sandbox, *jobs: str) -> set[str]:
             "may give a job more GPUs on one server than on another, and this",
         ),
         (["--partition", "nosuch"], "--partition nosuch: Slurm has no such partition; it has train"),
-        (["--dir", "/tmp/a b"], "its name has letters that Slurm's comments cannot carry; choose another --dir"),
+        (["--dir", "/tmp/a b"], "its name has characters that Slurm's comments cannot carry; choose another --dir"),
     ],
 )
 def test_what_slurm_cannot_do_is_refused_at_the_start(

@@ -83,7 +83,7 @@ def task(phase: Phase, **more: object) -> Task:
         (Phase.STOPPING, replace(PINNED, completing=True), Look()),
         (Phase.STOPPING, RELEASED, Look(do=Do.HOLD)),
         (Phase.STOPPING, DONE, Look((What.FINISHED,), "exited with code 0")),
-        (Phase.WAITING, DONE, Look((What.OVER,), "ran to its end, and not by weft's doing")),
+        (Phase.WAITING, DONE, Look((What.OVER,), "ran to its end, though weft had not started it")),
         (
             Phase.WAITING, replace(HELD, state="CANCELLED"),
             Look((What.OVER,), "cancelled by its user or an administrator"),
@@ -113,7 +113,7 @@ def test_a_start_that_slurm_does_not_take_is_tried_less_and_less_often_and_fails
     times = [n / 10 for n in range(51) if look(made, HELD, n / 10).do is Do.UPDATE]
     assert times == pytest.approx([0.0, 0.2, 0.6, 1.4, 3.0], abs=0.15)
     said = look(made, HELD, SCARCE_S + 0.1)
-    assert said == Look((What.REFUSED,), "Slurm does not take the placement: Invalid node name")
+    assert said == Look((What.REFUSED,), "Slurm does not accept the placement: Invalid node name")
 
 
 def test_a_start_that_is_not_taken_for_no_reason_is_not_the_jobs_fault() -> None:
@@ -171,7 +171,7 @@ def test_a_start_that_takes_too_long_is_taken_back_first() -> None:
         ("Reservation", NAMED_S, What.BARRED, "a reservation keeps it out"),
         ("PartitionTimeLimit", NAMED_S, What.REFUSED, "Slurm does not start it (PartitionTimeLimit)"),
         ("AssocMaxNodePerJobLimit", NAMED_S, What.REFUSED, "a limit of its user, account or QOS is reached"),
-        ("BeginTime", SCARCE_S, What.BARRED, "a node did not take it, and Slurm has put it off (BeginTime)"),
+        ("BeginTime", SCARCE_S, What.BARRED, "a node refused it, and Slurm has put it off (BeginTime)"),
         ("Priority", PATIENCE_S, What.BARRED, "Slurm does not start it (Priority)"),
     ],
 )
@@ -224,13 +224,13 @@ def test_ends_that_are_not_its_own_fault_leave_its_restarts_alone() -> None:
         (Phase.RUNNING, 10, Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")),
         (
             Phase.RUNNING, 4,
-            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported 4 of 10 iterations"),
+            Look((What.OVER,), "lost: Slurm no longer knows how it ended; it had reported 4 of 10 iterations"),
         ),
         (
             Phase.STOPPING, -1,
-            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported nothing"),
+            Look((What.OVER,), "lost: Slurm no longer knows how it ended; it had reported nothing"),
         ),
-        (Phase.WAITING, -1, Look((What.OVER,), "cancelled: Slurm does not know it any more")),
+        (Phase.WAITING, -1, Look((What.OVER,), "cancelled: Slurm no longer knows it")),
     ],
 )  # fmt: skip
 def test_a_job_that_slurm_has_forgotten(phase: Phase, reported: int, expected: Look) -> None:

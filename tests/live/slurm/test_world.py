@@ -199,7 +199,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     assert running(server, long)()
     assert server.world.tasks[long].starts == starts
     assert [text.partition(":")[0] for text in serving.said] == [
-        "Slurm does not answer, it is asked again", "Slurm answers again"
+        "Slurm does not answer and is asked again", "Slurm answers again"
     ]  # fmt: skip
 
 

@@ -222,7 +222,7 @@ def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
         )
     if not any(gpus % n == 0 and sum(size >= gpus // n for size in sizes) >= n for n in range(1, len(sizes) + 1)):
         raise InputError(
-            f"it wants {gpus} GPUs, as many on each node, and there are no such nodes; ask for another number"
+            f"it wants {gpus} GPUs, and no nodes can give it the same number on each; ask for another number"
         )
 
 

@@ -129,7 +129,7 @@ def refuse_folder(folder: Path) -> None:
     """Raise if the folder's name cannot travel in a comment."""
     name = str(folder.resolve())
     if not re.fullmatch(r"[A-Za-z0-9_./+@:=~-]+", name):  # scontrol, sed and sh read it
-        raise InputError(f"{folder}: its name has letters that Slurm's comments cannot carry; choose another --dir")
+        raise InputError(f"{folder}: its name has characters that Slurm's comments cannot carry; choose another --dir")
 
 
 _EVERY_S = 1.0  # between batches

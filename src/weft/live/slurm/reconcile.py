@@ -255,8 +255,8 @@ def _update(task: Task, now: float) -> Look:
     """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
     if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
         if task.told:
-            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told}")
-        return Look((What.BARRED,), f"Slurm has not taken the placement within {PATIENCE_S:g} s")
+            return Look((What.REFUSED,), f"Slurm does not accept the placement: {task.told}")
+        return Look((What.BARRED,), f"Slurm has not accepted the placement within {PATIENCE_S:g} s")
     if now < task.try_s:
         return Look()
     first_s, most_s = TRY_S
@@ -273,7 +273,7 @@ def _ended(task: Task, record: Record) -> Look:
         return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
     if record.state == "COMPLETED":
         if task.phase is Phase.WAITING:
-            return Look((What.OVER,), "ran to its end, and not by weft's doing")
+            return Look((What.OVER,), "ran to its end, though weft had not started it")
         return Look((*ran, What.FINISHED), "exited with code 0")
     ending = _words(record)
     if record.state == "CANCELLED":
@@ -300,8 +300,8 @@ def _missing(task: Task) -> Look:
         if task.reported >= task.job.iterations:
             return Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")
         told = f"{task.reported} of {task.job.iterations} iterations" if task.reported >= 0 else "nothing"
-        return Look((What.OVER,), f"lost: Slurm does not know any more how it ended; it had reported {told}")
-    return Look((What.OVER,), "cancelled: Slurm does not know it any more")
+        return Look((What.OVER,), f"lost: Slurm no longer knows how it ended; it had reported {told}")
+    return Look((What.OVER,), "cancelled: Slurm no longer knows it")
 
 
 def _words(record: Record) -> str:
@@ -334,7 +334,7 @@ _WORDS = (
     (r"(QOS|Assoc|Association|Account)\w*", "a limit of its user, account or QOS is reached"),
     (r"Reservation", "a reservation keeps it out"),
     (r"Partition(Down|Inactive)", "its partition is closed"),
-    (_PUT_OFF, "a node did not take it, and Slurm has put it off"),
+    (_PUT_OFF, "a node refused it, and Slurm has put it off"),
 )
 
 

@@ -227,7 +227,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _trouble(self, words: str) -> None:
         if bool(words) != bool(self._troubled):
-            self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
+            self.say(f"Slurm does not answer and is asked again: {words}" if words else "Slurm answers again")
         self._troubled = words
 
     # Jobs as they come and go
