@@ -177,8 +177,8 @@ def test_a_real_job_is_let_go(tmp_path: Path) -> None:
     }  # fmt: skip
     attempt.spawn(spec)
     began = time.monotonic()
-    while attempt.ended is None and time.monotonic() - began < 15:
+    while attempt.ended is None and time.monotonic() - began < 60:
         attempt.look()
         time.sleep(0.02)
     assert attempt.progress().step == 40
-    assert time.monotonic() - began < 6.0
+    assert time.monotonic() - began < 11.0

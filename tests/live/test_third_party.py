@@ -64,7 +64,7 @@ class Weft:
     def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Another command."""
         command = [sys.executable, "-m", "weft", *args]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=240, check=False)
 
     def statuses(self) -> dict[str, str]:
         """Jobs, and where they stand."""
@@ -99,7 +99,7 @@ def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
     assert "off its GPUs: its timer was stopped" in told
     assert "its time was up" in told
     second.send_signal(signal.SIGTERM)
-    words = second.communicate(timeout=30)[1]
+    words = second.communicate(timeout=120)[1]
     assert "on 4 GPUs of timers in" in words
     assert "1 jobs taken over" in words
 

@@ -120,7 +120,7 @@ def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving,
         return Server(tmp_path / f"other{take}", serving.cluster, stack, engine=engine, say=lambda _: None)
 
     with another(False) as server, pytest.raises(InputError, match=r"is served by the weft serve of .*/run, which was"):
-        serve_until(server, lambda: False, within_s=20)
+        serve_until(server, lambda: False, within_s=60)
     assert box.run("squeue", "--noheader", f"--jobs={runs}", "--format=%T").strip() == "RUNNING"
     with another(True) as server:
         more = serving.sbatch(64, "sleep 0.2")

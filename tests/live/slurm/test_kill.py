@@ -54,7 +54,7 @@ def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None
         seen += memory_survived(serving)
     assert seen >= 10, "most servers lived long enough to remember something"
     with serving.start(STACK) as last:
-        serve_until(last, lambda: len(last.ledger.jobs()) == 10 and not last.core.table.jobs, within_s=120)
+        serve_until(last, lambda: len(last.ledger.jobs()) == 10 and not last.core.table.jobs)
     assert serving.statuses() == dict.fromkeys(jobs, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
@@ -127,13 +127,13 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
                     box.kill("slurmctld")
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_controller()
-                    box.wait(box.up, 60)
+                    box.wait(box.up)
                 case 2:
                     name = lot.choice(box.names)
                     box.kill(name)
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_node(name)
-                    box.wait(box.up, 60)
+                    box.wait(box.up)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -167,7 +167,7 @@ def wait_until_saved(box: Sandbox, job: str) -> None:
     for n in range(2):
         began = time.time()
         box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
-        box.wait(lambda: file.exists() and file.stat().st_mtime > began, 60)  # noqa: B023
+        box.wait(lambda: file.exists() and file.stat().st_mtime > began)  # noqa: B023
 
 
 def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: Serving, box: Sandbox) -> None:
@@ -189,13 +189,13 @@ def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: S
             shutil.rmtree(state)
             shutil.copytree(before, state)
             box.start_controller()
-            box.wait(box.up, 60)
+            box.wait(box.up)
         return carry(lines)
 
     box.slurm.scontrol = forgets  # type: ignore[method-assign]
     try:
         server = serving.start(PREEMPTIVE)
-        serve_until(server, lambda: bool(server.ledger.jobs()) and not server.core.table.jobs, within_s=120)
+        serve_until(server, lambda: bool(server.ledger.jobs()) and not server.core.table.jobs)
     finally:
         del box.slurm.scontrol
     assert "AdminComment=weft:job=" in forgot[0], "it had been told"

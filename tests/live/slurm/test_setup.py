@@ -102,7 +102,7 @@ def test_users_do_not_release_their_jobs_and_report_as_themselves(
         def as_user(*argv: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 argv, env={**box.environment, "HOME": str(work)}, user=user.pw_uid, group=user.pw_gid, extra_groups=[],
-                cwd=work, capture_output=True, text=True, timeout=30, check=False,
+                cwd=work, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
 
         job = as_user("sbatch", "--parsable", "--gpus=2", "--output=/dev/null", str(script)).stdout.strip()
