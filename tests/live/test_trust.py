@@ -6,6 +6,8 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -20,7 +22,6 @@ from weft.live.server.control import call
 from weft.live.server.folders import refuse_foreign, refuse_network
 from weft.live.server.ledger import Ledger
 from weft.live.server.server import notify
-from weft.stacks import resolve
 
 
 def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
@@ -155,16 +156,42 @@ def test_what_is_kept_is_what_changed(tmp_path: Path) -> None:
             serving.world.cancel(f"j{number}")
 
 
-def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = resolve("fifo+cassini")
-    prepared: list[str] = []
-    monkeypatch.setattr(stack.interleave, "prepare", lambda: prepared.append("before"), raising=False)
-    from weft.live.server.server import Server
-    from weft.testing import toy_cluster
+COMPILED = """
+import gc, sys, time
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from tests.live.jobs import LOOP, python
+from tests.live.serving import said, serve_until
+from weft.live.server.server import Server
+from weft.stacks import resolve
+from weft.testing import toy_cluster
 
-    with Server(tmp_path / "run", toy_cluster(1, 1, 2), stack) as serving:
-        assert prepared == ["before"]
-        assert serving.core.cycle == 0
+def compiled():
+    found = (d for d in gc.get_objects() if isinstance(d, Dispatcher))
+    return {(d.py_func.__qualname__, str(signature)) for d in found for signature in d.signatures}
+
+with Server(Path(sys.argv[1]), toy_cluster(1, 2, 2), resolve("fifo+cassini")) as serving:
+    before = compiled()
+    for name in "ab":
+        serving.submit(said(name, python(LOOP, 0.5, 50), gpus=2, per_node=1, model="vgg16", iterations=50))
+    serve_until(serving, lambda: len(serving.core.table.gates) == 2)
+    print(len(before), compiled() - before)
+    for name in "ab":
+        serving.cancel(name)
+    serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()))
+"""
+
+
+def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path) -> None:
+    """Kernels that a decision takes, compiled or from the cache on disk: the first one brings none that were not there
+    when the server began to serve."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", COMPILED, str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    there, _, new = done.stdout.partition(" ")
+    assert int(there) > 0
+    assert new.strip() == "set()"
 
 
 def test_worlds_are_found_by_name() -> None:
