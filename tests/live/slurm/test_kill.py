@@ -10,15 +10,18 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.live.serving import ended_for_good
-from tests.live.slurm.serving import WITNESS, Serving, fork_server, python, serve_until
+from tests.live.slurm.serving import WITNESS, Serving, ended, fork_server, python, running, serve_until, state
 from weft.core.snapshot import Changes
 from weft.live.server.ledger import End, EventRow
 from weft.live.server.server import Server
 from weft.live.slurm.engine import SlurmEngine
+from weft.live.slurm.reconcile import FORGOTTEN_RUN
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve
 
@@ -128,13 +131,13 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
                     box.kill("slurmctld")
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_controller()
-                    box.wait(box.up)
+                    box.wait(lambda: resumed(box))
                 case 2:
                     name = lot.choice(box.names)
                     box.kill(name)
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_node(name)
-                    box.wait(box.up)
+                    box.wait(lambda: resumed(box))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -152,6 +155,17 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     assert not [line for line in lines if line[0] == "doubled"]
     assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)
     assert box.run("squeue", "--noheader", "--states=PD,R,CG,S") == "", "nothing is left held"
+
+
+def resumed(box: Sandbox) -> bool:
+    """Whether all nodes can be used. A controller that has forgotten that a job runs, and starts it there again by
+    itself, drains the node; an administrator resumes it."""
+    if box.up():
+        return True
+    with suppress(RuntimeError):
+        for name in box.run("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N").split():
+            box.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    return False
 
 
 def keys(server: Server) -> set[str]:
@@ -177,19 +191,14 @@ def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: S
     log = serving.tmp_path / "log"
     job = serving.sbatch(8, python(serving.tmp_path, WITNESS, log, 5), says="iterations=5 iteration_s=0.05")
     wait_until_saved(box, job)
-    before, state = serving.tmp_path / "state", box.folder / "state"
-    shutil.copytree(state, before)
+    before = remember(serving, box)
     forgot: list[str] = []
     carry = box.slurm.scontrol
 
     def forgets(lines: Sequence[str]) -> str:
         if not forgot and f"release {job}" in lines:
             forgot.append(box.run("scontrol", "--oneliner", "show", "job", job))
-            box.kill("slurmctld")
-            shutil.rmtree(state)
-            shutil.copytree(before, state)
-            box.start_controller()
-            box.wait(box.up)
+            forget(box, before)
         return carry(lines)
 
     box.slurm.scontrol = forgets  # type: ignore[method-assign]
@@ -203,3 +212,48 @@ def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: S
         job: ("finished", "exited with code 0")
     }
     assert [line.split()[:2] for line in log.read_text().splitlines()] == [["start", job], ["end", job]]
+
+
+def remember(serving: Serving, box: Sandbox) -> Path:
+    """A copy of the controller's state, as it last saved it."""
+    beside = shutil.ignore_patterns("*.new")
+    return shutil.copytree(box.folder / "state", serving.tmp_path / "state", ignore=beside)
+
+
+def forget(box: Sandbox, before: Path) -> None:
+    """kill -9 of the controller, which comes back with an earlier state."""
+    box.kill("slurmctld")
+    shutil.rmtree(box.folder / "state")
+    shutil.copytree(before, box.folder / "state")
+    box.start_controller()
+    box.wait(box.up)
+
+
+def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held(
+    serving: Serving, box: Sandbox
+) -> None:
+    """It was stopped to give way before, by a requeue that holds it: the state to which the controller comes back. That
+    is nobody else's hold. Its processes run on until their node has told of them; it does not start beside them."""
+    log = serving.tmp_path / "log"
+    mark = box.sbatch("--hold", wrap="true")
+    long = serving.sbatch(128, python(serving.tmp_path, WITNESS, log, 200), says="iterations=200 iteration_s=0.05")
+    with serving.start(PREEMPTIVE) as first:
+        serve_until(first, running(first, long))
+        short = serving.sbatch(128, "sleep 2", says="iterations=1 iteration_s=0.1")
+        serve_until(first, running(first, short))
+    box.wait(lambda: state(box, short).startswith("COMPLETED"))
+    wait_until_saved(box, mark)
+    before = remember(serving, box)
+    with serving.start(PREEMPTIVE) as server:
+        serve_until(server, lambda: running(server, long)() and log.read_text().count("start") == 2)
+        forget(box, before)
+        serve_until(server, lambda: server.ledger.starts(long) == 3)
+        assert server.core.table.jobs[long].barred == ""
+        serve_until(server, ended(server, long))
+        told = [event.words for event in server.ledger.events(long) if event.kind == "stopped"]
+        assert told == ["stopped as asked", FORGOTTEN_RUN]
+    assert serving.statuses() == {long: "finished", short: "finished"}
+    words = [line.split()[0] for line in log.read_text().splitlines()]
+    assert words == ["start", "start", "start", "end"], "and never doubled"
+    assert box.up(), "no node was drained because it had the job already"
+    box.run("scancel", mark)

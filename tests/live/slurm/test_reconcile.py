@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from weft.live.description import Description
 from weft.live.slurm.reconcile import (
     AGAIN_S,
+    FORGET_S,
     FORGOTTEN,
+    FORGOTTEN_RUN,
     GONE,
     NAMED_S,
     OUR_FAULT,
@@ -144,8 +146,38 @@ def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -
     assert look(task(Phase.STARTING, pin=noted), other, 10.0).do is Do.REQUEUE
 
 
+def test_a_run_that_the_controller_forgot_is_nobodys_hold_and_is_not_started_beside_its_own_processes() -> None:
+    """It is pending with the note of an earlier start, or has not been requeued since it started: that weft itself had
+    requeued and held it before says nothing. Nodes need some seconds to tell of what runs there."""
+    before = replace(HELD, description="job_requeued_in_held_state", admin_comment="weft:attempt=0", restarts=1)
+    same = replace(PINNED, description="job_requeued_in_held_state", restarts=2)
+    for record in (before, same):
+        made = task(Phase.STARTING)
+        assert look(made, replace(RUNNING, restarts=2), 9.0).what == (What.STARTED,)
+        made.phase = Phase.RUNNING
+        assert look(made, record, 10.0) == Look((What.STOPPED,), FORGOTTEN_RUN)
+        made = replace(made, phase=Phase.STARTING, left_s=10.0)
+        assert look(made, PINNED, 10.0 + FORGET_S - 0.1) == Look()
+        assert look(made, PINNED, 10.0 + FORGET_S).do is Do.RELEASE
+    made = task(Phase.RUNNING, restarts=2)
+    assert look(made, replace(same, restarts=3), 10.0).what == (What.STOPPED, What.HELD)
+    assert made.pause_s == AGAIN_S
+    made = task(Phase.STOPPING, restarts=2)
+    assert (look(made, before, 10.0).what, made.pause_s) == ((What.STOPPED,), FORGET_S)
+
+
+def test_a_release_that_the_controller_forgot_is_not_repeated_at_once() -> None:
+    """It may have started the job, whose processes then run."""
+    made = task(Phase.STARTING)
+    assert look(made, PINNED, 10.0).do is Do.RELEASE
+    assert look(made, RELEASED, 10.1) == Look()
+    assert look(made, PINNED, 11.0) == Look()
+    assert look(made, PINNED, 11.0 + FORGET_S - 0.1) == Look()
+    assert look(made, PINNED, 11.0 + FORGET_S).do is Do.RELEASE
+
+
 def test_what_somebody_requeued_and_held_waits_for_them() -> None:
-    held = replace(HELD, description="job_requeued_in_held_state")
+    held = replace(PINNED, description="job_requeued_in_held_state")
     assert look(task(Phase.RUNNING), held, 10.0).what == (What.STOPPED, What.HELD)
     assert look(task(Phase.STOPPING), held, 10.0).what == (What.STOPPED,), "that was weft itself"
     mine = replace(HELD, comment="mine weft-hold")

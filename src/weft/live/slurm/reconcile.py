@@ -17,6 +17,8 @@ should be, and at most one command follows: so it does not matter which commands
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
+| start | held, though it had been released: its controller has forgotten it | release, but not within ten seconds |
+| run | pending, and its controller has forgotten that it ran | hold, then it has stopped; no release for ten seconds |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
 | stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
@@ -46,9 +48,11 @@ from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
+FORGET_S = 10.0  # until nodes have told a controller that was killed what runs on them, and it has ended what it forgot
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 USER_HOLDS = "its user holds it; scontrol release lets it go"
 FORGOTTEN = "the controller had forgotten where it was to run, and Slurm started it by itself"
+FORGOTTEN_RUN = "the controller had forgotten that it ran"
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -141,6 +145,9 @@ class Task:
     cancelled: bool = False  # by weft cancel
     since_s: float = 0.0  # when its present phase began
     left_s: float = -1e9  # when it last left its nodes
+    pause_s: float = AGAIN_S  # how long after that it may be released again
+    let_go: bool = False  # it has been released in this start
+    restarts: int = -1  # how often Slurm had requeued it when it started
     started_s: float | None = None
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
@@ -194,7 +201,11 @@ def look(task: Task, record: Record | None, now: float) -> Look:
             return Look(do=Do.NOTHING if record.held else Do.HOLD)
         case Phase.STARTING:
             return _starting(task, record, now)
+        case Phase.RUNNING if record.pending and _forgotten(task, record):
+            task.ending, task.pause_s = task.ending or FORGOTTEN_RUN, FORGET_S
+            return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.RUNNING if record.pending:
+            task.pause_s = AGAIN_S
             if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
                 return Look((What.STOPPED, What.HELD), "requeued and held by its user or an administrator")
             task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
@@ -202,9 +213,16 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         case Phase.STOPPING:
             if record.running:
                 return Look(do=stop(task, now))
+            task.pause_s = FORGET_S if _forgotten(task, record) else AGAIN_S
             return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
         case _:
             return Look()
+
+
+def _forgotten(task: Task, record: Record) -> bool:
+    """Whether a job that ran is pending as it was before its start, and not because somebody has requeued it: a
+    controller that was killed has come back with what it last saved. Its processes run until its nodes tell of them."""
+    return task.pin is not None and (not task.pin.told(record) or record.restarts <= task.restarts)
 
 
 def stop(task: Task, now: float) -> Do:
@@ -227,17 +245,22 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
             task.given_up_as = What.REFUSED
             return Look(do=Do.REQUEUE)
+        task.restarts = record.restarts
         return Look((What.STARTED,))
     if record.held:
         if record.user_hold:
             return Look((What.BARRED,), USER_HOLDS)
         if task.giving_up:
             return Look((task.given_up_as,), task.giving_up)
+        if task.let_go:  # it may have started, and run
+            task.let_go, task.left_s, task.pause_s = False, now, FORGET_S
         if task.pin is not None and task.pin.holds(record):
-            return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
+            task.let_go = now - task.left_s >= task.pause_s
+            return Look(do=Do.RELEASE if task.let_go else Do.NOTHING)
         return _update(task, now)
     if task.giving_up or not told:
         return Look(do=Do.HOLD)
+    task.let_go = True
     if patience_s(record.reason) != patience_s(task.reason):
         task.reason_s = now
     task.reason = record.reason

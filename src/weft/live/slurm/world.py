@@ -16,7 +16,7 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import Telling, make_folder, note, uid_of, write_gate
 from weft.live.slurm.priority import Standing
-from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
+from weft.live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Record
 from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
 from weft.live.slurm.topology import unusable
@@ -151,7 +151,7 @@ class SlurmWorld(LiveWorld[Task]):
         task.try_s = self.now() + TRY_S[0]
         task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
-        task.reported = -1
+        task.reported, task.restarts, task.let_go = -1, -1, False
         make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
@@ -384,7 +384,7 @@ class SlurmWorld(LiveWorld[Task]):
         record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
         put_off = record is None or record.begin_s > time.time() + self._ahead_s
         task.behind_s = behind_s if put_off else 0.0
-        return Order(Do.UPDATE, task.key, task.pin, go=now - task.left_s >= AGAIN_S, begin=put_off or not behind_s)
+        return Order(Do.UPDATE, task.key, task.pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""
