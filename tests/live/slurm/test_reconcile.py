@@ -149,20 +149,22 @@ def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -
 def test_a_run_that_the_controller_forgot_is_nobodys_hold_and_is_not_started_beside_its_own_processes() -> None:
     """It is pending with the note of an earlier start, or has not been requeued since it started: that weft itself had
     requeued and held it before says nothing. Nodes need some seconds to tell of what runs there."""
-    before = replace(HELD, description="job_requeued_in_held_state", admin_comment="weft:attempt=0", restarts=1)
-    same = replace(PINNED, description="job_requeued_in_held_state", restarts=2)
+    held, note = "job_requeued_in_held_state", "weft:job=17,attempt=3,resume=5,dir=/x"
+    before = replace(
+        HELD, description=held, admin_comment="weft:job=17,attempt=2,resume=0,dir=/x,requeued=1", restarts=2
+    )
+    same = replace(PINNED, description=held, admin_comment=f"{note},requeued=2", restarts=2)
+    pin = replace(PIN, note=note)
     for record in (before, same):
-        made = task(Phase.STARTING)
-        assert look(made, replace(RUNNING, restarts=2), 9.0).what == (What.STARTED,)
-        made.phase = Phase.RUNNING
+        made = task(Phase.RUNNING, pin=pin)
         assert look(made, record, 10.0) == Look((What.STOPPED,), FORGOTTEN_RUN)
         made = replace(made, phase=Phase.STARTING, left_s=10.0)
-        assert look(made, PINNED, 10.0 + FORGET_S - 0.1) == Look()
-        assert look(made, PINNED, 10.0 + FORGET_S).do is Do.RELEASE
-    made = task(Phase.RUNNING, restarts=2)
+        assert look(made, same, 10.0 + FORGET_S - 0.1) == Look()
+        assert look(made, same, 10.0 + FORGET_S).do is Do.RELEASE
+    made = task(Phase.RUNNING, pin=pin)
     assert look(made, replace(same, restarts=3), 10.0).what == (What.STOPPED, What.HELD)
     assert made.pause_s == AGAIN_S
-    made = task(Phase.STOPPING, restarts=2)
+    made = task(Phase.STOPPING, pin=pin)
     assert (look(made, before, 10.0).what, made.pause_s) == ((What.STOPPED,), FORGET_S)
 
 
@@ -174,6 +176,14 @@ def test_a_release_that_the_controller_forgot_is_not_repeated_at_once() -> None:
     assert look(made, PINNED, 11.0) == Look()
     assert look(made, PINNED, 11.0 + FORGET_S - 0.1) == Look()
     assert look(made, PINNED, 11.0 + FORGET_S).do is Do.RELEASE
+
+
+def test_a_note_says_how_often_the_job_had_been_requeued_and_holds_all_the_same() -> None:
+    noted = replace(PIN, note=f"{PIN.note},requeued=2")
+    for pin in (PIN, noted):
+        for note in (PIN.note, noted.note):
+            assert pin.holds(replace(PINNED, admin_comment=note))
+        assert not pin.holds(replace(PINNED, admin_comment="weft:attempt=0,requeued=2"))
 
 
 def test_what_somebody_requeued_and_held_waits_for_them() -> None:

@@ -109,7 +109,7 @@ class Pin:
             record.required == frozenset(self.nodes)
             and record.gpus_per_node == self.gpus_per_node
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
-            and record.admin_comment == self.note
+            and _REQUEUED.sub("", record.admin_comment) == _REQUEUED.sub("", self.note)
         )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
 
     def told(self, record: Record) -> bool:
@@ -121,6 +121,9 @@ class Pin:
 def _start_of(note: str) -> str:
     """The words of a note that say which start it is about."""
     return note.partition(",resume=")[0]
+
+
+_REQUEUED = re.compile(r",requeued=(\d{1,9})$")  # what a note says of how often Slurm had requeued the job before
 
 
 @dataclass
@@ -147,7 +150,6 @@ class Task:
     left_s: float = -1e9  # when it last left its nodes
     pause_s: float = AGAIN_S  # how long after that it may be released again
     let_go: bool = False  # it has been released in this start
-    restarts: int = -1  # how often Slurm had requeued it when it started
     started_s: float | None = None
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
@@ -222,7 +224,10 @@ def look(task: Task, record: Record | None, now: float) -> Look:
 def _forgotten(task: Task, record: Record) -> bool:
     """Whether a job that ran is pending as it was before its start, and not because somebody has requeued it: a
     controller that was killed has come back with what it last saved. Its processes run until its nodes tell of them."""
-    return task.pin is not None and (not task.pin.told(record) or record.restarts <= task.restarts)
+    if task.pin is None or not task.pin.told(record):
+        return task.pin is not None
+    before = _REQUEUED.search(record.admin_comment)
+    return before is not None and record.restarts <= int(before[1])
 
 
 def stop(task: Task, now: float) -> Do:
@@ -245,7 +250,6 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
             task.given_up_as = What.REFUSED
             return Look(do=Do.REQUEUE)
-        task.restarts = record.restarts
         return Look((What.STARTED,))
     if record.held:
         if record.user_hold:
