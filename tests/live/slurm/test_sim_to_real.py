@@ -124,6 +124,12 @@ def starts(run: RunResult) -> list[tuple[str, str]]:
     return list(zip(found["job_id"].to_list(), found["gpus"].to_list(), strict=True))
 
 
+@pytest.fixture(autouse=True)
+def together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that are there at the beginning are taken together, also where reading their models takes a while."""
+    monkeypatch.setattr("weft.live.slurm.intake._TOGETHER_S", 60.0)
+
+
 def test_the_trace_proves_something(tmp_path: Path) -> None:
     """Jobs wait, and are passed; and nothing that might change places is closer than half a unit."""
     topology = tmp_path / "topology.conf"
