@@ -143,7 +143,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
         os.waitpid(child, 0)
     box.run("scancel", mark)
     with serving.start(PREEMPTIVE) as last:
-        serve_until(last, lambda: keys(last) == set(jobs) and not last.core.table.jobs, within_s=600)
+        serve_until(last, lambda: keys(last) == set(jobs) and not last.core.table.jobs, within_s=1800)
         words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
         stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
         again = sum("-" in row.id for row in last.ledger.jobs())
