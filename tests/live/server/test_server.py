@@ -168,7 +168,7 @@ def test_only_the_owner_of_the_token_changes_anything(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="only its owner may change things"):
             call(folder, {"do": "submit", "job": said("a", ["true"])})
         (folder / "token").write_text(true)
-        with pytest.raises(InputError, match="does not know how to do 'dance'"):
+        with pytest.raises(InputError, match="weft serve does not know 'dance'"):
             call(folder, {"do": "dance"})
         call(folder, {"do": "submit", "job": said("a", ["true"])})
         wait_for(lambda: statuses(folder) == {"a": "finished"})
