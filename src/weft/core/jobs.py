@@ -116,8 +116,8 @@ class QueueBySize:
             del self._of_size[size]
 
     def in_order(self, passes: Callable[[int, JobView], Pass] | None, most: int | None = None) -> Iterator[JobView]:
-        """The jobs, first to last, of all sizes or of those up to `most`. When the turn of one comes, `passes` may say that it is passed over (not: the first
-        of all that are), alone or with all that follow it in its size.
+        """The jobs, first to last, of all sizes or of those up to `most`. When the turn of one comes, `passes` may say
+        that it is passed over (not: the first of all that are), alone or with all that follow it in its size.
 
         What is passed over is so until the end, and the queue may not change meanwhile.
         """
