@@ -31,9 +31,9 @@ NOTES = (
 # Batches of the vision models are those at which computing takes as long as in Table 2 (VGG16 142 ms, VGG19 168 ms,
 # WideResNet101 152 ms; VGG11 and ResNet50 in proportion to their operations): the paper's 512 to 1,800 images are small
 # ones, the zoo's have 224 x 224. DLRM is the one whose parameters are those of Table 3.
-_VGG11, _VGG16, _VGG19 = "vgg11[batch=104]", "vgg16[batch=46]", "vgg19[batch=104]"
+_VGG11, _VGG16, VGG19 = "vgg11[batch=104]", "vgg16[batch=46]", "vgg19[batch=104]"
 _RESNET50, _WIDE, _DLRM = "resnet50[batch=24]", "wide-resnet101[batch=40]", "dlrm-benchmark"
-_MODELS = [_VGG11, _VGG16, _VGG19, _RESNET50, _WIDE, "bert-base", "roberta", "camembert", "xlm", "gpt1", "gpt2",
+_MODELS = [_VGG11, _VGG16, VGG19, _RESNET50, _WIDE, "bert-base", "roberta", "camembert", "xlm", "gpt1", "gpt2",
            "gpt2-medium", _DLRM]  # fmt: skip
 _PARALLEL = [
     "gpt1[parallel=pipeline]",
