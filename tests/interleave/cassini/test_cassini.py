@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -218,6 +219,10 @@ def test_the_most_compatible_candidate_is_taken() -> None:
         pick = Cassini(Settings(metric=metric)).pick(World(), [bad, good], {"gates": {}})  # type: ignore[arg-type]
         assert list(pick.candidate.plan.placements) == ["big", "small", "large", "tiny"]
         assert set(pick.candidate.plan.gates) == {"big", "small", "large", "tiny"}
+        for share, first in ((0.01, "small"), (0.5, "large")):  # what the better plan's restarts cost counts against it
+            dear = replace(good, restart_share=share)
+            pick_ = Cassini(Settings(metric=metric)).pick(World(), [bad, dear], {"gates": {}})  # type: ignore[arg-type]
+            assert list(pick_.candidate.plan.placements)[1] == first
         again = Cassini(Settings(metric=metric)).pick(World(), [bad, good], pick.state)  # type: ignore[arg-type]
         assert again.candidate.plan.gates == pick.candidate.plan.gates
 

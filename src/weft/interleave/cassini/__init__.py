@@ -138,7 +138,8 @@ class Cassini(Interleave):
         plans = [candidate.plan.placements for candidate in candidates]
         layouts = self.layouts(view, plans)
         values = self._values(view, plans, layouts)
-        chosen = max(range(len(plans)), key=lambda i: (values[i], -i))
+        cost = [candidate.restart_share for candidate in candidates]  # time lost, as what the score lacks to 1 is
+        chosen = max(range(len(plans)), key=lambda i: (values[i][0], round(values[i][1] - cost[i], 9), -i))
         layout, candidate = layouts[chosen], candidates[chosen]
         if not self.settings.shifts:
             return Pick(candidate, state)
