@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.research.cassini.beyond import RULES, loop_free, loops, many_jobs
+from weft.research.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played
 from weft.stacks import resolve
 
 
@@ -37,3 +38,11 @@ def test_packed_placements_are_free_of_loops_and_random_ones_are_not() -> None:
 def test_rules_are_stacks() -> None:
     for stack in RULES.values():
         resolve(stack)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_equal_jobs_gain_at_most_two_less_one_nth(n: int) -> None:
+    """c + n s in step against c + s alone, and n s <= c + s: at most 2 - 1/n, where the link is full."""
+    jobs = tuple(Traced(f"j{i}", 300 - 300 / n, 300 / n, CAPACITY_GBPS) for i in range(n))
+    together = played(Snapshot(jobs, 0.0, False), False, iterations=40)["jobs"]
+    assert together["j0"]["iteration_ms"] / 300 == pytest.approx(2 - 1 / n, rel=1e-6)
