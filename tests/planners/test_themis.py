@@ -100,6 +100,24 @@ def test_a_job_that_grows_keeps_its_workers_and_one_that_shrinks_keeps_running_l
     assert shrunk < again
 
 
+def test_what_a_job_cannot_run_on_goes_to_others() -> None:
+    """b runs on 1 or 3 GPUs. At 100 s one of its three leases has ended, and a's; c and d, who wait, have these two.
+
+    b has two left, can use one, and leaves the other to a. Before, e's 2 GPUs went to b when e was done, at 20 s.
+    """
+    jobs = [
+        toy_job("a", 1, 1000, 1.0, sizes=(1,)),
+        toy_job("b", 1, 1000, 3.0, sizes=(1, 3)),
+        toy_job("c", 1, 50, 1.0, sizes=(1,), submit_s=50.0),
+        toy_job("d", 1, 50, 1.0, sizes=(1,), submit_s=50.0),
+        toy_job("e", 2, 10, 2.0, sizes=(2,)),
+    ]
+    found = sequence("themis:0.8,100", *jobs)
+    assert (20.0, "Start", "b", 3) in found
+    started = {job: gpus for time_s, what, job, gpus in found if (time_s, what) == (100.0, "Start")}
+    assert started == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
 def test_an_application_bids_for_all_of_its_jobs() -> None:
     """F = 0. N = 2 applications, shares of 2: x1 and x2 need 40 s alone on 1 GPU each, y 20 s on 2.
 

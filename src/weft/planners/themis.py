@@ -274,7 +274,8 @@ class _Table:
         for name in worst:
             if won[name]:
                 self._give(self._split(name, won[name]))
-        for job in (job for name in order for job in self.apps[name] if job.id not in self.placed):
+        twice = [job for _ in range(2) for name in order for job in self.apps[name]]  # who shrinks leaves something
+        for job in (job for job in twice if job.id not in self.placed):
             kept = len(self.live[job.id])
             most = max(kept, min(kept + len(self.pool), job.job.gpus))
             self._give({job.id: max((n for n in self.usable[job.id] if n <= most), default=0)})
@@ -285,7 +286,8 @@ class _Table:
         """1 / rho for each number of offered GPUs, each being the best subset of that size beside what is kept."""
         found: dict[int, float] = {}
         app = self.apps[name]
-        for n in range(len(self.pool) + 1):
+        most = sum(max(0, self.usable[job.id][-1] - len(self.live[job.id])) for job in app)
+        for n in range(min(most, len(self.pool)) + 1):
             sizes = self._split(name, n)
             used = sum(max(0, sizes[job.id] - len(self.live[job.id])) for job in app)
             if used == n:
@@ -324,7 +326,8 @@ class _Table:
         for job, size in sizes.items():
             if size:
                 self.placed[job] = self._where(job, size)
-                self.pool.difference_update(self.placed[job])
+                self.pool |= set(self.live[job])
+                self.pool -= set(self.placed[job])
 
     def _grow(self) -> None:
         """What is left goes to jobs that finish earlier with more, the worst rho first; they keep their workers."""

@@ -5,6 +5,7 @@ Each study returns rows; `python -m tools.cassini` runs them and draws docs/pape
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,27 @@ def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]
     return rows
 
 
+def restarts_and_leases(seeds: int = 3, workers: int | None = 1) -> list[dict[str, Any]]:
+    """Figure 13 with restarts of 0, 10 and 30 s, and with leases of 1 to 20 minutes."""
+    from weft import api
+    from weft.research.cassini import EXPERIMENTS, RESTART_S
+    from weft.research.claims import Runs
+
+    settings = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
+    settings += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
+    rows = []
+    for planner, restart_s in settings:
+        scenario = deepcopy(EXPERIMENTS["figure-13"])
+        scenario["run"]["restart_s"] = restart_s
+        stacks = [planner, f"{planner}+cassini"]
+        runs = Runs(api.compare(scenario, stacks, seeds, workers=workers).runs)
+        row: dict[str, Any] = {"planner": planner, "restart_s": restart_s}
+        for key in ("iteration_mean_s", "iteration_p99_s", "jct_mean_s"):
+            row[key] = runs.ratio(*stacks, key).value
+        rows.append(row)
+    return rows
+
+
 def room_to_gain(seeds: int = 3) -> list[dict[str, Any]]:
     """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
     from weft.research.cassini import EXPERIMENTS
@@ -179,5 +201,6 @@ STUDIES = {
     "loops": loops,
     "loop_free": loop_free,
     "loop_rule": loop_rule,
+    "restarts_and_leases": restarts_and_leases,
     "room_to_gain": room_to_gain,
 }
