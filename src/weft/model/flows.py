@@ -107,16 +107,16 @@ class FlowSet:
 
     def put(self, at: int, job: int, rows: FlowRows, capacity: Floats, uid: int | None = None) -> None:
         """Write the flows of a job from row `at` on."""
-        for i in range(len(rows)):
-            k = at + i
-            self.path[k] = -1
-            self.path[k, : len(rows.paths[i])] = rows.paths[i]
-            self.line[k] = min((float(capacity[link]) for link in rows.paths[i]), default=0.0)
-            self.job[k], self.uid[k] = job, job if uid is None else uid
-            self.size[k], self.chunk[k], self.sent[k], self.rate[k] = rows.size[i], rows.chunk[i], 0.0, 0.0
-            self.feed0[k], self.feed1[k] = at + rows.feed[i][0], at + rows.feed[i][1]
-            self.next0[k], self.next1[k] = at + rows.next[i][0], at + rows.next[i][1]
-            self.active[k] = False
+        here = slice(at, at + len(rows))
+        width = self.path.shape[1]
+        if len(rows):
+            self.path[here] = [(*path, *[-1] * (width - len(path))) for path in rows.paths]
+            self.line[here] = [min([capacity.item(link) for link in path], default=0.0) for path in rows.paths]
+            self.feed0[here], self.feed1[here] = at + np.array(rows.feed).T
+            self.next0[here], self.next1[here] = at + np.array(rows.next).T
+        self.job[here], self.uid[here] = job, job if uid is None else uid
+        self.size[here], self.chunk[here], self.sent[here], self.rate[here] = rows.size, rows.chunk, 0.0, 0.0
+        self.active[here] = False
 
     def grown(self, n: int, width: int) -> FlowSet:
         """The same flows with room for n, and for paths of `width` links."""

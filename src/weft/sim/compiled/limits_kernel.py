@@ -3,6 +3,7 @@
 Readable twin: readable/engine.py.
 """
 
+import numpy as np
 from numba import int64, njit
 
 from weft.sim.compiled import memory_kernel as m
@@ -22,18 +23,40 @@ def sent(E, rows, out):
 
 
 @njit(cache=True)
-def carried(E, rows, out):
-    """Bytes that transfers under the rule have sent over each link, those of `rows` being under way."""
-    now = m.scalars(E).now
+def carried(E, rows, sent, out):
+    """Bytes that transfers under the rule have sent over each link, `rows` being under way with `sent` bytes each."""
     for k in range(len(out)):
         out[k] = m.loads(E)[k].sent
     for i in range(len(rows)):
         node = m.nodes(E)[rows[i]]
-        done = node.amount - remaining_bytes(E, rows[i], now)
-        if done == 0.0:  # in a full data centre most are still waiting
-            continue
         for f in range(node.flow0, node.flow1):
-            out[m.flows(E)[f].link] += done * m.flows(E)[f].n
+            out[m.flows(E)[f].link] += sent[i] * m.flows(E)[f].n
+
+
+@njit(cache=True)
+def note_rates(rows, sent, slot_s, before, rate, caps, going):
+    """A slot has passed: the rate of each row in it, and whether it may send in the next one without being told.
+    Returns whether any byte has moved. `before` is what each had sent when the slot began, and is renewed."""
+    moved = False
+    for i in rows:
+        rate[i] = (sent[i] - before[i]) / slot_s
+        before[i] = sent[i]
+        going[i] = rate[i] > 0.0 or caps[i] > 0.0
+        moved |= rate[i] != 0.0
+    return moved
+
+
+@njit(cache=True)
+def note_caps(rows, caps, told, going):
+    """The rows whose cap is not what they were told before; they are told now."""
+    changed, n = np.empty(len(rows), np.int64), 0
+    for i in rows:
+        if caps[i] != told[i]:
+            told[i] = caps[i]
+            going[i] |= caps[i] > 0.0
+            changed[n] = i
+            n += 1
+    return changed[:n]
 
 
 @njit(cache=True)

@@ -31,9 +31,9 @@ class EngineBody:
         self._kernel.sent(self._engine.table, rows, out)
         return out
 
-    def carried(self, rows: Ints) -> Floats:
+    def carried(self, rows: Ints, sent: Floats) -> Floats:
         out = np.empty(len(self._engine.spec.capacity))
-        self._kernel.carried(self._engine.table, rows, out)
+        self._kernel.carried(self._engine.table, rows, sent, out)
         return out
 
     def full(self, rows: Ints) -> Bools:

@@ -7,14 +7,15 @@ it tells them what these may have. A slot is a stretch of `rule.slot_s` seconds;
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
+from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program
 
@@ -35,8 +36,9 @@ class Body(Protocol):
         """Bytes that each has sent in this iteration."""
         ...
 
-    def carried(self, rows: Ints) -> Floats:
-        """Bytes that transfers under the rule have sent over each link so far, given those that are under way."""
+    def carried(self, rows: Ints, sent: Floats) -> Floats:
+        """Bytes that transfers under the rule have sent over each link so far, given those that are under way and what
+        each of these has sent."""
         ...
 
     def full(self, rows: Ints) -> Bools:
@@ -74,6 +76,7 @@ class Ruled:
         self._going = np.zeros(64, np.bool_)  # rows that may send, or have sent in this slot or the one before
         self._carried = np.zeros(len(demand.capacity))
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
+        self._kernel = kernel("limits")
         self._bare: dict[int, list[int]] = {}  # rows of transfers that use no link: those that each may keep step with
         rule.begin(demand)
 
@@ -121,18 +124,18 @@ class Ruled:
             self._look_again(self._dust[:0])
             return
         part = min((self.due - now) / self.rule.slot_s, 1.0) if self.rule.slot_s < math.inf else 1.0
-        jobs = np.unique(self.flows.job[new]).tolist()
+        jobs = {*self.flows.job[new].tolist()}
         if self.rule.everyone:
             live = np.flatnonzero(self.flows.active)
         else:
             live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
         begins = idle and part > 1.0 - _NEARLY  # nobody has been asked in this slot
-        self._count(live)
+        self._count(live[self._going[live]])
         self._ask(Moment(self._slot, part, begins), live[self.flows.active[live]])
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
-        self._carried = self.body.carried(self._dust)
+        self._carried = self.body.carried(self._dust, self.body.sent(self._dust))
         if self.rule.slot_s < math.inf:
             self._slot = math.floor(now / self.rule.slot_s + _NEARLY)
             self.due = (self._slot + 1) * self.rule.slot_s
@@ -148,13 +151,14 @@ class Ruled:
         passed, self._slot = self._slot, self._slot + 1
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
-        going = self._count(np.flatnonzero(f.active))
-        sent = f.sent[going]
-        rate = (sent - self._sent[going]) / slot_s
-        f.rate[going], self._sent[going] = rate, sent
-        self._going[going] = (rate > 0.0) | (self._caps[going] > 0.0)
-        self._still = 0 if rate.any() else self._still + 1
-        carried = self.body.carried(np.concatenate([np.flatnonzero(f.active & (f.sent > 0.0)), self._dust]))
+        going = self._count(np.flatnonzero(f.active & self._going))
+        moved = self._kernel.note_rates(going, f.sent, slot_s, self._sent, f.rate, self._caps, self._going)
+        self._still = 0 if moved else self._still + 1
+        rows = np.flatnonzero(f.active & (f.sent > 0.0))
+        sent = f.sent[rows]
+        if len(self._dust):
+            rows, sent = np.concatenate([rows, self._dust]), np.concatenate([sent, self.body.sent(self._dust)])
+        carried = self.body.carried(rows, sent)
         came = Carried((carried - self._carried) / slot_s, self.body.full(going), self.demand.loss)
         self._carried = carried
         live = np.flatnonzero(f.active)
@@ -179,10 +183,8 @@ class Ruled:
             if ranks is not None:
                 self._check_step(live, ranks)
         ranked = limits.weights is not None or limits.levels is not None
-        changed = live if ranked else live[limits.caps[live] != self._caps[live]]
-        self._caps[changed] = limits.caps[changed]
-        self._going[changed] |= limits.caps[changed] > 0.0
-        self.body.limit(changed, limits)
+        changed = self._kernel.note_caps(live, limits.caps, self._caps, self._going)
+        self.body.limit(live if ranked else changed, limits)
         if ranked and (len(self._dust) or self._bare):
             self._rank_others(live, limits)
 
@@ -217,7 +219,8 @@ class Ruled:
         f = self.flows
         begun = live & (since != self._since[rows])
         if len(self._dust):
-            self._dust = self._dust[~np.isin(self._dust, rows[~live | begun])]
+            over = {*rows[~live | begun].tolist()}
+            self._dust = np.array([row for row in self._dust.tolist() if row not in over], np.int64)
         self._end(rows[f.active[rows] & (~live | begun)])
         new: Ints = rows[begun]
         f.active[new], f.sent[new] = True, 0.0
@@ -225,11 +228,10 @@ class Ruled:
         self._caps[new], self._going[new] = math.nan, False
         return new
 
-    def _count(self, live: Ints) -> Ints:
-        """The rows among these that may have sent, with their bytes noted. Rows with only dust left are uncapped, and
-        count as ended for the rule."""
+    def _count(self, going: Ints) -> Ints:
+        """Note the bytes of rows that may have sent. Those with only dust left are uncapped, and count as ended for the
+        rule; the others are returned."""
         f = self.flows
-        going: Ints = live[self._going[live]]
         f.sent[going] = sent = self.body.sent(going)
         size = f.size[going]
         dust = size - sent <= _DUST * size
@@ -285,9 +287,8 @@ def _bare(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def _stretch(rows: npt.ArrayLike) -> tuple[int, int]:
+def _stretch(rows: Sequence[int]) -> tuple[int, int]:
     """Rows side by side as a range; those that are not (no collective has such) as an empty one."""
-    found = sorted(np.atleast_1d(np.asarray(rows, np.int64)).tolist())
-    if not found or found[-1] - found[0] + 1 != len(found):
+    if not rows or max(rows) - min(rows) + 1 != len(rows):
         return (0, 0)
-    return (found[0], found[-1] + 1)
+    return (min(rows), max(rows) + 1)

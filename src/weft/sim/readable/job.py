@@ -128,11 +128,11 @@ class RefBody:
         nodes, now = self._by_row(), self._engine.now
         return np.array([nodes[r].spec.amount - nodes[r].bytes_left(now) for r in rows.tolist()], np.float64)
 
-    def carried(self, rows: Ints) -> Floats:
+    def carried(self, rows: Ints, sent: Floats) -> Floats:
         out, nodes = np.array(self._engine.ruled_bytes, np.float64), self._by_row()
-        for row, sent in zip(rows.tolist(), self.sent(rows).tolist(), strict=True):
+        for row, done in zip(rows.tolist(), sent.tolist(), strict=True):
             for link, n in nodes[row].spec.links:
-                out[link] += sent * n
+                out[link] += done * n
         return out
 
     def full(self, rows: Ints) -> Bools:
