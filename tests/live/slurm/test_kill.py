@@ -34,8 +34,8 @@ KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 
 def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
     """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s (on a busy machine
-    up to twice what the first needs to remember something); in the end every job has finished once, no two processes of a
-    job ever ran at a time, and nothing is left in Slurm's queue.
+    up to twice what the first needs to remember something). In the end every job has finished once, no two processes
+    of a job ever ran at a time, and nothing is left in Slurm's queue.
 
     Every server notes the policies' memory before it keeps it. The next one has that memory: of the last cycle that was
     noted, or of the one before it, if the kill came in between."""
