@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planners.test_themis import sequence
+from tests.planners.test_themis import Fixed, sequence
+from weft.core.cycle import Core
+from weft.core.stack import Stack
 from weft.errors import StackError
-from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput
+from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput, on_nodes
 from weft.planners.pollux.genetic import Problem, evolve
-from weft.testing import check_planner, toy_job
+from weft.testing import ToyWorld, check_planner, toy_cluster, toy_job
 
 
 class Quick(Pollux):
@@ -79,3 +81,30 @@ def test_parameters(text: str) -> None:
     with pytest.raises(StackError, match="write pollux:NOISE"):
         Pollux.from_text(text)
     assert Pollux.from_text("5,30").interval_s == 30.0
+
+
+def test_the_matrix_is_what_is_placed_and_jobs_keep_what_they_have() -> None:
+    """Nodes of two GPUs: a has 0 and 3 and is to have one on node 0 and two on node 1, b one on node 0, c on node 2."""
+    cluster = toy_cluster(racks=3, servers_per_rack=1, gpus_per_server=2)
+    matrix = {"b": np.array([1, 0, 0]), "a": np.array([1, 2, 0]), "c": np.array([0, 0, 2])}
+    placed = on_nodes(cluster, range(6), matrix, {"a": (0, 3)})
+    assert placed == {"b": (1,), "a": (0, 2, 3), "c": (4, 5)}
+
+
+def test_by_hand_swaps() -> None:
+    """Two racks of two servers; a and b run across the racks, as a search that knows no racks may leave them.
+
+    The round keeps them there: moving would cost (T - 0) / (T + 30) of a speed-up of 1. As candidates it also offers
+    each a rack of its own, at 4 x 30 GPU seconds of the 4 x 60 until the next round.
+    """
+    cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=1)
+    jobs = [toy_job(name, 2, 1000, 1.0) for name in "ab"]
+    across = {"a": (0, 2), "b": (1, 3)}
+    world = ToyWorld(cluster, jobs)
+    core = Core(Stack("s", Fixed(across)), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
+    core.view.move_to(60.0, 2)
+    found = Pollux().propose(core.view, Pollux().initial_state(), 10)
+    assert found[0].plan.placements == across
+    shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
+    assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from weft.core.cycle import Core
 from weft.core.loop import run
+from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model import Start, Stop, Submitted
 from weft.model.job import Job
+from weft.model.plan import Candidate, Plan, State
 from weft.model.topologies import cassini
-from weft.model.view import Spread
+from weft.model.view import ClusterView, Spread
+from weft.planners.base import Planner
 from weft.planners.themis import Themis, auction, believed_s, payment, proportional_fair
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
@@ -43,17 +47,86 @@ def sequence(stack: str, *jobs: object) -> list[tuple[float, str, str, int]]:
     return [*found, (world.log[-1].time_s, "end", "", 0)]
 
 
+def placements(stack: str, *jobs: object) -> list[tuple[str, tuple[int, ...]]]:
+    """(job, GPUs) of every start."""
+    world = ToyWorld(toy_cluster(**FOUR), jobs)  # type: ignore[arg-type]
+    core = Core(resolve(stack), world)
+    run(core, world)
+    return [(d.job, d.gpus) for _, _, d in core.journal.entries if isinstance(d, Start)]  # type: ignore[attr-defined]
+
+
 A = toy_job("a", 1, 10, 4.0, sizes=(1, 2, 4))  # an iteration is 4 / n seconds
 B = toy_job("b", 1, 20, 4.0, sizes=(1, 2, 4))
 
 
 def test_by_hand_everybody_bids() -> None:
     """F = 0. N = 2, shares of 2: both value n GPUs at n/2, so (2, 2); payments halve both, leftovers restore them.
-    At 20 s a is done; b, 10 iterations to go, grows to 4 GPUs and ends at 30 s."""
-    assert sequence("themis:0", A, B) == [
+    At 20 s a is done; b, 30 iterations to go, would need 60 s as it is and 30 + 30 s on 4 GPUs: not worth a restart."""
+    longer = toy_job("b", 1, 40, 4.0, sizes=(1, 2, 4))
+    assert sequence("themis:0", A, longer) == [(0.0, "Start", "a", 2), (0.0, "Start", "b", 2), (80.0, "end", "", 0)]
+
+
+def test_by_hand_leases_end_at_their_own_times() -> None:
+    """Leases of 100 s, F = 0.8; a and c are rigid, b takes 2 or 4.
+
+    0 s: a, waiting, has rho (100 + 20) / 20, b (100 + 300) / 600: a bids and has 2; b has the other 2. 20 s: a is
+    done; b takes 2 more (30 + 290 s against 580) until 120 s, keeping the 2 it has until 100 s. 50 s: c waits, no lease
+    has ended. 100 s: two leases of b have ended, and c has them (rho 190 / 40 against 310 / 600): b shrinks to the 2
+    whose leases run on. 120 s: these end, too; c cannot use them, b has them again and goes on. 140 s: c is done, b
+    grows (30 + 190 s against 380). 220 and 240 s: nobody else wants what ends. 330 s: b's last 190 iterations are done.
+    """
+    jobs = [
+        toy_job("a", 2, 10, 2.0, sizes=(2,)),
+        toy_job("b", 2, 300, 2.0, sizes=(2, 4)),
+        toy_job("c", 2, 20, 2.0, sizes=(2,), submit_s=50.0),
+    ]
+    assert sequence("themis:0.8,100", *jobs) == [
         (0.0, "Start", "a", 2), (0.0, "Start", "b", 2), (20.0, "Stop", "b", 0), (20.0, "Start", "b", 4),
-        (30.0, "end", "", 0),
+        (100.0, "Stop", "b", 0), (100.0, "Start", "c", 2), (100.0, "Start", "b", 2),
+        (140.0, "Stop", "b", 0), (140.0, "Start", "b", 4), (330.0, "end", "", 0),
     ]  # fmt: skip
+
+
+def test_a_job_that_grows_keeps_its_workers_and_one_that_shrinks_keeps_running_leases() -> None:
+    found = placements("themis:0.8,100", *[
+        toy_job("a", 2, 10, 2.0, sizes=(2,)), toy_job("b", 2, 300, 2.0, sizes=(2, 4)),
+        toy_job("c", 2, 20, 2.0, sizes=(2,), submit_s=50.0),
+    ])  # fmt: skip
+    first, grown, shrunk, again = (set(gpus) for job, gpus in found if job == "b")
+    (other,) = (set(gpus) for job, gpus in found if job == "c")
+    assert first < grown
+    assert shrunk == grown - first  # the leases of the first two have ended
+    assert other == first
+    assert shrunk < again
+
+
+def test_what_a_job_cannot_run_on_goes_to_others() -> None:
+    """b runs on 1 or 3 GPUs. At 100 s one of its three leases has ended, and a's; c and d, who wait, have these two.
+
+    b has two left, can use one, and leaves the other to a. Before, e's 2 GPUs went to b when e was done, at 20 s.
+    """
+    jobs = [
+        toy_job("a", 1, 1000, 1.0, sizes=(1,)),
+        toy_job("b", 1, 1000, 3.0, sizes=(1, 3)),
+        toy_job("c", 1, 50, 1.0, sizes=(1,), submit_s=50.0),
+        toy_job("d", 1, 50, 1.0, sizes=(1,), submit_s=50.0),
+        toy_job("e", 2, 10, 2.0, sizes=(2,)),
+    ]
+    found = sequence("themis:0.8,100", *jobs)
+    assert (20.0, "Start", "b", 3) in found
+    started = {job: gpus for time_s, what, job, gpus in found if (time_s, what) == (100.0, "Start")}
+    assert started == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+def test_an_application_bids_for_all_of_its_jobs() -> None:
+    """F = 0. N = 2 applications, shares of 2: x1 and x2 need 40 s alone on 1 GPU each, y 20 s on 2.
+
+    Both value 2 GPUs at 1 and 4 at 2, so they share; each pays half of it; of the 2 left, x2, which has none, has one,
+    and y, with rho 2 at one GPU, the other. As three applications of one job y would have had no claim to a second.
+    """
+    x1, x2, y = (toy_job(name, 1, 10, 4.0, sizes=(1, 2, 4)) for name in ("x1", "x2", "y"))
+    found = sequence("themis:0", replace(x1, app="x"), replace(x2, app="x"), y)
+    assert {(job, gpus) for time_s, _, job, gpus in found if time_s == 0.0} == {("x1", 1), ("x2", 1), ("y", 2)}
 
 
 def test_by_hand_the_worst_fifth_bids() -> None:
@@ -76,9 +149,9 @@ def test_rho_by_hand() -> None:
     themis = Themis()
     b = core.view.job("b")
     # alone on two GPUs b needs 20 x 2 = 40 s; from 8 s on with 1 GPU 80 s more, waiting for a lease 600 + 20 s
-    assert themis.rho(core.view, b, 1) == pytest.approx((8 + 80) / 40)
-    assert themis.rho(core.view, b, 4) == pytest.approx((8 + 20) / 40)
-    assert themis.rho(core.view, b, 0) == pytest.approx((8 + 600 + 20) / 40)
+    assert themis.rho(core.view, [b], {"b": 1}) == pytest.approx((8 + 80) / 40)
+    assert themis.rho(core.view, [b], {"b": 4}) == pytest.approx((8 + 20) / 40)
+    assert themis.rho(core.view, [b], {"b": 0}) == pytest.approx((8 + 600 + 20) / 40)
 
 
 def test_more_workers_are_believed_to_share_the_work_equally() -> None:
@@ -121,11 +194,32 @@ def test_the_product_of_valuations_is_the_largest(bids: dict[str, dict[int, floa
     assert all(kept[name] <= max(shares[name], 0) or shares[name] == 0 for name in bids)
 
 
-def test_candidates_have_equal_merit() -> None:
-    """Ten ways to place four jobs of three workers on the testbed: same sizes, same spreads, other servers."""
-    from weft.model.topologies.clos import cassini
-    from weft.model.view import Spread
+def test_candidates_are_plans_over_all_jobs_with_their_restarts() -> None:
+    """Two racks of two servers. a has one GPU in each rack, b too; c comes and takes no part, there is no room.
 
+    Plans keep sizes, and no job is further apart. Where a and b both have a rack to themselves, both must restart:
+    4 GPUs x 30 s of the 4 x 600 s that are leased, 0.05 of the time.
+    """
+    cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=1)
+    jobs = [toy_job(name, 2, 100, 1.0) for name in "ab"]
+    world = ToyWorld(cluster, jobs)
+    across = {"a": (0, 2), "b": (1, 3)}
+    core = Core(Stack("s", Fixed(across)), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
+    core.view.move_to(5.0, 2)
+    themis = Themis()
+    state = {**themis.initial_state(), "target": across, "leases": {"a": [600.0] * 2, "b": [600.0] * 2}}
+    found = themis.propose(core.view, state, 10)  # somebody has gone: state["jobs"] is empty
+    shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
+    assert len(shares) == len(found) > 3
+    assert shares[("a", (0, 2)), ("b", (1, 3))] == 0.0
+    assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(0.05)
+    assert found[0].plan.placements == across
+    assert all({len(gpus) for gpus in c.plan.placements.values()} == {2} for c in found)
+
+
+def test_no_candidate_spreads_a_job_wider() -> None:
+    """Four jobs of three workers on the testbed, each in one rack in the first plan, and so in all ten."""
     cluster = cassini()
     core = Core(resolve("themis"), ToyWorld(cluster, []))
     for i in range(4):
@@ -133,9 +227,20 @@ def test_candidates_have_equal_merit() -> None:
     core.view.move_to(0.0, 1)
     found = Themis().propose(core.view, Themis().initial_state(), 10)
     assert len(found) == 10
-    shapes = [{job: (len(g), Spread.of(cluster, g)) for job, g in c.plan.placements.items()} for c in found]
-    assert all(shape == shapes[0] for shape in shapes)
-    assert len({tuple(sorted(c.plan.placements.items())) for c in found}) == 10
+    assert all(Spread.of(cluster, gpus).racks == 1 for c in found for gpus in c.plan.placements.values())
+
+
+class Fixed(Planner):
+    """These placements, whatever else."""
+
+    name = "fixed"
+
+    def __init__(self, placements: dict[str, tuple[int, ...]]) -> None:
+        self.placements = placements
+
+    def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        """One plan."""
+        return [Candidate(Plan(self.placements), state)]
 
 
 @pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1"])

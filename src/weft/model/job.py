@@ -31,6 +31,7 @@ class Job:
     priority: int = 0  # jobs with a higher one go first, whatever else the order of a stack looks at
     known: bool = True  # whether its iterations and their length were told; else `iterations` says nothing
     resumes: bool = True  # whether it goes on where it was when it is stopped and started again
+    app: str = ""  # jobs of one application, such as a hyper-parameter search; empty: the job is one of its own
 
     @property
     def profile(self) -> Profile:

@@ -45,7 +45,9 @@ class Plan:
 class Candidate:
     """A whole-cluster plan, the planner's next state, why each change, and what was declined.
 
-    `wake_s` asks for another cycle at that time (a lease end, a timer) even if nothing else happens.
+    `wake_s` asks for another cycle at that time (a lease end, a timer) even if nothing else happens. `restart_share` is
+    what the plan's restarts of running jobs cost, as a part of the GPU time that it hands out; a planner whose plans
+    all stop the same jobs need not say.
     """
 
     plan: Plan
@@ -53,6 +55,7 @@ class Candidate:
     reasons: Mapping[str, str] = field(default_factory=dict)
     declined: tuple[Declined, ...] = ()
     wake_s: float | None = None
+    restart_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

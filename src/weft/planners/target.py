@@ -6,7 +6,7 @@ rounds and remembers the outcome; between rounds it repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
-_PATIENCE = 12  # tries in a row that bring nothing new before the search is given up
+_PATIENCE = 24  # tries in a row that bring nothing new before the search is given up
 
 
 class Room:
@@ -74,40 +74,55 @@ def pack(room: Room, n: int) -> Placement | None:
     return tuple(sorted(chosen))
 
 
-def different_ways(
-    view: ClusterView,
-    sizes: Mapping[str, int],
-    pool: Iterable[int],
-    kept: Mapping[str, Placement],
-    n: int,
-    stream: str,
-) -> list[dict[str, Placement]]:
-    """Up to n ways to give jobs these numbers of GPUs of a pool, each job spread over as many servers and racks.
+def nearest(cluster: Cluster, free: Set[int], kept: Placement, own: Placement, n: int) -> Placement:
+    """n free GPUs for a job that keeps some: first its own, then on its servers, then in its racks, then close by."""
+    servers = set(cluster.server_of_gpu[list(kept or own)].tolist())
+    racks = set(cluster.rack_of_server[list(servers)].tolist())
+    on = {gpu: int(cluster.server_of_gpu[gpu]) for gpu in free}
+    tiers = (
+        free & set(own),
+        {gpu for gpu in free if on[gpu] in servers},
+        {gpu for gpu in free if int(cluster.rack_of_server[on[gpu]]) in racks},
+        free,
+    )
+    found: set[int] = set()
+    for tier in tiers:
+        room = Room(cluster, tier - found)
+        found |= set(pack(room, min(n - len(found), room.n_free)) or ())
+    return tuple(sorted(found))
 
-    In the first way jobs keep the GPUs in `kept` (if these are in the pool and as many); in the others they may move:
-    who goes first and which of equal servers come first is drawn by lot.
+
+def different_ways(
+    view: ClusterView, first: dict[str, Placement], n: int, stream: str, kind: Callable[[Spread], int]
+) -> list[dict[str, Placement]]:
+    """The plan and up to n - 1 others over all jobs, which differ in the workers that jobs keep, give up and swap.
+
+    Every job has as many GPUs as in the first, and is no further apart by the planner's own measure, `kind`. Either
+    some jobs stay, drawn by lot, and the others are packed anew in any order; or some workers change places. Jobs that
+    are on their way to their GPUs stay in every plan.
     """
-    cluster = view.cluster
-    pool = list(pool)
-    inside = set(pool)
-    stay = {job: gpus for job, gpus in kept.items() if sizes.get(job) == len(gpus) and inside.issuperset(gpus)}
-    first = _one_way(cluster, sizes, inside, stay, None)
-    ways = [first]
-    known = {_servers(cluster, first)}
-    spread = {job: Spread.of(cluster, gpus) for job, gpus in first.items()}
-    rng = view.rng(stream)
+    cluster, rng = view.cluster, view.rng(stream)
+    coming = held(view)
+    jobs = [job for job in first if job not in coming]
+    fixed = {job: first[job] for job in first if job in coming}
+    taken = {gpu for gpus in coming.values() for gpu in gpus}
+    pool = {gpu for gpu in range(cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken}
+    merit = {job: kind(Spread.of(cluster, first[job])) for job in jobs}
+    ways, known = [first], {_servers(cluster, {job: first[job] for job in jobs})}
     in_vain = 0
-    while len(ways) < n and in_vain < _PATIENCE and first:
-        order = {job: sizes[job] for job in rng.permutation(list(sizes)).tolist()}
-        hold = {job: gpus for job, gpus in stay.items() if rng.random() < 0.5}
-        way = _one_way(cluster, order, inside, hold, rng.random(len(cluster.servers)).tolist())
-        as_good = way.keys() == first.keys() and all(
-            Spread.of(cluster, gpus) == spread[job] for job, gpus in way.items()
-        )
+    while len(ways) < n and in_vain < _PATIENCE and jobs:
+        if rng.random() < 0.5:
+            part = rng.random()
+            stay = {job: first[job] for job in jobs if rng.random() < part}
+            sizes = {job: len(first[job]) for job in rng.permutation(jobs).tolist()}
+            way = _one_way(cluster, sizes, pool, stay, rng.random(len(cluster.servers)).tolist())
+        else:
+            way = _exchanged({job: first[job] for job in jobs}, sorted(pool), rng)
+        as_good = len(way) == len(jobs) and all(kind(Spread.of(cluster, way[job])) <= merit[job] for job in jobs)
         servers = _servers(cluster, way)
         if as_good and servers not in known:
             known.add(servers)
-            ways.append(way)
+            ways.append({**fixed, **{job: way[job] for job in jobs}})
             in_vain = 0
         else:
             in_vain += 1
@@ -127,6 +142,26 @@ def _one_way(
         if job not in way and size > 0 and (gpus := pack(room, size)) is not None:
             way[job] = gpus
     return way
+
+
+def _exchanged(first: Mapping[str, Placement], pool: Sequence[int], rng: np.random.Generator) -> dict[str, Placement]:
+    """One to four workers change places with another job's, or go where nobody is."""
+    at = {gpu: gpu for gpu in pool}
+    mine = [gpu for gpus in first.values() for gpu in gpus if gpu in at]
+    for _ in range(int(rng.integers(1, 5)) if mine else 0):
+        a, b = mine[int(rng.integers(len(mine)))], pool[int(rng.integers(len(pool)))]
+        at[a], at[b] = at[b], at[a]
+    return {job: tuple(sorted(at.get(gpu, gpu) for gpu in gpus)) for job, gpus in first.items()}
+
+
+def restart_share(view: ClusterView, plan: Mapping[str, Placement], lasts_s: float) -> float:
+    """What the restarts of a plan cost, as a part of the GPU time that it hands out until the next round."""
+    moved = sum(
+        len(job.gpus)
+        for job in view.running.values()
+        if job.status is JobStatus.RUNNING and plan.get(job.id, job.gpus) != job.gpus
+    )
+    return moved * view.restart_s / (max(1, sum(map(len, plan.values()))) * lasts_s)
 
 
 def _servers(cluster: Cluster, way: Mapping[str, Placement]) -> frozenset[tuple[str, tuple[int, ...]]]:

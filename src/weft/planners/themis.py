@@ -26,7 +26,9 @@ from weft.planners.target import (
     different_ways,
     held,
     moved,
+    nearest,
     remember,
+    restart_share,
     sizes_that_fit,
     target_of,
 )
@@ -82,19 +84,20 @@ def auction(bids: Bids, gpus: int, sizes: Mapping[str, Sequence[int]]) -> dict[s
     return kept
 
 
-def believed_s(view: ClusterView, job: Job, workers: int) -> float:
+def believed_s(view: ClusterView, job: Job, workers: int, kind: int | None = None) -> float:
     """Iteration time as Themis reckons with it: work shared equally, times a slowdown that knows locality only.
 
     serial time / workers x S (section 4 of its paper). The serial time is that of the samples which the job asked to
-    have in an iteration; S depends on whether workers are on one server, in one rack or in several, not on how many
-    they are, and is taken from what is known of the job at one size of each kind: the one it asked for, or else the
-    nearest.
+    have in an iteration; S depends on whether workers are on one server (kind 0), in one rack (1) or in several (2; by
+    default as close as this cluster allows), not on how many they are. It is taken from what is known of the job at one
+    size of each kind: the one it asked for, or else the nearest.
     """
     sizes = sizes_that_fit(view, job)
-    kind = _kind(closest(view, workers))
-    alike = [size for size in sizes if _kind(closest(view, size)) == kind] or [workers]
+    kind = _kind(closest(view, workers)) if kind is None or workers == 1 else kind
+    alike = [size for size in sizes if _kind(closest(view, size)) <= kind and size > (kind > 0)] or [workers]
     known = min(alike, key=lambda size: (abs(size - job.gpus), size))
-    there = view.estimate(job, known, closest(view, known))
+    near = closest(view, known)
+    there = view.estimate(job, known, Spread(max(near.servers, 1 + (kind > 0)), max(near.racks, 1 + (kind > 1))))
     asked = min(sizes or (workers,), key=lambda size: (abs(size - job.gpus), size))
     serial_s = view.estimate(job, asked, closest(view, asked)).compute_s * asked
     slowdown = there.iteration_s / there.compute_s if there.compute_s > 0 else 1.0
@@ -105,14 +108,34 @@ def _kind(spread: Spread) -> int:
     return (spread.racks > 1) + (spread.servers > 1)
 
 
-class Themis(Planner):
-    """`themis`, `themis:F`, `themis:F,LEASE`: GPUs are leased for LEASE seconds (600) and then auctioned again.
+def _alone_s(view: ClusterView, job: Job, share: float) -> float:
+    """Time of a whole job alone on a share of the cluster; one that does not fit into it has the share take turns."""
+    sizes = sizes_that_fit(view, job)
+    inside = [size for size in sizes if size <= share]
+    if inside:
+        return job.iterations * min(believed_s(view, job, size) for size in inside)
+    return job.iterations * believed_s(view, job, sizes[0]) * sizes[0] / share
 
-    rho of a job is its time in the shared cluster over its time alone on a 1/N share of it. Free GPUs, and those whose
-    lease has ended, are offered to the part 1 - F (F = 0.8) of the jobs without a lease that have the worst rho; they
-    bid 1/rho for every size they can run at; the partial-allocation auction decides; what is left goes to the other
-    jobs, the worst rho first, and then to jobs that can use more, leased ones included. Auctions are held when jobs
-    come or go and when leases end. Candidates differ in placement only: sizes and spreads, hence rho, are the same.
+
+def apps_of(view: ClusterView) -> dict[str, list[JobView]]:
+    """Jobs by application, but for those on their way to their GPUs and those that fit nowhere."""
+    found: dict[str, list[JobView]] = {}
+    for job in all_jobs(view).values():
+        if job.status is not JobStatus.STARTING and sizes_that_fit(view, job.job):
+            found.setdefault(f"app {job.job.app}" if job.job.app else job.id, []).append(job)
+    return found
+
+
+class Themis(Planner):
+    """`themis`, `themis:F`, `themis:F,LEASE`: each GPU is leased for LEASE seconds (600) and then auctioned again.
+
+    rho of an application (a job, or the jobs with the same `app`) is its time in the shared cluster over its time alone
+    on a 1/N share of it. Free GPUs, and those whose own lease has ended, are offered to the part 1 - F (F = 0.8) of the
+    applications that have the worst rho. They bid 1/rho for every number of GPUs that they can use beside those they
+    keep, each bid being for the subset that is best for them. The partial-allocation auction decides; what is left
+    goes to the other applications, the worst rho first, and then to jobs that finish earlier with more. A job that
+    grows keeps its workers; one that wins back fewer than have ended shrinks. Auctions are held when jobs come or go
+    and when leases end. Candidates are plans over all jobs with the same sizes and no job further apart.
     """
 
     name = "themis"
@@ -145,99 +168,178 @@ class Themis(Planner):
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """An auction if there is something to auction, else what was decided last."""
         target = target_of(view, state)
-        leases = {job: end for job, end in state["leases"].items() if job in target}
-        over = {job for job, end in leases.items() if end <= view.now and job not in held(view)}
+        leases = {job: ends for job, ends in state["leases"].items() if job in target}
+        over = any(min(ends) <= view.now for job, ends in leases.items() if job not in held(view))
         same = sorted(all_jobs(view)) == state["jobs"] and len(target) == len(state["target"])
         if same and not over:
             return [as_decided(view, target, state, "leased", self._wake(view, leases))]
-        return self._auction(view, target, leases, over, n)
+        return self._auction(view, target, leases, n)
 
     def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
         """The target moves too."""
         return moved(candidate, placements)
 
-    def rho(self, view: ClusterView, job: JobView, workers: int) -> float:
-        """Finish-time fairness with this many workers from now on; with none, the job first waits for one lease."""
-        sizes = sizes_that_fit(view, job.job)
-        shared = view.now - job.job.submit_s
-        if workers:
-            shared += view.iterations_left(job.id) * believed_s(view, job.job, workers)
-        else:
-            fastest = min(believed_s(view, job.job, size) for size in sizes)
-            shared += self.lease_s + view.iterations_left(job.id) * fastest
-        share = max(1.0, view.cluster.n_gpus / max(1, len(all_jobs(view))))
-        inside = [size for size in sizes if size <= share]
-        if inside:
-            alone = min(believed_s(view, job.job, size) for size in inside)
-        else:  # it does not fit into its share: as if the share took turns
-            alone = believed_s(view, job.job, sizes[0]) * sizes[0] / share
-        return max(shared, 1e-9) / max(alone * job.job.iterations, 1e-9)
+    def rho(self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int]) -> float:
+        """Finish-time fairness of an application whose jobs have these sizes from now on, its last job counting.
+
+        A job without GPUs first waits for one lease; a running job that changes its size pays for a restart.
+        """
+        return self._rho(view, app, sizes, {job.id: _kind(closest(view, sizes[job.id])) for job in app})
+
+    def _rho(
+        self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int], kinds: Mapping[str, int]
+    ) -> float:
+        shared = max(self._left_s(view, job, sizes[job.id], kinds[job.id]) for job in app)
+        there = len({job.job.app or job.id for job in all_jobs(view).values()})
+        share = max(1.0, view.cluster.n_gpus / there) / len(app)
+        alone = max(_alone_s(view, job.job, share) for job in app)
+        return max(view.now - min(job.job.submit_s for job in app) + shared, 1e-9) / max(alone, 1e-9)
+
+    def _left_s(self, view: ClusterView, job: JobView, workers: int, kind: int) -> float:
+        left = view.iterations_left(job.id)
+        if not workers:
+            fastest = min(believed_s(view, job.job, size) for size in sizes_that_fit(view, job.job))
+            return self.lease_s + left * fastest
+        restart = view.restart_s if job.status is JobStatus.RUNNING and workers != len(job.gpus) else 0.0
+        return restart + left * believed_s(view, job.job, workers, kind)
 
     def _auction(
-        self, view: ClusterView, target: dict[str, Placement], leases: dict[str, float], over: set[str], n: int
+        self, view: ClusterView, target: dict[str, Placement], leases: dict[str, list[float]], n: int
     ) -> list[Candidate]:
-        jobs = all_jobs(view)
-        fixed = {**{job: gpus for job, gpus in target.items() if job in leases and job not in over}, **held(view)}
-        taken = {gpu for gpus in fixed.values() for gpu in gpus}
-        pool = [gpu for gpu in range(view.cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken]
-        bidders = [job for job in jobs.values() if job.id not in fixed and sizes_that_fit(view, job.job)]
-        fairness = {job.id: self.rho(view, job, len(target.get(job.id, ()))) for job in bidders}
-        bidders.sort(key=lambda job: (-fairness[job.id], job.job.submit_s, job.id))
-        sizes = self._sizes(view, bidders, len(pool))
-        left = len(pool) - sum(sizes.values())
-        if left and len(sizes) == len(bidders):  # nobody waits: those with a lease may grow
-            for job in self._grow(view, [jobs[j] for j in fixed if j not in held(view)], left, sizes):
-                pool += fixed.pop(job.id)
-                bidders.append(job)
-        kept = {job.id: job.gpus for job in bidders if job.status is JobStatus.RUNNING}
-        renewed = {job: end for job, end in leases.items() if job in fixed}
-        renewed |= dict.fromkeys(sizes, view.now + self.lease_s)
-        renewed |= {job: leases.get(job, view.now + self.lease_s) for job in held(view)}
+        coming = held(view)
+        live = {
+            job: tuple(gpu for gpu, end in zip(gpus, leases[job], strict=True) if end > view.now)
+            for job, gpus in target.items()
+            if job in leases and job not in coming
+        }
+        taken = {gpu for gpus in (*live.values(), *coming.values()) for gpu in gpus}
+        pool = {gpu for gpu in range(view.cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken}
+        table = _Table(self, view, live, {job: gpus for job, gpus in target.items() if job not in coming}, pool)
+        table.share_out()
+        ends = {gpu: end for job, gpus in target.items() if job in leases
+                for gpu, end in zip(gpus, leases[job], strict=True) if end > view.now}  # fmt: skip
+        lease = view.now + self.lease_s
+        first = {**coming, **table.placed}
+        renewed = {job: [ends.get(gpu, lease) for gpu in gpus] for job, gpus in first.items()}
         found = []
-        for way in different_ways(view, sizes, pool, kept, n, self.name):
-            after = {**fixed, **way}
-            state = remember(view, after, leases={job: renewed[job] for job in sorted(after)})
-            reasons = {job: f"auction won: {len(gpus)} GPUs leased" for job, gpus in way.items()}
-            reasons |= {job.id: "lease ended, auction lost" for job in bidders if job.id not in way}
+        for way in different_ways(view, first, n, self.name, _kind):
+            state = remember(view, way, leases={job: renewed[job] for job in sorted(way)})
+            reasons = {job: table.words(job, len(gpus)) for job, gpus in way.items()}
+            reasons |= {job.id: "its leases ended, auction lost" for job in table.jobs if job.id not in way}
             declined = tuple(
                 Declined(job, "auction lost: no GPUs left for it") for job in view.waiting if job not in way
             )
-            found.append(Candidate(Plan(after), state, reasons, declined, self._wake(view, state["leases"])))
+            share = restart_share(view, way, self.lease_s)
+            found.append(Candidate(Plan(way), state, reasons, declined, self._wake(view, renewed), share))
         return found
 
-    def _sizes(self, view: ClusterView, bidders: Sequence[JobView], gpus: int) -> dict[str, int]:
-        """GPUs of each bidder: by auction among the worst off, then what is left, the worst off first."""
-        usable = {job.id: sizes_that_fit(view, job.job) for job in bidders}
-        worst = bidders[: max(1, math.ceil((1.0 - self.fairness) * len(bidders) - 1e-9))]
-        bids = {
-            job.id: {size: 1.0 / self.rho(view, job, size) for size in (0, *usable[job.id]) if size <= gpus}
-            for job in worst
-        }
-        won = {job: size for job, size in auction(bids, gpus, usable).items() if size} if bids else {}
-        left = gpus - sum(won.values())
-        for job in bidders:
-            fits = [size for size in usable[job.id] if size <= min(left, job.job.gpus)]
-            if job.id not in won and fits:
-                won[job.id] = max(fits, key=lambda size: (-self.rho(view, job, size), -size))
-                left -= won[job.id]
-        if len(won) == len(bidders):
-            self._grow(view, bidders, left, won)
-        return won
-
-    def _grow(self, view: ClusterView, jobs: Sequence[JobView], left: int, sizes: dict[str, int]) -> list[JobView]:
-        """Hand out what is left to jobs that finish earlier with more, the worst rho first; `sizes` is amended."""
-        grown = []
-        now = {job.id: sizes.get(job.id, len(job.gpus)) for job in jobs}
-        for job in sorted(jobs, key=lambda job: (-self.rho(view, job, now[job.id]), job.job.submit_s, job.id)):
-            more = [n for n in sizes_that_fit(view, job.job) if now[job.id] < n <= now[job.id] + left]
-            best = min(more, key=lambda n: (self.rho(view, job, n), n), default=None)
-            if best is not None and self.rho(view, job, best) < self.rho(view, job, now[job.id]) * (1 - 1e-9):
-                left -= best - now[job.id]
-                sizes[job.id] = best
-                grown.append(job)
-        return grown
-
-    def _wake(self, view: ClusterView, leases: dict[str, float]) -> float | None:
+    def _wake(self, view: ClusterView, leases: Mapping[str, Sequence[float]]) -> float | None:
         """The next end of a lease, while there is anybody to have the GPUs."""
-        later = [end for end in leases.values() if end > view.now]
+        later = [end for ends in leases.values() for end in ends if end > view.now]
         return min(later) if later else None
+
+
+class _Table:
+    """One auction: who keeps what, what is offered, and what everybody has in the end (`placed`)."""
+
+    def __init__(
+        self,
+        themis: Themis,
+        view: ClusterView,
+        live: Mapping[str, Placement],
+        own: Mapping[str, Placement],
+        pool: set[int],
+    ) -> None:
+        self.themis, self.view, self.own, self.pool = themis, view, own, pool
+        self.apps = apps_of(view)
+        self.jobs = [job for app in self.apps.values() for job in app]
+        self.live = {job.id: live.get(job.id, ()) for job in self.jobs}
+        self.usable = {job.id: sizes_that_fit(view, job.job) for job in self.jobs}
+        self.placed: dict[str, Placement] = {}
+
+    def words(self, job: str, size: int) -> str:
+        """Why a job has what it has."""
+        kept = len(self.live.get(job, ()))
+        return f"auction won: {size} GPUs leased" if not kept else f"{size} GPUs: {min(kept, size)} on a running lease"
+
+    def share_out(self) -> None:
+        """By auction among the worst off; then what is left, the worst off first, to none more than it asked for."""
+        now = {job.id: len(self.own.get(job.id, ())) for job in self.jobs}
+        rho = {name: self.themis.rho(self.view, app, now) for name, app in self.apps.items()}
+        order = sorted(self.apps, key=lambda name: (-rho[name], self.apps[name][0].job.submit_s, name))
+        worst = order[: max(1, math.ceil((1.0 - self.themis.fairness) * len(order) - 1e-9))] if order else []
+        bids = {name: self._bids(name) for name in worst}
+        options = {name: sorted(n for n in bid if n) for name, bid in bids.items()}
+        won = auction(bids, len(self.pool), options) if bids else {}
+        for name in worst:
+            if won[name]:
+                self._give(self._split(name, won[name]))
+        twice = [job for _ in range(2) for name in order for job in self.apps[name]]  # who shrinks leaves something
+        for job in (job for job in twice if job.id not in self.placed):
+            kept = len(self.live[job.id])
+            most = max(kept, min(kept + len(self.pool), job.job.gpus))
+            self._give({job.id: max((n for n in self.usable[job.id] if n <= most), default=0)})
+        if all(job.id in self.placed for job in self.jobs):
+            self._grow()
+
+    def _bids(self, name: str) -> dict[int, float]:
+        """1 / rho for each number of offered GPUs, each being the best subset of that size beside what is kept."""
+        found: dict[int, float] = {}
+        app = self.apps[name]
+        most = sum(max(0, self.usable[job.id][-1] - len(self.live[job.id])) for job in app)
+        for n in range(min(most, len(self.pool)) + 1):
+            sizes = self._split(name, n)
+            used = sum(max(0, sizes[job.id] - len(self.live[job.id])) for job in app)
+            if used == n:
+                kinds = {job.id: _kind(Spread.of(self.view.cluster, self._where(job.id, sizes[job.id]) or (0,)))
+                         for job in app}  # fmt: skip
+                found[n] = 1.0 / self.themis._rho(self.view, app, sizes, kinds)
+        return found
+
+    def _split(self, name: str, extra: int) -> dict[str, int]:
+        """Sizes of an application's jobs with so many GPUs more: they go to the job that would end last."""
+        app = self.apps[name]
+        sizes = {job.id: max((n for n in self.usable[job.id] if n <= len(self.live[job.id])), default=0) for job in app}
+        while True:
+            steps: list[tuple[float, int, str, int, int]] = []
+            for job in app:
+                kept = max(sizes[job.id], len(self.live[job.id]))
+                larger = [n for n in self.usable[job.id] if sizes[job.id] < n <= kept + extra]
+                if larger:
+                    kind = _kind(closest(self.view, sizes[job.id]))
+                    left = self.themis._left_s(self.view, job, sizes[job.id], kind)
+                    steps.append((left, -len(steps), job.id, larger[0], max(0, larger[0] - kept)))
+            if not steps:
+                return sizes
+            _, _, job_id, size, cost = max(steps)
+            sizes[job_id] = size
+            extra -= cost
+
+    def _where(self, job: str, size: int) -> Placement:
+        """The GPUs of a job at a size: those it keeps and the nearest of the pool, or the closest of those it keeps."""
+        live, own = self.live[job], self.own.get(job, ())
+        if size <= len(live):
+            return nearest(self.view.cluster, set(live), (), live, size)
+        return tuple(sorted((*live, *nearest(self.view.cluster, self.pool, live, own, size - len(live)))))
+
+    def _give(self, sizes: Mapping[str, int]) -> None:
+        for job, size in sizes.items():
+            if size:
+                self.placed[job] = self._where(job, size)
+                self.pool |= set(self.live[job])
+                self.pool -= set(self.placed[job])
+
+    def _grow(self) -> None:
+        """What is left goes to jobs that finish earlier with more, the worst rho first; they keep their workers."""
+        view, rho = self.view, self.themis.rho
+        now = {job.id: len(self.placed[job.id]) for job in self.jobs}
+        order = [(rho(view, app, now), app[0].job.submit_s, name) for name, app in self.apps.items()]
+        for _, _, name in sorted(order, key=lambda entry: (-entry[0], *entry[1:])):
+            for job in self.apps[name]:
+                has = now[job.id]
+                more = [n for n in self.usable[job.id] if has < n <= has + len(self.pool)]
+                best = min(more, key=lambda n: (rho(view, [job], {job.id: n}), n), default=has)
+                if rho(view, [job], {job.id: best}) < rho(view, [job], {job.id: has}) * (1 - 1e-9):
+                    own = self.placed[job.id]
+                    self.placed[job.id] = tuple(sorted((*own, *nearest(view.cluster, self.pool, own, (), best - has))))
+                    self.pool.difference_update(self.placed[job.id])

@@ -17,10 +17,12 @@ from weft.interleave.cassini.rotate import (
     best_shift,
     demand_at,
     excess,
+    meetings,
     optimum,
     rotate,
     rotate_all,
     score_at,
+    settle,
     uniform_score,
 )
 
@@ -233,3 +235,29 @@ def test_arcs_that_overlap_add_and_may_go_round() -> None:
         Circle(1.0, ((0.0, 1.5, 10.0),))
     with pytest.raises(InputError, match="its period is"):
         Circle(math.inf, ())
+
+
+@settings(max_examples=25, deadline=None)
+@given(circles(5, 2, (12, 24)))
+def test_no_job_of_a_loop_gains_by_moving_alone(jobs: list[Circle]) -> None:
+    """Jobs in a ring meet their two neighbours: the kernel against excess and meetings of the plain twin."""
+    n = len(jobs)
+    pairs = [(i, (i + 1) % n) for i in range(n)]
+    links = [([str(i), str(j)], ([jobs[i], jobs[j]], C, common_periods([jobs[i].period_s, jobs[j].period_s])))
+             for i, j in pairs]  # fmt: skip
+    found, total = settle(links, [{}])
+
+    def lost(shifts: list[float]) -> float:
+        return sum(
+            excess(two, periods, C, [shifts[int(job)] for job in names]) / (C * periods.perimeter_s)
+            for names, (two, _, periods) in links
+        )
+
+    shifts = [found[str(i)] for i in range(n)]
+    assert n - lost(shifts) == pytest.approx(total, abs=1e-9)
+    for job in range(1, n):
+        for names, (two, _, periods) in links:
+            if str(job) in names:
+                me = names.index(str(job))
+                for place in meetings(two, periods, [shifts[int(k)] for k in names], me, 1 - me):
+                    assert lost([*shifts[:job], place, *shifts[job + 1 :]]) >= n - total - 2e-5

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.research.cassini.beyond import loops, many_jobs
+from weft.research.cassini.beyond import RULES, loop_free, loops, many_jobs
+from weft.research.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played
+from weft.stacks import resolve
 
 
 def test_consensus_is_never_worse_than_no_shift() -> None:
@@ -24,3 +26,23 @@ def test_shifts_help_until_the_circle_is_full() -> None:
     assert rows[0.3, 3]["score"] == pytest.approx(1.0)
     assert rows[0.3, 4]["score"] == pytest.approx(1.0 - 0.2 * 0.8)
     assert rows[0.3, 3]["shifted"] < 1.01 < 1.1 < rows[0.3, 3]["unshifted"]
+
+
+def test_packed_placements_are_free_of_loops_and_random_ones_are_not() -> None:
+    for row in loop_free(20):
+        assert row["packed"] == 1.0
+        assert row["random"] == 0.0
+        assert row["swaps_4"] <= row["swaps_2"] < 1.0
+
+
+def test_rules_are_stacks() -> None:
+    for stack in RULES.values():
+        resolve(stack)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_equal_jobs_gain_at_most_two_less_one_nth(n: int) -> None:
+    """c + n s in step against c + s alone, and n s <= c + s: at most 2 - 1/n, where the link is full."""
+    jobs = tuple(Traced(f"j{i}", 300 - 300 / n, 300 / n, CAPACITY_GBPS) for i in range(n))
+    together = played(Snapshot(jobs, 0.0, False), False, iterations=40)["jobs"]
+    assert together["j0"]["iteration_ms"] / 300 == pytest.approx(2 - 1 / n, rel=1e-6)

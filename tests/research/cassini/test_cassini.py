@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import InputError
 from weft.research import reproduce
-from weft.research.cassini import CLAIMS, EXPERIMENTS
+from weft.research.cassini import CLAIMS, CONTROLS, EXPERIMENTS
 from weft.research.cassini.snapshots import (
     FIGURE_2,
     SNAPSHOTS,
@@ -17,8 +17,10 @@ from weft.research.cassini.snapshots import (
     played,
     with_rates,
 )
-from weft.research.claims import Request
+from weft.research.claims import Measured, Request
 from weft.scenario import Scenario
+from weft.scenario.build import build_cluster, build_workload
+from weft.stacks import resolve
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -91,6 +93,30 @@ def test_figure_2() -> None:
 def test_experiments_are_scenarios_and_claims_are_named_after_them() -> None:
     for name, scenario in EXPERIMENTS.items():
         Scenario.load(scenario)
-        assert any(claim.startswith(name) for claim in CLAIMS)
+        assert any(claim.startswith(name.removesuffix("-dlrm")) for claim in CLAIMS)
     with pytest.raises(InputError, match=r"there is no claim figure-2\.p91; did you mean figure-2\.p90"):
         reproduce("cassini", Request(claims=("figure-2.p91",)))
+
+
+def test_every_ratio_has_its_controls_and_they_are_left_out_when_quick() -> None:
+    ratios = [
+        name
+        for name in CLAIMS
+        if name.split(".")[1:] in ([s, m] for s in ("themis", "pollux") for m in ("mean", "p99"))
+    ]
+    assert len(ratios) >= 16
+    for name in ratios:
+        for control in CONTROLS:
+            assert CLAIMS[f"{name}.{control}"].slow
+            assert CLAIMS[f"{name}.{control}"].rule(1.0, Measured(2.0)) == "not judged"
+    for stack in CONTROLS.values():
+        resolve(f"themis+{stack}")
+
+
+def test_dlrm_lasts_minutes_in_its_own_experiment() -> None:
+    for name, low, high in (("figure-13", 0.0, 20.0), ("figure-13-dlrm", 40.0, 1000.0)):
+        given = Scenario.load(EXPERIMENTS[name])
+        cluster = build_cluster(given, 0)
+        dlrm = [job for job in build_workload(given, cluster, 0).jobs if job.model == "dlrm-benchmark"]
+        assert dlrm
+        assert all(low < job.compute_s < high for job in dlrm)

@@ -299,3 +299,14 @@ def test_streams(seed: int, low: int, width: int) -> None:
     assert (Stream(seed, "b").uniform(50) != numbers).any()
     assert all(low <= i <= low + width for i in Stream(seed, "a").integers(50, low, low + width))
     assert sorted(Stream(seed, "a").shuffled(range(20))) == list(range(20))
+
+
+def test_short_jobs_get_more_iterations_and_models_make_applications() -> None:
+    """VGG16 on two GPUs takes 0.5 s alone, LSTM-PTB 0.125: 200 iterations are 100 and 25 s, 50 s are 400 of these."""
+    table: dict[str, Any] = {"source": "batch", "jobs": 20, "models": ["vgg16", "lstm-ptb"], "gpus": {2: 1},
+                             "iterations": [200, 200]}  # fmt: skip
+    jobs = make(estimate=True, shortest_s=50.0, apps=True, **table).jobs
+    assert {(job.model, job.iterations, job.app) for job in jobs} == {
+        ("vgg16", 200, "vgg16"), ("lstm-ptb", 400, "lstm-ptb"),
+    }  # fmt: skip
+    assert {job.app for job in make(estimate=True, **table).jobs} == {""}

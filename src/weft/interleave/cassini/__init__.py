@@ -18,9 +18,9 @@ import numpy as np
 from weft.errors import StackError
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.cassini.align import Alignment, align
-from weft.interleave.cassini.circle import Circle
+from weft.interleave.cassini.circle import Circle, common_periods
 from weft.interleave.cassini.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all
+from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all, score_at
 from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, Spread
@@ -82,29 +82,33 @@ def _neighbour(
 
 @dataclass(frozen=True)
 class Settings:
-    """`cassini:padding=0.1,metric=tail,consensus`: what may be set.
+    """`cassini:padding=0.1,metric=tail,loops=discard`: what may be set.
 
     candidates: plans to ask the planner for. padding: idle time that may be added to an iteration so that it fits the
     periods of others, relative (0: none, so that partly compatible jobs are not held to slots either). metric: links
-    count by their mean or by the worst (tail). consensus: groups whose links form a loop get shifts too. search: number
-    of placements to try besides the planner's. threads: for scoring.
+    count by their mean or by the worst (tail); or no link counts, but how many racks the jobs are spread over (racks, a
+    control). loops: groups whose links form a loop get the shifts on which the links disagree least (consensus), or
+    such plans are passed over and looping groups are left unshifted (discard, the rule as printed). search: number of
+    placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at all (`unshifted`
+    is a control, too).
     """
 
     candidates: int = 10
     padding: float = 0.05
     metric: str = "mean"
-    consensus: bool = False
+    loops: str = "consensus"
     search: int = 0
     threads: int = 0  # 0: one per core
+    shifts: bool = True
 
 
 class Cassini(Interleave):
     """Algorithm 2 with exact rotations, and gates that hold compatible jobs to their slots.
 
-    Candidates whose affinity graph has loops are passed over while there are others; if all have loops, the best is
-    taken and its looping groups are left unshifted. Jobs keep their slots (a periodic gate, re-aligned when more than
-    5 % off) if they are fully compatible, or partly and with periods that leave room for what does not fit; the others
-    are shifted once. All that as long as it is expected to gain more than it costs.
+    Jobs keep their slots (a periodic gate, re-aligned when more than 5 % off) if they are fully compatible, or partly
+    and with periods that leave room for what does not fit; the others are shifted once. All that as long as it is
+    expected to gain more than it costs. With `loops=discard`, candidates whose affinity graph has loops are passed over
+    while there are others; if all have loops, the best is taken and its looping groups are left unshifted.
     """
 
     name = "cassini"
@@ -114,15 +118,17 @@ class Cassini(Interleave):
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.candidates = self.settings.candidates
+        self.shifts = self.settings.shifts
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,consensus`."""
+        """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,loops=discard`."""
         return cls(_settings(arg) if arg is not None else None)
 
     def prepare(self) -> None:
-        """Load the rotation kernel."""
-        rotate([Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, 1.0)
+        """Load the kernels, which rotate circles and score shifts."""
+        circles, periods = [Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, common_periods([1.0] * 3)
+        score_at(circles, 1.0, rotate(circles, 1.0, periods).shifts_s, periods)
 
     def initial_state(self) -> State:
         """No gates yet."""
@@ -130,12 +136,14 @@ class Cassini(Interleave):
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """Score all, take the best, shift its jobs."""
-        layouts = self.layouts(view, [candidate.plan.placements for candidate in candidates])
-        tail = self.settings.metric == "tail"
-        loop_free = [i for i, layout in enumerate(layouts) if layout.loops == 0]
-        pool = loop_free or range(len(layouts))
-        chosen = max(pool, key=lambda i: (round(layouts[i].score(tail), 9), -i))
+        plans = [candidate.plan.placements for candidate in candidates]
+        layouts = self.layouts(view, plans)
+        values = self._values(view, plans, layouts)
+        cost = [candidate.restart_share for candidate in candidates]  # time lost, as what the score lacks to 1 is
+        chosen = max(range(len(plans)), key=lambda i: (values[i][0], round(values[i][1] - cost[i], 9), -i))
         layout, candidate = layouts[chosen], candidates[chosen]
+        if not self.settings.shifts:
+            return Pick(candidate, state)
         gates, kept, reasons, left = self._gates(view, layout, candidate, state)
         words = dict(candidate.reasons)
         for job in left:
@@ -144,14 +152,21 @@ class Cassini(Interleave):
         plan = Plan(candidate.plan.placements, gates)
         return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
 
+    def _values(self, view: ClusterView, plans: Sequence[Any], layouts: Sequence[Layout]) -> list[Value]:
+        """How good each plan is: without loops first where these are passed over, then by score (or by racks)."""
+        if self.settings.metric == "racks":
+            spread = [sum(Spread.of(view.cluster, gpus).racks for gpus in plan.values()) for plan in plans]
+            return [(True, -float(racks)) for racks in spread]
+        tail, any_will_do = self.settings.metric == "tail", self.settings.loops == "consensus"
+        return [(any_will_do or layout.loops == 0, round(layout.score(tail), 9)) for layout in layouts]
+
     def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
         """The best placement found beside the planner's, if it is better than all of theirs."""
         if not self.settings.search:
             return ()
 
-        def value(plans: Sequence[Any]) -> list[tuple[bool, float]]:
-            tail = self.settings.metric == "tail"
-            return [(layout.loops == 0, layout.score(tail)) for layout in self.layouts(view, plans)]
+        def value(plans: Sequence[Any]) -> list[Value]:
+            return self._values(view, plans, self.layouts(view, plans))
 
         found = improved(view, candidates, value, self.settings.search)
         return () if found is None else (found,)
@@ -206,7 +221,7 @@ class Cassini(Interleave):
         reasons: dict[str, str] = {}
         left: set[str] = set()
         for group in layout.groups:
-            aligned = align(layout, group, self.settings.padding, self.settings.consensus)
+            aligned = align(layout, group, self.settings.padding, self.settings.loops == "consensus")
             left |= set(group.periods_s) - {job for a in aligned for job in a.jobs}
             for alignment in aligned:
                 if not alignment.pays:
@@ -267,16 +282,16 @@ def _settings(text: str) -> Settings:
                 known[name] = int(value)
             elif name == "padding" and equals:
                 known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
-            elif name == "metric" and value in ("mean", "tail"):
+            elif value in {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}.get(name, ()):
                 known[name] = value
-            elif name == "consensus" and not equals:
-                known[name] = True
+            elif name == "unshifted" and not equals:
+                known["shifts"] = False
             else:
                 raise ValueError
         except ValueError:
             raise StackError(
-                f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail, consensus, "
-                "search=N, threads=N, separated by commas"
+                f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
+                "loops=consensus|discard, search=N, threads=N, unshifted, separated by commas"
             ) from None
     settings = Settings(**known)
     if settings.candidates < 1 or not 0 <= settings.padding <= 1 or settings.threads < 0:

@@ -3,9 +3,8 @@
 Idle time that is added to iterations (padding) is a cost like excess demand. Of the periods tried, those with the least
 sum of both are kept, and no gate is set where the jobs would lose less if nobody shifted them.
 
-CASSINI discards candidates in which the links of a group form a loop (section 4.2). Here jobs move one after another to
-the shift at which their links lose least in total. The shifts tried are those at which an edge of the job's demand
-meets an edge of another job's, because the sum of scores is piecewise linear between them.
+CASSINI discards candidates in which the links of a group form a loop (section 4.2). Hardly any placement of a cluster
+is free of loops, so by default a looping group gets the shifts on which its links disagree least (`settle`).
 """
 
 from __future__ import annotations
@@ -25,99 +24,12 @@ from weft.interleave.cassini.layout import (
     problem_of,
     with_the_others,
 )
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, score_at, uniform_score
-
-Links = Sequence[tuple[Sequence[str], Problem]]
-_SWEEPS = 8
-_EVEN = 1e-9
-
-
-def total_score(links: Links, shifts_s: Mapping[str, float]) -> float:
-    """Sum of the scores of links at these shifts; jobs without a shift are not there yet."""
-    total = []
-    for jobs, (circles, capacity, periods) in links:
-        here = [i for i, job in enumerate(jobs) if job in shifts_s]
-        if len(here) == len(jobs):
-            total.append(score_at(circles, capacity, [shifts_s[job] for job in jobs], periods))
-        elif len(here) > 1:
-            shifts = [shifts_s.get(job, 0.0) for job in jobs]
-            some = [circle if i in here else type(circle)(circle.period_s, ()) for i, circle in enumerate(circles)]
-            total.append(score_at(some, capacity, shifts, periods))
-        else:
-            total.append(1.0)
-    return math.fsum(total)
-
-
-def settle(links: Links, starts: Sequence[Mapping[str, float]], periods_s: Mapping[str, float]) -> dict[str, float]:
-    """The best shifts reached from several starts; an empty start places jobs one after another."""
-    jobs = list(dict.fromkeys(job for members, _ in links for job in members))
-    best: dict[str, float] = {}
-    highest = -math.inf
-    for start in starts:
-        now = dict(start)
-        for job in jobs:
-            if job not in now:
-                now[job] = _best_place(links, now, job, periods_s, centre=False)
-        for sweep in range(_SWEEPS):
-            before = dict(now)
-            for job in jobs[1:]:
-                now[job] = _best_place(links, now, job, periods_s, centre=sweep >= _SWEEPS // 2)
-            if before == now and sweep >= _SWEEPS // 2:
-                break
-        found = total_score(links, now)
-        if found > highest + _EVEN:
-            best, highest = now, found
-    return best
-
-
-def _best_place(
-    links: Links, now: Mapping[str, float], job: str, periods_s: Mapping[str, float], centre: bool
-) -> float:
-    """The shift at which a job does least harm to the others that are placed.
-
-    It stays where it is if that is as good; with `centre` it takes the middle of the widest of its best stretches.
-    """
-    mine = [(jobs, problem) for jobs, problem in links if job in jobs]
-    period = periods_s[job]
-    places = {now.get(job, 0.0) % period}
-    for jobs, (circles, _, periods) in mine:
-        own = [e for start, end, _ in circles[jobs.index(job)].pieces for e in (start, end)]
-        for other, circle, other_period, turns in zip(jobs, circles, periods.periods_s, periods.turns, strict=True):
-            if other == job or other not in now:
-                continue
-            edges = [
-                e + k * other_period for start, end, _ in circle.pieces for e in (start, end) for k in range(turns)
-            ]
-            places |= {(now[other] + theirs - e) % period for theirs in edges for e in own}
-    order = sorted(places)
-    scores = [total_score(mine, {**now, job: place}) for place in order]
-    good = [score >= max(scores) - _EVEN for score in scores]
-    held = now.get(job, 0.0) % period
-    if all(good) or (not centre and job in now and good[order.index(held)]):
-        return held
-    return _middle(order, good, period) if centre else order[good.index(True)]
-
-
-def _middle(order: Sequence[float], good: Sequence[bool], period: float) -> float:
-    n = len(order)
-    first = good.index(False)
-    widest, middle = -1.0, 0.0
-    begun: float | None = None
-    for k in range(1, n + 1):
-        i = (first + k) % n
-        at = order[i] + (period if i <= first else 0.0)
-        if not good[i]:
-            begun = None
-            continue
-        begun = at if begun is None else begun
-        if at - begun > widest:
-            widest, middle = at - begun, 0.5 * (begun + at)
-    return middle % period
-
+from weft.interleave.cassini.rotate import RESTARTS, WORK, Problem, Rotation, rotate, settle, uniform_score
 
 COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, only in periods with room for the rest
 MARGIN = 1.1  # room beyond what is held up: iterations vary, and who misses a slot loses a whole period
 _SCALES = 6
+_MANY = 64  # jobs of a looping group: with more, no longer periods and no second start are tried
 _STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part of a period that is short
 
 
@@ -183,9 +95,11 @@ def _best_periods(
         periods = {job: periods_s[job] * scale for job in jobs}
         shifts, forgone = _shifts(layout, meetings, periods, looped)
         scores = [_score(layout, m, periods, shifts) for m in around]
-        lost = {job: max(1.0 - s for m, s in zip(around, scores, strict=True) if job in m.jobs) for job in jobs}
-        late = {job: max(g * (1.0 - s) for m, g, s in zip(around, grows, scores, strict=True) if job in m.jobs)
-                for job in jobs}  # fmt: skip
+        lost, late = dict.fromkeys(jobs, -math.inf), dict.fromkeys(jobs, -math.inf)
+        for m, grow, score in zip(around, grows, scores, strict=True):
+            for job in lost.keys() & m.jobs:
+                lost[job] = max(lost[job], 1.0 - score)
+                late[job] = max(late[job], grow * (1.0 - score))
         kept = all(periods[job] * (1.0 - late[job]) >= time[job] * need for job in jobs)
         idle = [periods[job] / time[job] - 1.0 for job in jobs]
         loss = math.fsum(idle if kept else [lost[job] + extra for job, extra in zip(jobs, idle, strict=True)])
@@ -194,6 +108,8 @@ def _best_periods(
 
     room = max(1.0, min((1.0 + padding) * time[job] / periods_s[job] for job in jobs))
     best = first = tried(1.0)
+    if looped and len(jobs) > _MANY:
+        return first
     scales = [1.0 + (room - 1.0) * k / _SCALES for k in range(1, _SCALES + 1)] if room > 1.0 + 1e-9 else []
     for scale in scales if first.score < 1.0 - 1e-9 else ():
         found = tried(scale)
@@ -247,7 +163,8 @@ def _shifts(
         for i in range(len(meeting.problems)):
             problem = problem_of(meeting, i, layout, periods_s)
             if problem is not None:
-                solved.append((rotate(*problem), problem))
+                effort = (3, 0) if looped else (RESTARTS, WORK)  # a loop changes these shifts again
+                solved.append((rotate(*problem, *effort), problem))
         rotation, problem = min(solved, key=lambda pair: pair[0].score)
         jobs = [job for job in meeting.jobs if job in periods_s]
         wanted.append(dict(zip(jobs, rotation.shifts_s, strict=True)))
@@ -256,8 +173,8 @@ def _shifts(
     shifts = unique_shifts(wanted, periods_s)
     if not looped:
         return shifts, 0.0
-    shifts = settle(tightest, [shifts, {}], periods_s)
-    return shifts, best - total_score(tightest, shifts)
+    shifts, total = settle(tightest, [shifts] if len(shifts) > _MANY else [shifts, {}])
+    return shifts, best - total
 
 
 def _score(layout: Layout, meeting: Meeting, periods_s: Mapping[str, float], shifts_s: Mapping[str, float]) -> float:

@@ -7,7 +7,7 @@ for two jobs an edge of one on an edge of the other, for n jobs along a spanning
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -81,6 +81,41 @@ def rotate_all(
     with ThreadPoolExecutor(threads) as pool:
         parts = pool.map(some, (problems[i : i + 16] for i in range(0, len(problems), 16)))
         return [rotation for part in parts for rotation in part]
+
+
+Links = Sequence[tuple[Sequence[str], Problem]]  # the jobs of each link, and its problem
+_SWEEPS = 16
+
+
+def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], float]:
+    """One shift per job with the best sum of the links' scores, and that sum.
+
+    Where links make a loop, no shifts may please them all. From each start jobs move one after another to the place
+    that is best for all of their links together; an empty start places them one by one.
+    """
+    jobs = list(dict.fromkeys(job for members, _ in links for job in members))
+    number = {job: j for j, job in enumerate(jobs)}
+    packed = [_packed(*problem) for _, problem in links]
+    sizes = [len(members) for members, _ in links]
+    pieces = np.cumsum([0, *(len(p[0]) for p in packed)])
+    members = np.array([number[job] for some, _ in links for job in some], np.int64)
+    net = (
+        *(np.concatenate([p[i] for p in packed]) for i in range(3)),
+        np.concatenate([p[3] + offset for p, offset in zip(packed, pieces, strict=False)]),
+        np.concatenate([p[4] for p in packed]), np.concatenate([p[5] for p in packed]), members,
+        np.cumsum([0, *sizes]), np.array([p[6] for p in packed]), np.array([p[7] for p in packed]),
+        np.repeat(np.arange(len(links)), sizes),
+    )  # fmt: skip
+    uses = np.argsort(members, kind="stable")
+    first_use = np.searchsorted(members[uses], np.arange(len(jobs) + 1))
+    best, least = np.zeros(len(jobs)), math.inf
+    for start in starts:
+        shifts = np.array([start.get(job, 0.0) for job in jobs])
+        placed = np.array([job in start for job in jobs])
+        cost = _kernel().settle(net, first_use, uses, shifts, placed, _SWEEPS)
+        if cost < least - 1e-9:
+            best, least = shifts, cost
+    return dict(zip(jobs, best.tolist(), strict=True)), len(links) - least
 
 
 def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[float], periods: Periods) -> float:

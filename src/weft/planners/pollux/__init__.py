@@ -9,19 +9,30 @@ of m samples is (phi + m0) / (phi + m), with phi the gradient noise scale and m0
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from weft.errors import StackError
+from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
-from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
+from weft.model.view import ClusterView, Fact, JobView, Spread
 from weft.planners.base import Planner
-from weft.planners.pollux.genetic import Problem, evolve
-from weft.planners.target import all_jobs, as_decided, different_ways, held, moved, remember, sizes_that_fit, target_of
+from weft.planners.pollux.genetic import Ints, Problem, evolve
+from weft.planners.target import (
+    all_jobs,
+    as_decided,
+    different_ways,
+    held,
+    moved,
+    remember,
+    restart_share,
+    sizes_that_fit,
+    target_of,
+)
 
 _GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -113,7 +124,8 @@ class Pollux(Planner):
     A genetic search maximises the power mean (p = -1) of the jobs' speed-ups, a speed-up being goodput over goodput on
     a fair share; re-allocated jobs count less, by what a restart costs; two distributed jobs never share a node. Also
     when jobs come and go. NOISE is the gradient noise scale in batches (phi / m0, by default 10), which no world
-    reports. Candidates differ in placement only: every job has as many GPUs, over as many servers and racks.
+    reports. What is placed is the search's own matrix of jobs and nodes; racks it does not know. Candidates are plans
+    over all jobs with the same sizes, where no job is on several nodes that was on one.
     """
 
     name = "pollux"
@@ -191,21 +203,22 @@ class Pollux(Planner):
         jobs = [j for j in all_jobs(view).values() if j.id not in coming and sizes_that_fit(view, j.job)]
         taken = {gpu for gpus in coming.values() for gpu in gpus}
         pool = [gpu for gpu in range(view.cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken]
-        sizes = self._sizes(view, jobs, pool) if jobs and pool else {}
-        kept = {job.id: job.gpus for job in jobs if job.status is JobStatus.RUNNING}
+        first = {**coming, **(self._placed(view, jobs, pool) if jobs and pool else {})}
         next_s = view.now + self.interval_s
         found = []
-        for way in different_ways(view, sizes, pool, kept, n, self.name):
-            after = {**coming, **way}
+        for after in different_ways(view, first, n, self.name, lambda spread: int(spread.servers > 1)):
             state = remember(view, after, next_s=next_s)
             reasons = {job: f"goodput: {len(gpus)} GPUs" for job, gpus in after.items()}
-            reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in way}
-            declined = tuple(Declined(j, "goodput: no GPUs for it in this round") for j in view.waiting if j not in way)
+            reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in after}
+            declined = tuple(
+                Declined(j, "goodput: no GPUs for it in this round") for j in view.waiting if j not in after
+            )
             wake = next_s if all_jobs(view) else None
-            found.append(Candidate(Plan(after), state, reasons, declined, wake))
+            share = restart_share(view, after, self.interval_s)
+            found.append(Candidate(Plan(after), state, reasons, declined, wake, share))
         return found
 
-    def _sizes(self, view: ClusterView, jobs: list[JobView], pool: list[int]) -> dict[str, int]:
+    def _placed(self, view: ClusterView, jobs: list[JobView], pool: list[int]) -> dict[str, Placement]:
         cluster = view.cluster
         most = max(max(sizes_that_fit(view, job.job)) for job in jobs)
         table = np.zeros((len(jobs), most + 1, 2))
@@ -222,19 +235,41 @@ class Pollux(Planner):
                 age = max(view.now - job.job.submit_s, 0.0)
                 penalty[i] = max(0.0, age - job.preemptions * RESTART_S) / (age + RESTART_S)
         best = evolve(Problem(table, capacity, current, penalty), view.rng(self.name), *self.search)
-        order = sorted(range(len(jobs)), key=lambda i: (-int(best[i].sum()), jobs[i].job.submit_s, jobs[i].id))
-        sizes = {jobs[i].id: int(best[i].sum()) for i in order if best[i].sum() > 0}
-        return sizes or self._one_at_least(view, jobs, len(pool))
+        if not best.any():
+            best = _one_at_least(view, jobs, capacity)
+        return on_nodes(cluster, pool, {job.id: best[i] for i, job in enumerate(jobs)}, view.placements)
 
-    def _one_at_least(self, view: ClusterView, jobs: list[JobView], gpus: int) -> dict[str, int]:
-        """If the search gave nobody anything (rigid jobs that just do not fit together): first come, first served."""
-        sizes: dict[str, int] = {}
-        for job in sorted(jobs, key=lambda job: (job.job.submit_s, job.id)):
-            fits = [size for size in sizes_that_fit(view, job.job) if size <= gpus]
-            if fits:
-                sizes[job.id] = max(fits)
-                gpus -= max(fits)
-        return sizes
+
+def on_nodes(
+    cluster: Cluster, pool: Sequence[int], matrix: Mapping[str, Ints], now: Mapping[str, Placement]
+) -> dict[str, Placement]:
+    """The matrix as GPUs: on each node a job keeps those that it has there, as far as it may."""
+    free: dict[int, list[int]] = {}
+    for gpu in pool:
+        free.setdefault(int(cluster.server_of_gpu[gpu]), []).append(gpu)
+    found: dict[str, list[int]] = {job: [] for job in matrix}
+    for stay in (True, False):
+        for job, row in matrix.items():
+            for node in np.flatnonzero(row):
+                own = [gpu for gpu in free.get(int(node), ()) if not stay or gpu in now.get(job, ())]
+                there = sum(int(cluster.server_of_gpu[gpu]) == node for gpu in found[job])
+                for gpu in own[: int(row[node]) - there]:
+                    found[job].append(gpu)
+                    free[int(node)].remove(gpu)
+    return {job: tuple(sorted(gpus)) for job, gpus in found.items() if gpus}
+
+
+def _one_at_least(view: ClusterView, jobs: list[JobView], capacity: Ints) -> Ints:
+    """If the search gave nobody anything (rigid jobs that just do not fit together): first come, first served."""
+    matrix = np.zeros((len(jobs), len(capacity)), np.int64)
+    free = capacity.copy()
+    for i in sorted(range(len(jobs)), key=lambda i: (jobs[i].job.submit_s, jobs[i].id)):
+        want = max((size for size in sizes_that_fit(view, jobs[i].job) if size <= free.sum()), default=0)
+        for node in np.argsort(-free, kind="stable"):
+            matrix[i, node] = min(want, free[node])
+            want -= matrix[i, node]
+            free[node] -= matrix[i, node]
+    return matrix
 
 
 def _samples(job: Job, size: int) -> float:

@@ -79,18 +79,100 @@ def loops() -> list[dict[str, Any]]:
     return rows
 
 
-def guided_placement(seeds: int = 3, workers: int | None = None) -> list[dict[str, Any]]:
-    """The dynamic trace under random placement: ranked candidates against a search guided by compatibility."""
+def loop_free(placements: int = 200) -> list[dict[str, Any]]:
+    """Part of the testbed's placements whose affinity graph has no loop, jobs of equal size filling all 24 servers.
+
+    Placements are drawn by lot, or packed by rack with a few pairs of workers exchanged.
+    """
+    from weft.interleave.cassini.layout import lay_out
+    from weft.model.topologies import cassini
+
+    cluster, rng = cassini(), np.random.default_rng(1)
+    rows = []
+    for workers in (2, 3, 4, 6):
+        jobs, world = _equal_jobs(cluster, 24 // workers, workers)
+        row: dict[str, Any] = {"workers": workers}
+        for name, swaps in (("random", None), ("packed", 0), ("swaps_2", 2), ("swaps_4", 4)):
+            free = 0
+            for _ in range(placements):
+                gpus = np.arange(24)
+                if swaps is None:
+                    gpus = rng.permutation(24)
+                for _ in range(swaps or 0):
+                    a, b = rng.choice(24, 2, replace=False)
+                    gpus[[a, b]] = gpus[[b, a]]
+                where = gpus.reshape(-1, workers).tolist()
+                traffic = {job.id: world.traffic(job, tuple(sorted(g))) for job, g in zip(jobs, where, strict=True)}
+                free += lay_out(traffic, cluster.topology.capacity, 0.05).loops == 0
+            row[name] = free / placements
+        rows.append(row)
+    return rows
+
+
+def _equal_jobs(cluster: Any, jobs: int, workers: int) -> tuple[list[Any], Any]:
+    from weft.model.job import Job
+    from weft.research.cassini import VGG19
+    from weft.sim import NetworkSpec, RunSpec
+    from weft.sim.world import SimWorld
+    from weft.workload import zoo
+
+    profile = zoo.profile(VGG19, workers, gpu="A100")
+    equal = [Job(f"j{i}", 0.0, workers, 100, {workers: profile}, VGG19) for i in range(jobs)]
+    return equal, SimWorld(cluster, equal, NetworkSpec(), RunSpec())
+
+
+RULES = {
+    "printed rule, one candidate": "random+cassini:loops=discard,candidates=1",
+    "printed rule, ten candidates": "random+cassini:loops=discard",
+    "consensus, one candidate": "random+cassini:candidates=1",
+    "ten candidates, no shifts": "random+cassini:unshifted",
+    "fewest racks of ten, no shifts": "random+cassini:metric=racks,unshifted",
+    "consensus, ten candidates": "random+cassini",
+    "consensus, guided placement": "random+cassini:search=64",
+}
+
+
+def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]]:
+    """Twelve equal jobs of two workers by lot on the testbed: what the rule about loops costs, with its controls."""
     from weft import api
-    from weft.research.cassini import EXPERIMENTS
+    from weft.research.cassini import JITTER
     from weft.research.claims import Runs
 
-    stacks = ["random", "random+cassini", "random+cassini:search=64", "random+cassini:search=64,consensus"]
-    runs = Runs(api.compare(deepcopy(EXPERIMENTS["figure-13"]), stacks, seeds, workers=workers).runs)
     rows = []
-    for stack in stacks:
-        ratio = runs.ratio("random", stack, "iteration_mean_s")
-        rows.append({"stack": stack, "gain": ratio.value, "low": ratio.ci95[0], "high": ratio.ci95[1]})
+    for model in ("vgg19[batch=104]", "wide-resnet101[batch=40]", "resnet50[batch=24]"):
+        job = {"model": model, "gpus": 2, "iterations": 400}
+        scenario = {
+            "cluster": {"topology": "cassini"}, "run": {"jitter": JITTER},
+            "workload": {"source": "jobs", "job": [{"id": f"j{i}", **job} for i in range(12)]},
+        }  # fmt: skip
+        runs = Runs(api.compare(scenario, ["random", *RULES.values()], seeds, workers=workers).runs)
+        for words, stack in RULES.items():
+            row: dict[str, Any] = {"model": model, "rule": words}
+            for key in ("mean", "p99"):
+                ratio = runs.ratio("random", stack, f"iteration_{key}_s")
+                row |= {key: ratio.value, f"{key}_low": ratio.ci95[0], f"{key}_high": ratio.ci95[1]}
+            rows.append(row)
+    return rows
+
+
+def restarts_and_leases(seeds: int = 3, workers: int | None = 1) -> list[dict[str, Any]]:
+    """Figure 13 with restarts of 0, 10 and 30 s, and with leases of 1 to 20 minutes."""
+    from weft import api
+    from weft.research.cassini import EXPERIMENTS, RESTART_S
+    from weft.research.claims import Runs
+
+    settings = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
+    settings += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
+    rows = []
+    for planner, restart_s in settings:
+        scenario = deepcopy(EXPERIMENTS["figure-13"])
+        scenario["run"]["restart_s"] = restart_s
+        stacks = [planner, f"{planner}+cassini"]
+        runs = Runs(api.compare(scenario, stacks, seeds, workers=workers).runs)
+        row: dict[str, Any] = {"planner": planner, "restart_s": restart_s}
+        for key in ("iteration_mean_s", "iteration_p99_s", "jct_mean_s"):
+            row[key] = runs.ratio(*stacks, key).value
+        rows.append(row)
     return rows
 
 
@@ -117,6 +199,8 @@ STUDIES = {
     "many_jobs": many_jobs,
     "padding": padding,
     "loops": loops,
-    "guided_placement": guided_placement,
+    "loop_free": loop_free,
+    "loop_rule": loop_rule,
+    "restarts_and_leases": restarts_and_leases,
     "room_to_gain": room_to_gain,
 }

@@ -119,6 +119,10 @@ def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | No
     models = drawn.draw_models(n, spec.models, seed)
     if spec.iterations is not None:
         lengths = drawn.iterations_between(n, *spec.iterations, seed)
+        if spec.shortest_s is not None:
+            _check_sizes(sizes, making.n_gpus)
+            alone = [making.times.alone_s(model, gpus) for model, gpus in zip(models, sizes, strict=True)]
+            lengths = [max(k, math.ceil(spec.shortest_s / s)) for k, s in zip(lengths, alone, strict=True)]
     else:
         if spec.duration_median_s is not None:
             durations = drawn.log_normal_s(n, spec.duration_median_s, spec.duration_sigma, seed)
@@ -126,7 +130,10 @@ def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | No
         filled = zip(models, sizes, durations or [], strict=True)
         lengths = [making.times.iterations(model, gpus, seconds) for model, gpus, seconds in filled]
     drawn_jobs = zip(models, sizes, lengths, strict=True)
-    return [Draft(model, gpus, length, elastic=spec.elastic) for model, gpus, length in drawn_jobs]
+    return [
+        Draft(model, gpus, length, elastic=spec.elastic, app=model if spec.apps else "")
+        for model, gpus, length in drawn_jobs
+    ]
 
 
 def _check_sizes(sizes: list[int], n_gpus: int) -> None:

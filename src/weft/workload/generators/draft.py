@@ -33,6 +33,7 @@ class Draft:
     vc: str = ""
     batch: int = 0
     elastic: tuple[int, int] | None = None
+    app: str = ""
 
 
 class Times:
@@ -128,4 +129,5 @@ def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
         draft.id, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
+        app=draft.app,
     )  # fmt: skip

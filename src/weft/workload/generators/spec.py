@@ -84,6 +84,14 @@ class WorkloadSpec(BaseModel):
         "Beyond these limits its samples per iteration change. By default there is no limit.",
     )
     iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
+    shortest_s: Positive | None = Field(
+        None, description="With iterations: a job that would be shorter than this, alone on its GPUs, gets more."
+    )
+    apps: bool = Field(
+        False,
+        description="Jobs of one model are one application, as in a hyper-parameter search; themis is fair to "
+        "applications.",
+    )
     duration_median_s: Positive | None = Field(
         None, description="Median of log-normal durations, instead of iterations."
     )
@@ -126,7 +134,7 @@ class WorkloadSpec(BaseModel):
     def _no_truth(cls, table: Any) -> Any:
         """Refuse `jobs = true`, which would otherwise pass as the number 1."""
         for name, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, bool) and name not in ("trace_models", "overlap"):
+            if isinstance(value, bool) and name not in ("trace_models", "overlap", "apps"):
                 raise ValueError(f"{name} is {str(value).lower()}; give a number, not true or false")
         return table
 
