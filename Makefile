@@ -1,5 +1,6 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
+# make bounds the kernels' tests with every index checked
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine?
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
@@ -12,10 +13,10 @@ TORCH  ?= 2.13.0
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench mutants docs install dev torch clean
+.PHONY: help demo test bounds lint format bench mutants docs install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -5
+	@sed -n 's/^# //p' Makefile | head -6
 
 # Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
 $(BIN)/python:
@@ -57,6 +58,11 @@ demo: install
 # Of four processes two begin with the tests on a live cluster, which mostly wait.
 test: dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there.
+KERNELS := tests/sim/engine tests/sim/readable tests/sim/compiled tests/pace tests/interleave
+bounds: dev
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(KERNELS) $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .

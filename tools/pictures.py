@@ -25,14 +25,14 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     result = weft.compare(ROOT / "examples" / "demo.toml", record=True)
     first = {run.stack: run for run in reversed(result.runs)}
-    end_s = max(float(first[stack].jobs["finish_s"].max()) for stack in ("srsf", "srsf-first-fit"))  # type: ignore[arg-type]
+    end_s = max(float(first[stack].jobs["finish_s"].max()) for stack in ("fifo-backfill", "weft"))  # type: ignore[arg-type]
     with house_style():
         figures = {
             **_titan(),
             "jct.png": plots.jct_cdf(result.runs),
-            "links-best-fit.png": plots.link_utilisation(first["srsf"], end_s, "srsf, best-fit", most=8),
-            "links-first-fit.png": plots.link_utilisation(first["srsf-first-fit"], end_s, "srsf, first-fit", most=8),
-            "timeline.png": plots.cluster_timeline(first["srsf"], None, "srsf, seed 1"),
+            "links-backfill.png": plots.link_utilisation(first["fifo-backfill"], end_s, "fifo-backfill", most=8),
+            "links-weft.png": plots.link_utilisation(first["weft"], end_s, "weft", most=8),
+            "timeline.png": plots.cluster_timeline(first["weft"], None, "weft, seed 1"),
         }
         for name, figure in figures.items():
             figure.savefig(folder / name, dpi=110)

@@ -26,6 +26,7 @@ def test_same_as_sorting(entries: list[tuple[int, int, bool]]) -> None:
     assert [name for name, _ in jobs.items()] == expected
     assert len(jobs) == len(expected)
     assert all(name in jobs and jobs[name].id == name for name in expected)
+    assert [job.id for job in jobs.without(dict.fromkeys(expected[::2]))] == expected[1::2]
 
 
 @given(
@@ -70,3 +71,5 @@ def test_of_jobs_that_are_passed_over_only_the_first_is_shown() -> None:
 
     assert [job.id for job in queue.in_order(passes)] == ["j0", "j1", "j5"]
     assert [job.id for job in queue.in_order(None)] == [f"j{i}" for i in range(6)]
+    assert [job.id for job in queue.in_order(None, most=1)] == ["j0", "j1", "j2", "j5"]
+    assert list(queue.in_order(None, most=0)) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.core.cycle import Core
+from weft.core.jobs import Pass
 from weft.core.view import stream
 from weft.errors import StackError
 from weft.model.view import Fact, Spread
@@ -44,6 +45,19 @@ def test_asking_for_what_the_world_does_not_know_is_refused() -> None:
     core.step(0.0, world.next_events(None))
     with pytest.raises(StackError, match="policies say so in `needs`"):
         core.view.iterations_left("a")
+
+
+def test_a_limit_counts_that_is_set_before_waiting_jobs_are_read() -> None:
+    """An order names its claims first; whoever serves them sets the limit afterwards."""
+    world = ToyWorld(toy_cluster(), [toy_job("a", 16, iterations=9), *(toy_job(f"b{i}", 8 + i) for i in range(3))])
+    core = Core(resolve("fifo"), world)
+    core.step(0.0, world.next_events(None))
+    named = core.view.waiting_by(lambda job: 0.0)
+    core.view.limit(lambda size, _: Pass.SIZE if size > 8 else Pass.NONE)
+    assert [job.id for job in named] == ["b0", "b1"]  # of those that are passed over, the first is shown
+    core.view.limit(None)
+    assert [job.id for job in core.view.waiting_by(lambda job: 0.0)] == ["b0", "b1", "b2"]
+    assert [job.id for job in core.view.waiting_by(lambda job: 0.0, most=9)] == ["b0", "b1"]
 
 
 def test_spread_of_a_placement() -> None:

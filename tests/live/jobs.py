@@ -31,7 +31,7 @@ import fcntl, os, sys, time, weft
 log, steps = sys.argv[1], int(sys.argv[2])
 def tell(word):
     with open(log, "a") as file: file.write(f"{word} {os.environ['WEFT_JOB']} {os.environ['WEFT_ATTEMPT']}\\n")
-lock = open(f"{log}.{os.environ['WEFT_JOB']}", "w")
+lock = open(f"{log}.{os.environ['WEFT_JOB'].partition('-')[0]}", "w")
 try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError: tell("doubled")
 tell("start")

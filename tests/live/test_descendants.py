@@ -84,4 +84,4 @@ def test_a_killed_runner_leaves_nothing_running(tmp_path: Path) -> None:
         serving.cancel("a")
         began = time.monotonic()
         serve_until(serving, all_ended(serving))
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 60.0

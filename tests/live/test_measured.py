@@ -155,13 +155,14 @@ def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
                 for name, gate in gates.items()
             )
 
-        serve_until(serving, refitted, within_s=90.0)
+        serve_until(serving, refitted, within_s=300.0)
         words = [event.words for event in serving.ledger.events("a") if event.kind == "learned"]
         assert "that its gate was made for" in words[0]
         attempt = Attempt(tmp_path / "run" / "jobs" / "a" / "1")
         before, began = attempt.progress().step, time.monotonic()
-        serve_until(serving, lambda: attempt.progress().step >= before + 10, within_s=60.0)
-        assert (time.monotonic() - began) / 10 < 0.57, "it is held up by a gate that does not fit"
+        serve_until(serving, lambda: attempt.progress().step >= before + 10)
+        longest_s = max(0.57, *(1.4 * gate.period_s for gate in serving.core.table.gates.values()))
+        assert (time.monotonic() - began) / 10 < longest_s, "it is held up by a gate that does not fit"
         for name in "ab":
             serving.cancel(name)
         serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()))
@@ -177,8 +178,8 @@ def test_a_real_job_is_let_go(tmp_path: Path) -> None:
     }  # fmt: skip
     attempt.spawn(spec)
     began = time.monotonic()
-    while attempt.ended is None and time.monotonic() - began < 15:
+    while attempt.ended is None and time.monotonic() - began < 60:
         attempt.look()
         time.sleep(0.02)
     assert attempt.progress().step == 40
-    assert time.monotonic() - began < 6.0
+    assert time.monotonic() - began < 11.0

@@ -6,6 +6,8 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -20,7 +22,6 @@ from weft.live.server.control import call
 from weft.live.server.folders import refuse_foreign, refuse_network
 from weft.live.server.ledger import Ledger
 from weft.live.server.server import notify
-from weft.stacks import resolve
 
 
 def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_the_ledger_stays_on_a_local_disk(kind: str, refused: bool, tmp_path: Pa
 def test_systemd_hears_that_the_server_is_ready_and_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "n"))
-        heard.settimeout(5.0)
+        heard.settimeout(60.0)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
         with server(tmp_path / "run") as serving:
             serving.run(serving.world.now() + 1.2)
@@ -83,7 +84,7 @@ def test_a_thousand_connections_to_the_metrics_stop_nothing(tmp_path: Path) -> N
         serving.submit(said("first", ["true"]))
         serve_until(serving, all_ended(serving))
         before, callers = open_files(), min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300)
-        held = [socket.create_connection(address, timeout=5) for _ in range(callers)]
+        held = [socket.create_connection(address, timeout=60) for _ in range(callers)]
         until = time.monotonic() + 20.0
         while (more := open_files() - before - callers) >= 100:
             assert time.monotonic() < until, f"{more} of those that hold on are kept open on this side"
@@ -91,9 +92,9 @@ def test_a_thousand_connections_to_the_metrics_stop_nothing(tmp_path: Path) -> N
         serving.submit(said("second", ["true"]))
         began = time.monotonic()
         serve_until(serving, all_ended(serving))
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 60.0
         time.sleep(2.2)  # those that said nothing have been let go
-        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         assert "weft_finished_total 2" in text
         age = float(next(line.split()[1] for line in text.splitlines() if line.startswith("weft_look_age_seconds ")))
@@ -116,9 +117,10 @@ def test_a_ledger_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
     ledger._db.execute("DROP TABLE core_jobs")
     ledger._db.execute("DROP TABLE core_profiles")
     for record in whole["table"]["jobs"]:
-        for name in ("per_server",):
+        for name in ("per_server", "priority", "known", "resumes"):
             del record["job"][name]
-        del record["silent"]
+        for name in ("barred", "silent", "iteration_s"):
+            del record[name]
     ledger._db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (whole["cycle"], json.dumps(whole)))
     ledger.set_meta("version", 1)
     ledger.close()
@@ -154,16 +156,42 @@ def test_what_is_kept_is_what_changed(tmp_path: Path) -> None:
             serving.world.cancel(f"j{number}")
 
 
-def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = resolve("fifo+cassini")
-    prepared: list[str] = []
-    monkeypatch.setattr(stack.interleave, "prepare", lambda: prepared.append("before"), raising=False)
-    from weft.live.server.server import Server
-    from weft.testing import toy_cluster
+COMPILED = """
+import gc, sys, time
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from tests.live.jobs import LOOP, python
+from tests.live.serving import said, serve_until
+from weft.live.server.server import Server
+from weft.stacks import resolve
+from weft.testing import toy_cluster
 
-    with Server(tmp_path / "run", toy_cluster(1, 1, 2), stack) as serving:
-        assert prepared == ["before"]
-        assert serving.core.cycle == 0
+def compiled():
+    found = (d for d in gc.get_objects() if isinstance(d, Dispatcher))
+    return {(d.py_func.__qualname__, str(signature)) for d in found for signature in d.signatures}
+
+with Server(Path(sys.argv[1]), toy_cluster(1, 2, 2), resolve("fifo+cassini")) as serving:
+    before = compiled()
+    for name in "ab":
+        serving.submit(said(name, python(LOOP, 0.5, 50), gpus=2, per_node=1, model="vgg16", iterations=50))
+    serve_until(serving, lambda: len(serving.core.table.gates) == 2)
+    print(len(before), compiled() - before)
+    for name in "ab":
+        serving.cancel(name)
+    serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()))
+"""
+
+
+def test_shifts_are_compiled_before_a_server_serves(tmp_path: Path) -> None:
+    """Kernels that a decision takes, compiled or from the cache on disk: the first one brings none that were not there
+    when the server began to serve."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", COMPILED, str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    there, _, new = done.stdout.partition(" ")
+    assert int(there) > 0
+    assert new.strip() == "set()"
 
 
 def test_worlds_are_found_by_name() -> None:

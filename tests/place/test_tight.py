@@ -121,19 +121,27 @@ def test_a_preemptive_order_does_not_starve_a_large_job() -> None:
 def test_who_would_share_links_with_others_waits_for_longer() -> None:
     """GPUs 0, 1, 4 and 5 are free, as above, and a job over servers 0 and 1 sends over their links for half of its
     time: beside it, the job of 4 would take turns with it, and it with the job, so both count."""
-    alone, beside = (_gain(other) for other in (False, True))
-    assert beside > 1.5 * alone
+    assert _gain((0, 1, 4, 5), (2, 6)) > 1.5 * _gain((0, 1, 4, 5))
 
 
-def _gain(other: bool) -> float:
+def test_links_between_racks_are_shared_by_all_who_cross() -> None:
+    """Free are two GPUs of server 0 and two of server 3, in the other rack. A job on servers 1 and 4 crosses the racks
+    too, on other machines; one on servers 1 and 2 stays in its rack and is not met."""
+    free = (0, 1, 12, 13)
+    assert _gain(free, (4, 16)) > 1.5 * _gain(free)
+    assert _gain(free, (4, 8)) == _gain(free)
+
+
+def _gain(free: tuple[int, ...], sender: tuple[int, ...] = ()) -> float:
+    """Until when a job of 4 GPUs waits for a closer place than these, beside a job that sends between two GPUs."""
     cluster = toy_cluster(2, 3, 4)
     table = Table(cluster)
     for gpu in range(24):
-        if gpu not in ((0, 1, 2, 4, 5, 6) if other else (0, 1, 4, 5)):
+        if gpu not in (*free, *sender):
             table.gpus.enter(f"other{gpu}", (gpu,), 0.0)
-    if other:
+    if sender:
         table.take(Submitted(0.0, toy_job("sender", 2, 100, 1.0, 1.25e9)))
-        table.starting("sender", (2, 6), None)
+        table.starting("sender", sender, None)
     job = toy_job("a", 4, 40, 1.0, 1.25e9)
     table.take(Submitted(0.0, job))
     view = View(table, ToyWorld(cluster, []), 0)

@@ -70,6 +70,10 @@ class SortedJobs(Mapping[str, JobView]):
         """The jobs, first to last."""
         return map(self._jobs.__getitem__, self)
 
+    def without(self, others: Mapping[str, object]) -> list[JobView]:
+        """The jobs that are not among others, first to last; costs little where these are few."""
+        return [self._jobs[name] for name in sorted(self._jobs.keys() - others.keys(), key=self._entry.__getitem__)]
+
 
 class _Values(ValuesView[JobView]):
     _mapping: SortedJobs
@@ -111,13 +115,13 @@ class QueueBySize:
         if not self._of_size[size]:
             del self._of_size[size]
 
-    def in_order(self, passes: Callable[[int, JobView], Pass] | None) -> Iterator[JobView]:
-        """The jobs, first to last. When the turn of one comes, `passes` may say that it is passed over (not: the first
-        of all that are), alone or with all that follow it in its size.
+    def in_order(self, passes: Callable[[int, JobView], Pass] | None, most: int | None = None) -> Iterator[JobView]:
+        """The jobs, first to last, of all sizes or of those up to `most`. When the turn of one comes, `passes` may say
+        that it is passed over (not: the first of all that are), alone or with all that follow it in its size.
 
         What is passed over is so until the end, and the queue may not change meanwhile.
         """
-        heads = [(next(entries), size, entries) for size, entries in self._all_entries()]
+        heads = [(next(entries), size, entries) for size, entries in self._all_entries(most)]
         heapify(heads)
         any_passed = False
         while heads:
@@ -133,5 +137,5 @@ class QueueBySize:
             else:
                 heapreplace(heads, (following, size, entries))
 
-    def _all_entries(self) -> Iterator[tuple[int, Iterator[_Entry]]]:
-        return ((size, jobs.entries()) for size, jobs in self._of_size.items())
+    def _all_entries(self, most: int | None) -> Iterator[tuple[int, Iterator[_Entry]]]:
+        return ((size, jobs.entries()) for size, jobs in self._of_size.items() if most is None or size <= most)

@@ -82,9 +82,10 @@ class View:
         return self._table.demand
 
     def waiting_by(
-        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True
+        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
     ) -> Iterable[JobView]:
-        return self._table.waiting_by(key, priorities).in_order(self._passes)
+        # A generator, so that a limit counts which is set after an order has named its claims and before they are read.
+        yield from self._table.waiting_by(key, priorities).in_order(self._passes, most)
 
     def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
         """From now on `waiting_by` passes over jobs as this says, given their size and themselves; None: over none.
@@ -96,7 +97,7 @@ class View:
     def untold(self) -> list[JobView]:
         """Waiting jobs for which no reason has been written down yet."""
         waiting, held = self._table.waiting, self._table.held
-        return [] if len(held) == len(waiting) else [job for job in waiting.values() if job.id not in held]
+        return [] if len(held) == len(waiting) else waiting.without(held)
 
     @property
     def facts(self) -> frozenset[Fact]:

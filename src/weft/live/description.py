@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,12 @@ _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy 
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}
 
 ProfileOf = Callable[[str, int], Profile]
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, Any]:
+    """Every field and its type."""
+    return {f.name: f.type for f in fields(Description)}
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Description:
     @staticmethod
     def from_json(value: dict[str, Any]) -> Description:
         """Checked: what it is made of may have come from anywhere."""
-        known = {f.name: f.type for f in fields(Description)}
+        known = _known()
         for key, given in value.items():
             if key not in known:
                 raise InputError(f"submit: there is no field {key}; fields are {', '.join(known)}")
@@ -64,7 +70,7 @@ class Description:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able value that `from_json` takes."""
-        return {**asdict(self), "argv": list(self.argv)}
+        return {**vars(self), "argv": list(self.argv), "env": dict(self.env)}
 
     def _check(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -108,7 +114,8 @@ class Description:
                 "serve with a stack that needs less"
             )
         if self.gpus > cluster.n_gpus:
-            raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {cluster.n_gpus}; ask less")
+            there = cluster.n_gpus
+            raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {there}; ask for fewer")
 
     def job(self, submit_s: float, profile_of: ProfileOf) -> Job:
         """The job as policies see it."""

@@ -152,10 +152,10 @@ class ClusterView(Protocol):
         ...
 
     def waiting_by(
-        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True
+        self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
     ) -> Iterable[JobView]:
         """Waiting jobs, highest priority first (unless `priorities` is false), then smallest key first, then by
-        submission.
+        submission; all of them, or those that can start on `most` GPUs, which costs nothing for the others.
 
         An order that ranks running jobs among them compares priorities first, too.
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but

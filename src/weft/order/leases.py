@@ -186,7 +186,7 @@ class OwnLeases(LeaseOrder):
         room, key_of = view.offer.n_free + len(job.gpus), self.key_of_waiting
         if all(gpus > room for gpus, _ in view.demand):
             return True
-        first = next((other for other in view.waiting_by(key_of) if other.job.gpus <= room), None)
+        first = next((other for other in view.waiting_by(key_of, most=room) if other.job.gpus <= room), None)
         if first is None:
             return True
         mine = (-job.job.priority, self.key_of_running(view, job))
@@ -196,7 +196,7 @@ class OwnLeases(LeaseOrder):
         """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
         mine, room, key_of = self.key_of_running(view, over), view.offer.n_free + len(over.gpus), self.key_of_waiting
         before = True
-        for job in view.waiting_by(key_of):
+        for job in view.waiting_by(key_of, most=room):
             if job.job.gpus > room:
                 continue
             key = key_of(job)

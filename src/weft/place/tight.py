@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
 
@@ -27,9 +28,9 @@ class Tight(Place):
     out by who talks to whom (`tight:ring` etc. where profiles do not name their collective).
 
     Where only places further apart are free it waits for as long as being closer is expected to save, to itself (longer
-    iterations there, and turns with those who send over the links of these machines) and to those others, whose turns
-    it would take. Whoever waits as long as there is to gain loses at most as much again. Then it takes the place where
-    its iterations are shortest.
+    iterations there, and turns with those who send over the same links, of these machines or between racks) and to
+    those others, whose turns it would take. Whoever waits as long as there is to gain loses at most as much again. Then
+    it takes the place where its iterations are shortest.
 
     Nobody starves: when a job has waited for `PATIENCE` times as long as it takes alone, in all, the machines that are
     nearest to being free for it are kept, and nobody else is put on them; once it has started nobody is put on its GPUs
@@ -159,29 +160,64 @@ def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str,
 
 
 def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
-    """Running jobs that send over the links of these machines and would stay there."""
-    servers = view.cluster.servers
-    names = dict.fromkeys(name for server, _ in shares for gpu in servers[server].gpus for name in view.residents(gpu))
-    jobs = (view.running[name] for name in names if name in view.running)
-    staying = (job for job in jobs if len(job.gpus) > 1 and offer.residents[job.gpus[0]] > 0)
-    return [job for job in staying if Spread.of(view.cluster, job.gpus).servers > 1]
+    """Running jobs that would stay and send over links that a job on these machines sends over: those of the machines,
+    and if they are in several racks the links between racks."""
+    servers = frozenset(server for server, _ in shares)
+    mine, found = _racks(view.cluster, servers), []
+    for job in view.running.values():
+        if len(job.gpus) < 2 or offer.residents[job.gpus[0]] == 0:
+            continue
+        at, theirs = _whereabouts(view.cluster, job.gpus)
+        if len(at) > 1 and (at & servers or (len(mine) > 1 and len(theirs) > 1 and mine & theirs)):
+            found.append(job)
+    return found
 
 
-_KNOWN: dict[int, tuple[Cluster, dict[int, Spread]]] = {}  # by identity: there are few clusters, and many questions
+@dataclass
+class _Known:
+    """What has been found out about a cluster: there are few of them, and many questions."""
+
+    cluster: Cluster
+    closest: dict[int, Spread] = field(default_factory=dict)
+    whereabouts: dict[Placement, tuple[frozenset[int], frozenset[int]]] = field(default_factory=dict)
+
+
+_KNOWN: dict[int, _Known] = {}  # by identity
+_MOST = 10_000  # placements that are remembered
+
+
+def _known(cluster: Cluster) -> _Known:
+    known = _KNOWN.get(id(cluster))
+    if known is None or known.cluster is not cluster:
+        if len(_KNOWN) > 64:
+            _KNOWN.clear()
+        known = _KNOWN[id(cluster)] = _Known(cluster)
+    return known
 
 
 def _closest(cluster: Cluster, gpus: int) -> Spread:
     """The closest place for so many GPUs on an empty cluster."""
-    known = _KNOWN.get(id(cluster))
-    if known is None or known[0] is not cluster:
-        if len(_KNOWN) > 64:
-            _KNOWN.clear()
-        known = _KNOWN[id(cluster)] = (cluster, {})
-    if gpus not in known[1]:
+    known = _known(cluster).closest
+    if gpus not in known:
         sizes, racks = cluster.gpus_per_server, cluster.rack_of_server
         inside = _in_one_rack(sizes, racks, gpus)
-        known[1][gpus] = _spread(tightest(sizes, racks, gpus) if inside is None else inside, racks)
-    return known[1][gpus]
+        known[gpus] = _spread(tightest(sizes, racks, gpus) if inside is None else inside, racks)
+    return known[gpus]
+
+
+def _whereabouts(cluster: Cluster, gpus: Placement) -> tuple[frozenset[int], frozenset[int]]:
+    """The servers and the racks of these GPUs."""
+    known = _known(cluster).whereabouts
+    if gpus not in known:
+        if len(known) > _MOST:
+            known.clear()
+        servers = frozenset(cluster.server_of_gpu[list(gpus)].tolist())
+        known[gpus] = (servers, _racks(cluster, servers))
+    return known[gpus]
+
+
+def _racks(cluster: Cluster, servers: frozenset[int]) -> frozenset[int]:
+    return frozenset(cluster.rack_of_server[list(servers)].tolist())
 
 
 def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:

@@ -133,7 +133,7 @@ def test_kill_9_at_twenty_random_moments(tmp_path: Path) -> None:
         for job in to_submit:
             if job["name"] not in statuses(folder):
                 last.submit(job)
-        serve_until(last, all_ended(last), within_s=60)
+        serve_until(last, all_ended(last))
     assert statuses(folder) == dict.fromkeys(names, "finished")
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.serving import own_s
 from weft.errors import InputError
 from weft.live.server.profiles import Profiles, Reading
 from weft.testing import toy_cluster
@@ -41,11 +42,11 @@ def test_nobody_waits_for_a_model_that_takes_for_ever(profiles: Profiles) -> Non
         profiles.wait("resnet50[batch=0]", 2)  # the child is up
     longest, words = 0.0, ""
     while not words:
-        began = time.monotonic()
+        began = own_s()
         try:
             profiles(hostile, 4)
         except Reading:
-            longest = max(longest, time.monotonic() - began)
+            longest = max(longest, own_s() - began)
         except InputError as error:
             words = str(error)
         time.sleep(0.01)

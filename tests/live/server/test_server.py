@@ -41,6 +41,34 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_later(tmp_path: Path) -> 
     assert int(spec["env"]["WEFT_RESUME_STEP"]) > 5, "it went on from its checkpoint"
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+def test_weft_stops_only_who_said_that_it_can_resume(tmp_path: Path, resumes: bool) -> None:
+    """`long` has minutes to go, far more than a restart costs. It gives way to `short` if it can resume, and goes on
+    where it was; otherwise `short` waits until it is gone. In between another server takes over."""
+    folder = tmp_path / "run"
+    with server(folder, "weft", gpus=2) as serving:
+        long = python(LOOP, 0.02, 9000)
+        serving.submit(said("long", long, gpus=2, iterations=9000, iteration_s=0.02, resumes=resumes))
+        serve_until(serving, lambda: bool(serving.core.table.running) and serving.world.iterations_done("long") > 5)
+        serving.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
+        serve_until(serving, lambda: "short" in serving.core.table.jobs)
+    with server(folder, "weft", gpus=2) as serving:
+        if resumes:
+            serve_until(serving, lambda: statuses(folder)["short"] == "finished")
+            serve_until(serving, lambda: (folder / "jobs/long/2/spec.json").exists())
+        else:
+            serving.run(serving.world.now() + 1.0)
+            assert "short" in serving.core.table.waiting
+        serving.cancel("long")
+        serve_until(serving, all_ended(serving))
+        stops = [job for job, row in serving.ledger.decisions() if row.action == "stop"]
+    assert stops == (["long"] if resumes else [])
+    assert statuses(folder) == {"long": "cancelled", "short": "finished"}
+    if resumes:
+        spec = json.loads((folder / "jobs/long/2/spec.json").read_text())
+        assert int(spec["env"]["WEFT_RESUME_STEP"]) > 5
+
+
 def test_a_dry_run_carries_nothing_out(tmp_path: Path) -> None:
     folder, mark = tmp_path / "run", tmp_path / "mark"
     with server(folder) as first:
@@ -140,7 +168,7 @@ def test_only_the_owner_of_the_token_changes_anything(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="only its owner may change things"):
             call(folder, {"do": "submit", "job": said("a", ["true"])})
         (folder / "token").write_text(true)
-        with pytest.raises(InputError, match="does not know how to do 'dance'"):
+        with pytest.raises(InputError, match="weft serve does not know 'dance'"):
             call(folder, {"do": "dance"})
         call(folder, {"do": "submit", "job": said("a", ["true"])})
         wait_for(lambda: statuses(folder) == {"a": "finished"})

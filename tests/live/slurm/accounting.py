@@ -60,7 +60,7 @@ class Accounted(Sandbox):
             file.write_text(_DBD.format(folder=self.folder, port=self._dbd_port, database=self._database_port))
             file.chmod(0o600)
             self._spawn("slurmdbd", ["slurmdbd", "-D"])
-            self.wait(lambda: self.tells("sacctmgr", "-i", "add", "cluster", "weft"), 60)
+            self.wait(lambda: self.tells("sacctmgr", "-i", "add", "cluster", "weft"))
         super().start_controller(fresh=fresh)
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Accounted(Sandbox):
 
     def tells(self, *argv: str) -> bool:
         """Whether a command succeeds."""
-        done = subprocess.run(argv, env=self.environment, capture_output=True, timeout=30, check=False)
+        done = subprocess.run(argv, env=self.environment, capture_output=True, timeout=120, check=False)
         return done.returncode == 0
 
     def _start_database(self) -> None:
@@ -92,7 +92,7 @@ class Accounted(Sandbox):
         loopback = ["--bind-address=127.0.0.1", "--skip-name-resolve", "--user=root"]
         small = ["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0"]
         self._spawn("mariadbd", ["mariadbd", "--no-defaults", *where, *loopback, *small, f"--init-file={words}"])
-        self.wait(socket.exists, 60)
+        self.wait(socket.exists)
 
 
 def _find(name: str) -> str | None:

@@ -49,7 +49,7 @@ class OtherUser:
         """A command."""
         return subprocess.run(
             argv, env={**self.box.environment, "HOME": str(self.work)}, user=self.known.pw_uid,
-            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=30,
+            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=120,
             check=False,
         )  # fmt: skip
 

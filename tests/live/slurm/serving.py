@@ -73,8 +73,8 @@ def python(tmp_path: Path, code: str, *args: object) -> tuple[str, ...]:
     return (sys.executable, "-S", str(file), *map(str, args))
 
 
-def serve_until(server: Server, ready: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Serve until something is so."""
+def serve_until(server: Server, ready: Callable[[], bool], within_s: float = 240.0) -> None:
+    """Serve until something is so. The limit is for what never comes; a busy machine needs its time."""
     until = time.monotonic() + within_s
     while not ready():
         if time.monotonic() > until:

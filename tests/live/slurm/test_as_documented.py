@@ -100,7 +100,7 @@ def test_dependencies_and_tasks_of_arrays(serving: Serving, box: Sandbox, tmp_pa
     short = serving.sbatch(8, "sleep 0.1", says=brief)
     corr = serving.sbatch(1, "sleep 0.1", "--array=3,5", f"--dependency=aftercorr:{array}")
     serve_until(server, ended(server, short))
-    serve_until(server, ended(server, fails, once, *names, f"{corr}_3", f"{corr}_5"), within_s=120)
+    serve_until(server, ended(server, fails, once, *names, f"{corr}_3", f"{corr}_5"))
     found = serving.statuses()
     assert found == {fails: "failed", once: "finished", short: "finished", **dict.fromkeys(names, "finished"),
                      f"{corr}_3": "finished", f"{corr}_5": "finished"}  # fmt: skip

@@ -15,6 +15,7 @@ import pytest
 
 from tests.live.slurm.serving import Serving
 from weft.cli.main import run
+from weft.live.server.ledger import Ledger
 from weft.live.slurm.sandbox import Sandbox
 from weft.workload.traces.reading import read
 
@@ -80,14 +81,14 @@ def test_a_day_in_the_life(serving: Serving, box: Sandbox, launch: Launch, tmp_p
     assert "jobs taken over" in told[1]
     check_metrics(int(told[2].split()[-1]))
     second.send_signal(signal.SIGTERM)
-    second.communicate(timeout=20)
+    second.communicate(timeout=120)
     assert second.returncode == 0
     check_trace(trace, {brief, long}, box, tmp_path, capsys)
 
 
 def check_metrics(port: int) -> None:
     """They are there, on this machine."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert "weft_withdrawn_total 1\n" in text
     assert "weft_gpus 128\n" in text
@@ -114,9 +115,32 @@ def test_a_dry_run_says_what_it_would_do(serving: Serving, box: Sandbox, launch:
     assert process.stderr.readline().startswith(f"would start {job} on n1: 6, n2: 6: shortest")
     time.sleep(0.5)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert box.run("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING JobHeldUser\n"
     assert not (serving.folder / "ledger.sqlite").exists()
+
+
+def test_the_jobs_of_one_user_make_no_more_others_give_way_than_the_operator_allows(
+    serving: Serving, box: Sandbox, launch: Launch
+) -> None:
+    """Two long jobs have all GPUs. Of two short ones the first takes the place of a long one; the second waits for it,
+    though an order that preempts would put it before the other long job."""
+    launch("--world", "slurm", "--stack", "srsf-preemptive", "--preemptions", "1")
+    long = [serving.sbatch(64, "sleep 300", says="iterations=1000 iteration_s=1") for _ in range(2)]
+    box.wait(lambda: states(box, *long) == {"RUNNING"})
+    short = [serving.sbatch(64, "sleep 4", says="iterations=4 iteration_s=1") for _ in range(2)]
+    box.wait(lambda: states(box, *short) == {"COMPLETED"})
+    ledger = Ledger(serving.folder, read_only=True)
+    decided = [(job, row.action) for job, row in ledger.decisions() if row.action in ("start", "stop")]
+    ledger.close()
+    stopped = [job for job, action in decided if action == "stop"]
+    assert len(stopped) == 1
+    assert set(stopped) < set(long)
+
+
+def states(box: Sandbox, *jobs: str) -> set[str]:
+    """What Slurm says of them."""
+    return set(box.run("squeue", "--states=all", "--noheader", f"--jobs={','.join(jobs)}", "--format=%T").split())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +156,7 @@ def test_a_dry_run_says_what_it_would_do(serving: Serving, box: Sandbox, launch:
             "may give a job more GPUs on one server than on another, and this",
         ),
         (["--partition", "nosuch"], "--partition nosuch: Slurm has no such partition; it has train"),
-        (["--dir", "/tmp/a b"], "its name has letters that Slurm's comments cannot carry; choose another --dir"),
+        (["--dir", "/tmp/a b"], "its name has characters that Slurm's comments cannot carry; choose another --dir"),
     ],
 )
 def test_what_slurm_cannot_do_is_refused_at_the_start(

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.live.serving import own_s
 from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.clock import Clock
@@ -72,14 +72,6 @@ def quickly(what: Callable[[], str]) -> Iterator[None]:
     began = own_s()
     yield
     assert own_s() - began < LONGEST_S, what()
-
-
-def own_s() -> float:
-    """The time, less what this thread has spent ready to run while others ran."""
-    waited = 0.0
-    with suppress(OSError):
-        waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    return time.monotonic() - waited
 
 
 def spoiled(row: dict[str, Any], lot: random.Random) -> dict[str, Any]:

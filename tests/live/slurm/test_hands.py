@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.live.slurm.serving import Serving, ended, running, serve_until
 from weft.errors import InputError
 from weft.live.server.server import Server
-from weft.live.slurm.commands import Slurm
+from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.hands import Hands, Order
 from weft.live.slurm.reconcile import Do
@@ -60,6 +63,48 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
         hands.close()
 
 
+def test_the_watchdog_hears_nothing_of_a_server_that_does_not_look(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told that all is well while Slurm is looked at, and while Slurm says that it cannot answer; it is told
+    nothing while a look does not come back, whatever else the server does."""
+    asked, go_on = serving.box.slurm.jobs, threading.Event()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "n"))
+        heard.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "n"))
+        server = serving.start()
+
+        def alive(seconds: float = 5.0) -> bool:
+            """Whether it was said in so long, but for the first time: that is said when it begins to run."""
+            server.run(server.world.now() + seconds)
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    found.append(heard.recv(100))
+            return found.count(b"WATCHDOG=1") > 1
+
+        def hang() -> str:
+            go_on.wait()
+            return asked()
+
+        def away() -> str:
+            raise Unreachable("squeue: nobody is there")
+
+        try:
+            serve_until(server, lambda: server.world.looks > 0)
+            assert any(alive() for _ in range(12)), "a busy machine needs its time"
+            monkeypatch.setattr(serving.box.slurm, "jobs", away)
+            assert any(alive() for _ in range(12))
+            assert server.world.look_age_s() > 2.0
+            monkeypatch.setattr(serving.box.slurm, "jobs", hang)
+            alive(2.5)
+            assert not alive(3.0)
+        finally:
+            go_on.set()
+        assert any(alive() for _ in range(12))
+
+
 def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A second folder yields in words as long as there is a job of the first. With --take what waits is scheduled, what
     runs is left alone, and its GPUs are not given away."""
@@ -75,7 +120,7 @@ def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving,
         return Server(tmp_path / f"other{take}", serving.cluster, stack, engine=engine, say=lambda _: None)
 
     with another(False) as server, pytest.raises(InputError, match=r"is served by the weft serve of .*/run, which was"):
-        serve_until(server, lambda: False, within_s=20)
+        serve_until(server, lambda: False, within_s=60)
     assert box.run("squeue", "--noheader", f"--jobs={runs}", "--format=%T").strip() == "RUNNING"
     with another(True) as server:
         more = serving.sbatch(64, "sleep 0.2")

@@ -52,7 +52,7 @@ def test_numbers_that_can_be_split_evenly(gpus: int) -> None:
 @pytest.mark.parametrize("gpus", [11, 13, 28, 33, 36])
 def test_numbers_that_cannot_are_refused_at_once(gpus: int) -> None:
     """28 is 7 on each of four nodes, and the fourth has 4."""
-    with pytest.raises(InputError, match=f"wants {gpus} GPUs, as many on each node"):
+    with pytest.raises(InputError, match=f"wants {gpus} GPUs, and no nodes can give it the same number on each"):
         refuse_uneven(gpus, [8, 8, 8, 4, 4])
 
 

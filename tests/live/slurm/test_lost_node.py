@@ -118,7 +118,7 @@ def test_on_slurm(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     die(box, node[0], set(jobs.values()))
     try:
         begun: Callable[[str], list[str]] = lambda name: (tmp_path / name).read_text().split()  # noqa: E731
-        slurm_until(live, lambda: all(len(begun(name)) == 2 for name in jobs), within_s=120)
+        slurm_until(live, lambda: all(len(begun(name)) == 2 for name in jobs))
     finally:
         box.start_node(node[0])
     for name, every in EVERY.items():

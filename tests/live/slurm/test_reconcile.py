@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from weft.live.description import Description
 from weft.live.slurm.reconcile import (
     AGAIN_S,
+    FORGET_S,
+    FORGOTTEN,
+    FORGOTTEN_RUN,
     GONE,
     NAMED_S,
     OUR_FAULT,
@@ -28,6 +31,7 @@ from weft.live.slurm.records import Record
 from weft.testing import toy_job
 
 PIN = Pin(("n1", "n2"), 4, 2, "weft:attempt=1")
+WAITS = "weft: waits: stands behind others"
 HELD = Record("17", "17", "PENDING", False, True, reason="JobHeldUser", gpus_per_job=8)
 PINNED = replace(
     HELD, required=frozenset(PIN.nodes), gpus_per_job=0, gpus_per_node=4, node_count=2, admin_comment=PIN.note
@@ -57,6 +61,15 @@ def task(phase: Phase, **more: object) -> Task:
         (Phase.STARTING, RELEASED, Look()),
         (Phase.STARTING, RUNNING, Look((What.STARTED,))),
         (Phase.STARTING, replace(RUNNING, nodes=("n3", "n4")), Look(do=Do.REQUEUE)),
+        (Phase.STARTING, replace(RELEASED, admin_comment=WAITS), Look(do=Do.HOLD)),
+        (Phase.STARTING, replace(RUNNING, admin_comment=WAITS), Look(do=Do.REQUEUE)),
+        (Phase.STARTING, replace(DONE, admin_comment=WAITS, state="FAILED"), Look((What.STARTED,), do=Do.REVIVE)),
+        (
+            Phase.STARTING, replace(DONE, admin_comment=WAITS),
+            Look((What.STARTED, What.FINISHED), "exited with code 0"),
+        ),
+        (Phase.STARTING, replace(DONE, state="FAILED", exit_code=3),
+         Look((What.STARTED, What.OVER), "failed: exited with code 3")),
         (Phase.STARTING, DONE, Look((What.STARTED, What.FINISHED), "exited with code 0")),
         (Phase.RUNNING, RUNNING, Look()),
         (Phase.RUNNING, replace(RELEASED, reason="BeginTime"), Look(do=Do.HOLD)),
@@ -72,7 +85,7 @@ def task(phase: Phase, **more: object) -> Task:
         (Phase.STOPPING, replace(PINNED, completing=True), Look()),
         (Phase.STOPPING, RELEASED, Look(do=Do.HOLD)),
         (Phase.STOPPING, DONE, Look((What.FINISHED,), "exited with code 0")),
-        (Phase.WAITING, DONE, Look((What.OVER,), "ran to its end, and not by weft's doing")),
+        (Phase.WAITING, DONE, Look((What.OVER,), "ran to its end, though weft had not started it")),
         (
             Phase.WAITING, replace(HELD, state="CANCELLED"),
             Look((What.OVER,), "cancelled by its user or an administrator"),
@@ -102,7 +115,7 @@ def test_a_start_that_slurm_does_not_take_is_tried_less_and_less_often_and_fails
     times = [n / 10 for n in range(51) if look(made, HELD, n / 10).do is Do.UPDATE]
     assert times == pytest.approx([0.0, 0.2, 0.6, 1.4, 3.0], abs=0.15)
     said = look(made, HELD, SCARCE_S + 0.1)
-    assert said == Look((What.REFUSED,), "Slurm does not take the placement: Invalid node name")
+    assert said == Look((What.REFUSED,), "Slurm does not accept the placement: Invalid node name")
 
 
 def test_a_start_that_is_not_taken_for_no_reason_is_not_the_jobs_fault() -> None:
@@ -117,8 +130,64 @@ def test_the_number_of_nodes_that_slurm_shows_is_not_believed() -> None:
     assert look(task(Phase.STARTING), replace(PINNED, node_count=7), 10.0) == Look(do=Do.RELEASE)
 
 
+def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -> None:
+    """Slurm has started it by itself: it is stopped, and placed anew; if it has failed meanwhile, that is no failure of
+    its own. A note of the same start with another shift, as a server that takes over may write it, will do."""
+    made = task(Phase.STARTING)
+    assert look(made, replace(RUNNING, nodes=("n7",), admin_comment=WAITS), 10.0).do is Do.REQUEUE
+    assert look(made, HELD, 11.0) == Look((What.FAILED,), FORGOTTEN)
+    made = task(Phase.STARTING)
+    look(made, replace(DONE, admin_comment="", state="FAILED", exit_code=1), 10.0)
+    assert (made.fault, made.ending) == ("node", f"exited with code 1; {FORGOTTEN}; placed anew")
+    noted = replace(PIN, note="weft:job=17,attempt=3,resume=5,dir=/x")
+    same = replace(RUNNING, admin_comment="weft:job=17,attempt=3,resume=0,dir=/x,shift=1/2/3")
+    assert look(task(Phase.STARTING, pin=noted), same, 10.0) == Look((What.STARTED,))
+    other = replace(RUNNING, admin_comment="weft:job=17,attempt=2,resume=5,dir=/x")
+    assert look(task(Phase.STARTING, pin=noted), other, 10.0).do is Do.REQUEUE
+
+
+def test_a_run_that_the_controller_forgot_is_nobodys_hold_and_is_not_started_beside_its_own_processes() -> None:
+    """It is pending with the note of an earlier start, or has not been requeued since it started: that weft itself had
+    requeued and held it before says nothing. Nodes need some seconds to tell of what runs there."""
+    held, note = "job_requeued_in_held_state", "weft:job=17,attempt=3,resume=5,dir=/x"
+    before = replace(
+        HELD, description=held, admin_comment="weft:job=17,attempt=2,resume=0,dir=/x,requeued=1", restarts=2
+    )
+    same = replace(PINNED, description=held, admin_comment=f"{note},requeued=2", restarts=2)
+    pin = replace(PIN, note=note)
+    for record in (before, same):
+        made = task(Phase.RUNNING, pin=pin)
+        assert look(made, record, 10.0) == Look((What.STOPPED,), FORGOTTEN_RUN)
+        made = replace(made, phase=Phase.STARTING, left_s=10.0)
+        assert look(made, same, 10.0 + FORGET_S - 0.1) == Look()
+        assert look(made, same, 10.0 + FORGET_S).do is Do.RELEASE
+    made = task(Phase.RUNNING, pin=pin)
+    assert look(made, replace(same, restarts=3), 10.0).what == (What.STOPPED, What.HELD)
+    assert made.pause_s == AGAIN_S
+    made = task(Phase.STOPPING, pin=pin)
+    assert (look(made, before, 10.0).what, made.pause_s) == ((What.STOPPED,), FORGET_S)
+
+
+def test_a_release_that_the_controller_forgot_is_not_repeated_at_once() -> None:
+    """It may have started the job, whose processes then run."""
+    made = task(Phase.STARTING)
+    assert look(made, PINNED, 10.0).do is Do.RELEASE
+    assert look(made, RELEASED, 10.1) == Look()
+    assert look(made, PINNED, 11.0) == Look()
+    assert look(made, PINNED, 11.0 + FORGET_S - 0.1) == Look()
+    assert look(made, PINNED, 11.0 + FORGET_S).do is Do.RELEASE
+
+
+def test_a_note_says_how_often_the_job_had_been_requeued_and_holds_all_the_same() -> None:
+    noted = replace(PIN, note=f"{PIN.note},requeued=2")
+    for pin in (PIN, noted):
+        for note in (PIN.note, noted.note):
+            assert pin.holds(replace(PINNED, admin_comment=note))
+        assert not pin.holds(replace(PINNED, admin_comment="weft:attempt=0,requeued=2"))
+
+
 def test_what_somebody_requeued_and_held_waits_for_them() -> None:
-    held = replace(HELD, description="job_requeued_in_held_state")
+    held = replace(PINNED, description="job_requeued_in_held_state")
     assert look(task(Phase.RUNNING), held, 10.0).what == (What.STOPPED, What.HELD)
     assert look(task(Phase.STOPPING), held, 10.0).what == (What.STOPPED,), "that was weft itself"
     mine = replace(HELD, comment="mine weft-hold")
@@ -144,7 +213,7 @@ def test_a_start_that_takes_too_long_is_taken_back_first() -> None:
         ("Reservation", NAMED_S, What.BARRED, "a reservation keeps it out"),
         ("PartitionTimeLimit", NAMED_S, What.REFUSED, "Slurm does not start it (PartitionTimeLimit)"),
         ("AssocMaxNodePerJobLimit", NAMED_S, What.REFUSED, "a limit of its user, account or QOS is reached"),
-        ("BeginTime", SCARCE_S, What.BARRED, "a node did not take it, and Slurm has put it off (BeginTime)"),
+        ("BeginTime", SCARCE_S, What.BARRED, "a node refused it, and Slurm has put it off (BeginTime)"),
         ("Priority", PATIENCE_S, What.BARRED, "Slurm does not start it (Priority)"),
     ],
 )
@@ -197,13 +266,13 @@ def test_ends_that_are_not_its_own_fault_leave_its_restarts_alone() -> None:
         (Phase.RUNNING, 10, Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")),
         (
             Phase.RUNNING, 4,
-            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported 4 of 10 iterations"),
+            Look((What.OVER,), "lost: Slurm no longer knows how it ended; it had reported 4 of 10 iterations"),
         ),
         (
             Phase.STOPPING, -1,
-            Look((What.OVER,), "lost: Slurm does not know any more how it ended; it had reported nothing"),
+            Look((What.OVER,), "lost: Slurm no longer knows how it ended; it had reported nothing"),
         ),
-        (Phase.WAITING, -1, Look((What.OVER,), "cancelled: Slurm does not know it any more")),
+        (Phase.WAITING, -1, Look((What.OVER,), "cancelled: Slurm no longer knows it")),
     ],
 )  # fmt: skip
 def test_a_job_that_slurm_has_forgotten(phase: Phase, reported: int, expected: Look) -> None:

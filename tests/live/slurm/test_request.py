@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from weft.errors import InputError
 from weft.live.server.profiles import Profiles
 from weft.live.slurm.records import Record
-from weft.live.slurm.request import describe, said_in
+from weft.live.slurm.request import KEYS, describe, said_in
 from weft.testing import toy_cluster
 
 JOB = Record("17", "17", "PENDING", False, True, name="train.sh", user="ada", gpus_per_job=8, tasks=8)
@@ -70,3 +72,9 @@ def test_what_makes_no_sense_is_refused(comment: str, words: str) -> None:
     record = Record("17", "17", "PENDING", False, True, gpus_per_job=8, comment=comment)
     with pytest.raises(InputError, match=words):
         describe(record, "17", PROFILES).job(0.0, PROFILES)
+
+
+def test_every_word_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "slurm.md").read_text(encoding="utf-8")
+    table = page.partition("| word | meaning |")[2].partition("\n\n")[0]
+    assert [key for key in KEYS if f"`{key}`" not in table] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import pwd
 import re
@@ -27,6 +28,11 @@ def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
     assert "export WEFT_SHIFT" in text
     assert not re.search("@[A-Z_]+@", hook(["a", "b"]))  # every placeholder is filled in
     assert 'local partitions = { "a", "b" }' in hook(["b", "a"])
+    unit = configparser.ConfigParser(strict=False)
+    unit.read(tmp_path / "etc" / "weft.service")
+    told = {name: unit["Service"][name] for name in ("Type", "WatchdogSec", "Restart")}
+    assert told == {"Type": "notify", "WatchdogSec": "60", "Restart": "always"}
+    assert re.match(r"\S*weft serve --world slurm ", unit["Service"]["ExecStart"])
 
 
 def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:
@@ -96,7 +102,7 @@ def test_users_do_not_release_their_jobs_and_report_as_themselves(
         def as_user(*argv: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 argv, env={**box.environment, "HOME": str(work)}, user=user.pw_uid, group=user.pw_gid, extra_groups=[],
-                cwd=work, capture_output=True, text=True, timeout=30, check=False,
+                cwd=work, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
 
         job = as_user("sbatch", "--parsable", "--gpus=2", "--output=/dev/null", str(script)).stdout.strip()

@@ -31,7 +31,7 @@ def test_what_a_request_says_about_its_shape(asked: dict[str, int], gpus: int, e
 
 def test_a_shape_that_is_not_even_is_refused() -> None:
     made = Record("17", "17", "PENDING", False, True, gpus_per_job=8, nodes_at_most=3, node_count=3)
-    with pytest.raises(InputError, match="wants 8 GPUs on 3 nodes, which is not as many on each"):
+    with pytest.raises(InputError, match="wants 8 GPUs on 3 nodes, which is not the same number on each"):
         assert made.gpus_on_each_node
 
 

@@ -169,6 +169,12 @@ def test_a_real_slurm(serving: Serving, box: Sandbox) -> None:
     assert box.slurm.config()["JobSubmitPlugins"] == "lua"
     with pytest.raises(InputError, match="--partition nosuch: Slurm has no such partition; it has train"):
         gpu_nodes(box.slurm, frozenset({"nosuch"}))
+    noted: list[str] = []
+    newer = Slurm(str(box.conf))
+    newer.topology = lambda: NEWER_TREE  # type: ignore[method-assign]
+    cluster = read_cluster(newer, frozenset(), Machine(nic_gbps=25.0), say=noted.append)
+    assert noted == ["note: Slurm gives no link speeds; 25 Gbit/s to each node is assumed (--scenario)"]
+    assert {link.bytes_per_s for link in cluster.topology.links if link.tier == "nic"} == {25e9 / 8}
 
 
 @pytest.mark.engine

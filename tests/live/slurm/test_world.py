@@ -13,6 +13,7 @@ import pytest
 
 from tests.engines import required
 from tests.live.jobs import LOOP
+from tests.live.serving import own_s
 from tests.live.slurm.serving import Serving, actions, ended, environment, python, running, serve_until, state
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
@@ -82,7 +83,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
             words = state(box, job).split()
             return words[0] == "RUNNING" and words[-1] != first
 
-        serve_until(server, elsewhere, within_s=30.0)
+        serve_until(server, elsewhere)
         serve_until(server, running(server, job))
         failures = server.core.table.jobs[job].failures
         assert failures in (1, 2)  # the stop that nobody asked for, and perhaps a start on the drained node
@@ -158,7 +159,7 @@ def test_a_node_is_lost(serving: Serving, box: Sandbox) -> None:
     serve_until(server, running(server, job, other))
     box.kill("n1")
     try:
-        serve_until(server, lambda: server.world.tasks[job].starts == 2 and running(server, job)(), within_s=90)
+        serve_until(server, lambda: server.world.tasks[job].starts == 2 and running(server, job)())
         assert "RUNNING None n3" in state(box, job)
         assert server.core.table.gpus.down == {0}
         assert server.world.tasks[other].starts == 1, "its neighbour was left alone"
@@ -183,7 +184,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     for n in range(2):  # Slurm has saved that they run: what it writes next it may have collected before
         began = time.time()
         box.run("scontrol", "update", f"JobId={long}", f"Comment=save{n}")
-        box.wait(lambda began=began: (box.folder / "state" / "job_state").stat().st_mtime > began, 15)  # type: ignore[misc]
+        box.wait(lambda began=began: (box.folder / "state" / "job_state").stat().st_mtime > began)  # type: ignore[misc]
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
     server.cancel(unwanted)
@@ -199,7 +200,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     assert running(server, long)()
     assert server.world.tasks[long].starts == starts
     assert [text.partition(":")[0] for text in serving.said] == [
-        "Slurm does not answer, it is asked again", "Slurm answers again"
+        "Slurm does not answer and is asked again", "Slurm answers again"
     ]  # fmt: skip
 
 
@@ -212,10 +213,10 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
     box.pause("slurmctld")
     try:
         server.run(server.world.now() + 3.5)
-        began = time.monotonic()
+        began = own_s()
         server.cancel(job)
         server.run(server.world.now() + 0.2)
-        assert time.monotonic() - began < 1.0
+        assert own_s() - began < 1.0
         assert any(text.startswith("Slurm does not answer") for text in serving.said)
     finally:
         box.pause("slurmctld", False)

@@ -140,7 +140,7 @@ def test_the_plot_has_every_placer_that_can_run() -> None:
     from weft.registry import names
     from weft.stacks import resolve
 
-    forms = {"titan:plus", "titan:printed"}
+    forms = {"titan:plus", "titan:printed", "dealt:elasticflow"}
     assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
     alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
     assert set(placers(SHOWN_JOBS)) == alone | forms

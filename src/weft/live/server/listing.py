@@ -176,7 +176,7 @@ def _headline(now: dict[str, Any]) -> str:
             told = words if words.startswith(status) else f"{status}: {words}"
             return f"{told}, after {now['ran_s']:.3g} s on GPUs"
         case status:
-            return f"{status} on {now['where']} since {now['ran_s']:.3g} s{done}"
+            return f"{status} on {now['where']} for {now['ran_s']:.3g} s{done}"
 
 
 def _submission(row: JobRow) -> str:

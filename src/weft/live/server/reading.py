@@ -71,7 +71,7 @@ def open_model(path: Path, folders: list[str] | None) -> int:
     if folders is not None and not folders:
         raise InputError(f"submit: {path} is a file, and this server reads none; name a model of the zoo (weft models)")
     if folders is not None and not path.is_absolute():
-        raise InputError(f"submit: {path} is not an absolute path; name the file from / on")
+        raise InputError(f"submit: {path} is not an absolute path; give the whole path")
     if folders is not None and not _below(os.path.realpath(path), folders):
         raise InputError(f"submit: {path} is in no folder that profiles are read from: {', '.join(folders)}")
     try:

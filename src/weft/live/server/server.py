@@ -261,7 +261,9 @@ class Server:
                 self.cancel(job_id)
                 return {}
             case _:
-                raise InputError(f"weft serve does not know how to do {request.get('do')!r:.40}; is it older than you?")
+                raise InputError(
+                    f"weft serve does not know {request.get('do')!r:.40}; it may be older than this command"
+                )
 
     def submit(self, said: dict[str, Any]) -> str:
         """Accept a job, or raise with the reason; returns its name. When this returns the job is not forgotten."""

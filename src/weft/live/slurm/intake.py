@@ -101,7 +101,10 @@ class Intake:
         Jobs that come together are taken together, as if their models had been read at once: but for a moment only, so
         that a model which takes its time holds up nobody else's job."""
         self._reading = set()
-        made = [(record, *taken) for record in records if (taken := self._accept(record, nodes, now, ahead_s))]
+        served = (
+            [nodes[server.name] for server in self._world.cluster.servers if server.name in nodes] if records else []
+        )
+        made = [(record, *taken) for record in records if (taken := self._accept(record, served, now, ahead_s))]
         if self._reading - self._waited:
             self._since_s = now if self._since_s is None else self._since_s
             if now - self._since_s < _TOGETHER_S:
@@ -121,9 +124,9 @@ class Intake:
             self._ledger.set_meta("refused", self._refused)
 
     def _accept(
-        self, record: Record, nodes: Mapping[str, Node], now: float, ahead_s: float
+        self, record: Record, served: Sequence[Node], now: float, ahead_s: float
     ) -> tuple[Description, Job] | None:
-        """One of them: as it is to be taken, or None."""
+        """One of them: as it is to be taken, or None. `served` are the nodes that it may be given."""
         if not (self.wants(record) and record.batch and (record.gpus or record.gpus_per_socket)):
             return None
         request = (
@@ -141,7 +144,7 @@ class Intake:
                 raise InputError("it is part of a heterogeneous job; submit it as one job, or to another partition")
             if record.gpus_per_socket:
                 raise InputError("it says --gpus-per-socket, which weft does not plan; use --gpus-per-node")
-            refuse_wishes(record, [nodes[s.name] for s in self._world.cluster.servers if s.name in nodes])
+            refuse_wishes(record, served)
             description = self._as_asked(describe(self._as_before(record), name, self._profile_of), record)
             description.refuse(self._world.cluster, self._needs, self._policy)
             sizes = [len(server.gpus) for server in self._world.cluster.servers]
@@ -222,7 +225,7 @@ def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
         )
     if not any(gpus % n == 0 and sum(size >= gpus // n for size in sizes) >= n for n in range(1, len(sizes) + 1)):
         raise InputError(
-            f"it wants {gpus} GPUs, as many on each node, and there are no such nodes; ask for another number"
+            f"it wants {gpus} GPUs, and no nodes can give it the same number on each; ask for another number"
         )
 
 

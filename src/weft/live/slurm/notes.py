@@ -64,24 +64,27 @@ def uid_of(description: Description) -> int:
 
 def make_folder(folder: Path, uid: int) -> None:
     """The folder of a start: weft's own but for the file that the job's user writes, and a folder for sockets."""
-    for part in (folder.parent.parent, folder.parent, folder):
-        part.mkdir(exist_ok=True, parents=True)
-        part.chmod(0o711)
-    os.close(os.open(folder / "progress", os.O_WRONLY | os.O_CREAT, 0o600))
-    (folder / "s").mkdir(exist_ok=True, mode=0o700)
+    whole = str(folder)
+    for part in (os.path.dirname(os.path.dirname(whole)), os.path.dirname(whole), whole):
+        with suppress(FileExistsError):
+            os.mkdir(part)
+        os.chmod(part, 0o711)
+    os.close(os.open(f"{whole}/progress", os.O_WRONLY | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):
+        os.mkdir(f"{whole}/s", 0o700)
     if uid >= 0:
         for name in ("progress", "s"):
-            give(folder / name, uid)
+            give(f"{whole}/{name}", uid)
 
 
-def give(path: Path, uid: int) -> None:
+def give(path: str | Path, uid: int) -> None:
     """Let a user read and write a file or folder of ours: it becomes theirs, or an access list says so."""
     if uid == os.geteuid():
         return
     try:
         os.chown(path, uid, -1)
     except PermissionError:
-        allowed = 7 if path.is_dir() else 6
+        allowed = 7 if os.path.isdir(path) else 6
         entries = ((0x01, allowed, _NOBODY), (0x02, allowed, uid), (0x04, 0, _NOBODY), (0x10, allowed, _NOBODY),
                    (0x20, 0, _NOBODY))  # fmt: skip
         told = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
@@ -106,11 +109,12 @@ def refuse_giving(folder: Path) -> None:
 def write_gate(folder: Path, shift: Shift | None) -> None:
     """What holds from the next iteration on; whole, or as it was."""
     gate = None if shift is None else dict(zip(("epoch", "period", "tolerance"), map(float, shift), strict=True))
-    new = folder / "gate.new"
+    new = f"{folder}/gate.new"
     with suppress(FileNotFoundError):
-        new.write_text(json.dumps(gate), encoding="ascii")
-        new.chmod(0o644)
-        new.replace(folder / "gate")
+        with open(new, "w", encoding="ascii") as file:
+            file.write(json.dumps(gate))
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(new, f"{folder}/gate")
 
 
 def refuse_hook(config: Mapping[str, str]) -> None:
@@ -129,7 +133,7 @@ def refuse_folder(folder: Path) -> None:
     """Raise if the folder's name cannot travel in a comment."""
     name = str(folder.resolve())
     if not re.fullmatch(r"[A-Za-z0-9_./+@:=~-]+", name):  # scontrol, sed and sh read it
-        raise InputError(f"{folder}: its name has letters that Slurm's comments cannot carry; choose another --dir")
+        raise InputError(f"{folder}: its name has characters that Slurm's comments cannot carry; choose another --dir")
 
 
 _EVERY_S = 1.0  # between batches

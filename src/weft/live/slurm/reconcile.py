@@ -10,10 +10,15 @@ should be, and at most one command follows: so it does not matter which commands
 | wait | running (nobody decided that) | requeue and hold |
 | start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
 | start | pending, held, pinned as decided | release, but not within a second of its last end |
+| start | pending, released, and its controller has forgotten the placement | hold |
+| start | running, and its controller has forgotten the placement | requeue and hold, then the start has failed |
+| start | over, and its controller had forgotten the placement | it is started again, unless it has finished |
 | start | pending, released | wait as long as Slurm's reason deserves (below); then hold, and the job is barred |
 | start | pending, for a reason that does not go away | hold, then Slurm has refused it |
 | start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
 | start | running | it has started |
+| start | held, though it had been released: its controller has forgotten it | release, but not within ten seconds |
+| run | pending, and its controller has forgotten that it ran | hold, then it has stopped; no release for ten seconds |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
 | run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
 | stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
@@ -43,8 +48,11 @@ from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
 TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
+FORGET_S = 10.0  # until nodes have told a controller that was killed what runs on them, and it has ended what it forgot
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 USER_HOLDS = "its user holds it; scontrol release lets it go"
+FORGOTTEN = "the controller had forgotten where it was to run, and Slurm started it by itself"
+FORGOTTEN_RUN = "the controller had forgotten that it ran"
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
@@ -101,8 +109,21 @@ class Pin:
             record.required == frozenset(self.nodes)
             and record.gpus_per_node == self.gpus_per_node
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
-            and record.admin_comment == self.note
+            and _REQUEUED.sub("", record.admin_comment) == _REQUEUED.sub("", self.note)
         )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
+
+    def told(self, record: Record) -> bool:
+        """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last
+        saved them, and a release may reach a job whose placement it has forgotten."""
+        return _start_of(record.admin_comment) == _start_of(self.note)
+
+
+def _start_of(note: str) -> str:
+    """The words of a note that say which start it is about."""
+    return note.partition(",resume=")[0]
+
+
+_REQUEUED = re.compile(r",requeued=(\d{1,9})$")  # what a note says of how often Slurm had requeued the job before
 
 
 @dataclass
@@ -127,6 +148,8 @@ class Task:
     cancelled: bool = False  # by weft cancel
     since_s: float = 0.0  # when its present phase began
     left_s: float = -1e9  # when it last left its nodes
+    pause_s: float = AGAIN_S  # how long after that it may be released again
+    let_go: bool = False  # it has been released in this start
     started_s: float | None = None
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
@@ -180,7 +203,11 @@ def look(task: Task, record: Record | None, now: float) -> Look:
             return Look(do=Do.NOTHING if record.held else Do.HOLD)
         case Phase.STARTING:
             return _starting(task, record, now)
+        case Phase.RUNNING if record.pending and _forgotten(task, record):
+            task.ending, task.pause_s = task.ending or FORGOTTEN_RUN, FORGET_S
+            return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.RUNNING if record.pending:
+            task.pause_s = AGAIN_S
             if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
                 return Look((What.STOPPED, What.HELD), "requeued and held by its user or an administrator")
             task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
@@ -188,9 +215,19 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         case Phase.STOPPING:
             if record.running:
                 return Look(do=stop(task, now))
+            task.pause_s = FORGET_S if _forgotten(task, record) else AGAIN_S
             return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
         case _:
             return Look()
+
+
+def _forgotten(task: Task, record: Record) -> bool:
+    """Whether a job that ran is pending as it was before its start, and not because somebody has requeued it: a
+    controller that was killed has come back with what it last saved. Its processes run until its nodes tell of them."""
+    if task.pin is None or not task.pin.told(record):
+        return task.pin is not None
+    before = _REQUEUED.search(record.admin_comment)
+    return before is not None and record.restarts <= int(before[1])
 
 
 def stop(task: Task, now: float) -> Do:
@@ -204,7 +241,11 @@ def stop(task: Task, now: float) -> Do:
 
 
 def _starting(task: Task, record: Record, now: float) -> Look:
+    told = task.pin is None or task.pin.told(record)
     if record.running:
+        if not told:
+            task.giving_up, task.given_up_as = FORGOTTEN, What.FAILED
+            return Look(do=Do.REQUEUE)
         if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
             task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
             task.given_up_as = What.REFUSED
@@ -215,11 +256,15 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             return Look((What.BARRED,), USER_HOLDS)
         if task.giving_up:
             return Look((task.given_up_as,), task.giving_up)
+        if task.let_go:  # it may have started, and run
+            task.let_go, task.left_s, task.pause_s = False, now, FORGET_S
         if task.pin is not None and task.pin.holds(record):
-            return Look(do=Do.RELEASE if now - task.left_s >= AGAIN_S else Do.NOTHING)
+            task.let_go = now - task.left_s >= task.pause_s
+            return Look(do=Do.RELEASE if task.let_go else Do.NOTHING)
         return _update(task, now)
-    if task.giving_up:
+    if task.giving_up or not told:
         return Look(do=Do.HOLD)
+    task.let_go = True
     if patience_s(record.reason) != patience_s(task.reason):
         task.reason_s = now
     task.reason = record.reason
@@ -237,8 +282,8 @@ def _update(task: Task, now: float) -> Look:
     """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
     if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
         if task.told:
-            return Look((What.REFUSED,), f"Slurm does not take the placement: {task.told}")
-        return Look((What.BARRED,), f"Slurm has not taken the placement within {PATIENCE_S:g} s")
+            return Look((What.REFUSED,), f"Slurm does not accept the placement: {task.told}")
+        return Look((What.BARRED,), f"Slurm has not accepted the placement within {PATIENCE_S:g} s")
     if now < task.try_s:
         return Look()
     first_s, most_s = TRY_S
@@ -255,14 +300,16 @@ def _ended(task: Task, record: Record) -> Look:
         return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
     if record.state == "COMPLETED":
         if task.phase is Phase.WAITING:
-            return Look((What.OVER,), "ran to its end, and not by weft's doing")
+            return Look((What.OVER,), "ran to its end, though weft had not started it")
         return Look((*ran, What.FINISHED), "exited with code 0")
     ending = _words(record)
     if record.state == "CANCELLED":
         return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
     if task.cancelled:
         return Look((*ran, What.OVER), f"cancelled; {ending}")
-    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED")
+    forgotten = task.phase is Phase.STARTING and task.pin is not None and not task.pin.told(record)
+    ending = f"{ending}; {FORGOTTEN}" if forgotten else ending
+    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten
     before, allowed = (task.failures, task.description.restarts) if own else (task.mishaps, OUR_FAULT)
     if before < allowed:  # held by the requeue, it will be found stopped
         again = f"started again ({before + 1} of {allowed})" if own else "placed anew"
@@ -280,8 +327,8 @@ def _missing(task: Task) -> Look:
         if task.reported >= task.job.iterations:
             return Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")
         told = f"{task.reported} of {task.job.iterations} iterations" if task.reported >= 0 else "nothing"
-        return Look((What.OVER,), f"lost: Slurm does not know any more how it ended; it had reported {told}")
-    return Look((What.OVER,), "cancelled: Slurm does not know it any more")
+        return Look((What.OVER,), f"lost: Slurm no longer knows how it ended; it had reported {told}")
+    return Look((What.OVER,), "cancelled: Slurm no longer knows it")
 
 
 def _words(record: Record) -> str:
@@ -314,7 +361,7 @@ _WORDS = (
     (r"(QOS|Assoc|Association|Account)\w*", "a limit of its user, account or QOS is reached"),
     (r"Reservation", "a reservation keeps it out"),
     (r"Partition(Down|Inactive)", "its partition is closed"),
-    (_PUT_OFF, "a node did not take it, and Slurm has put it off"),
+    (_PUT_OFF, "a node refused it, and Slurm has put it off"),
 )
 
 

@@ -116,7 +116,7 @@ class Record:
             return 0
         if self.gpus % nodes:
             raise InputError(
-                f"it wants {self.gpus} GPUs on {nodes} nodes, which is not as many on each; ask for a multiple"
+                f"it wants {self.gpus} GPUs on {nodes} nodes, which is not the same number on each; ask for a multiple"
             )
         return self.gpus // nodes
 

@@ -105,7 +105,7 @@ class Sandbox:
             self.start_controller(fresh=True)
             for name in self.names:
                 self.start_node(name)
-            self.wait(self.up, 60)
+            self.wait(self.up)
         except BaseException:
             self.__exit__()
             raise
@@ -141,7 +141,7 @@ class Sandbox:
 
     # What tests ask
 
-    def run(self, *argv: str, limit_s: float = 30) -> str:
+    def run(self, *argv: str, limit_s: float = 120) -> str:
         """A client command; returns what it prints."""
         done = subprocess.run(
             argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=limit_s, check=False
@@ -167,7 +167,7 @@ class Sandbox:
         except Unreachable:
             return False
 
-    def wait(self, ready: Callable[[], bool], within_s: float = 30.0) -> None:
+    def wait(self, ready: Callable[[], bool], within_s: float = 120.0) -> None:
         """Until something is so."""
         until = time.monotonic() + within_s
         while not ready():
@@ -219,7 +219,7 @@ class Sandbox:
         names = ("socket", "pid", "log", "seed")
         options = [f"--{name}{'-file' * (name != 'socket')}={self.folder}/munge.{name}" for name in names]
         self._spawn("munged", ["munged", "--foreground", "--force", f"--key-file={key}", *options])
-        self.wait((self.folder / "munge.socket").exists, 10)
+        self.wait((self.folder / "munge.socket").exists)
 
     def _spawn(self, name: str, argv: list[str]) -> None:
         program = shutil.which(argv[0], path=":".join(self._path))

@@ -50,8 +50,8 @@ def recalled(task: Task, snapshot: Snapshot) -> Record | None:
     known = snapshot.recalled.get(task.key)
     if known is None:
         return None
-    nodes = task.pin.nodes if task.pin else ()
-    record = Record(task.key, task.key, known.state, False, False, nodes=nodes)
+    nodes, note = (task.pin.nodes, task.pin.note) if task.pin else ((), "")
+    record = Record(task.key, task.key, known.state, False, False, nodes=nodes, admin_comment=note)
     return replace(record, exit_code=known.exit_code, signal=known.signal)
 
 

@@ -51,7 +51,7 @@ def read_cluster(
     except Unreachable as error:
         raise InputError(f"Slurm does not answer ({error}); try again, or give --scenario with a [cluster]") from None
     if "LinkSpeed" not in text:
-        say(f"note: Slurm tells no link speeds: {machine.nic_gbps:g} Gbit/s to each node is assumed (--scenario)")
+        say(f"note: Slurm gives no link speeds; {machine.nic_gbps:g} Gbit/s to each node is assumed (--scenario)")
     if not text:
         rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
         return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from weft.core.capabilities import Capabilities
@@ -16,7 +17,7 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
 from weft.live.slurm.notes import Telling, make_folder, note, uid_of, write_gate
 from weft.live.slurm.priority import Standing
-from weft.live.slurm.reconcile import AGAIN_S, TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
+from weft.live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Record
 from weft.live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
 from weft.live.slurm.topology import unusable
@@ -151,7 +152,7 @@ class SlurmWorld(LiveWorld[Task]):
         task.try_s = self.now() + TRY_S[0]
         task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
-        task.reported = -1
+        task.reported, task.let_go = -1, False
         make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
@@ -227,7 +228,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _trouble(self, words: str) -> None:
         if bool(words) != bool(self._troubled):
-            self.say(f"Slurm does not answer, it is asked again: {words}" if words else "Slurm answers again")
+            self.say(f"Slurm does not answer and is asked again: {words}" if words else "Slurm answers again")
         self._troubled = words
 
     # Jobs as they come and go
@@ -384,7 +385,10 @@ class SlurmWorld(LiveWorld[Task]):
         record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
         put_off = record is None or record.begin_s > time.time() + self._ahead_s
         task.behind_s = behind_s if put_off else 0.0
-        return Order(Do.UPDATE, task.key, task.pin, go=now - task.left_s >= AGAIN_S, begin=put_off or not behind_s)
+        pin = task.pin
+        if pin is not None and record is not None:  # so that a start which is forgotten can be told from a requeue
+            pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
+        return Order(Do.UPDATE, task.key, pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""

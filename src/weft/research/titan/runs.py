@@ -123,7 +123,8 @@ class Traces:
 
 
 def placers(jobs: int) -> list[str]:
-    """Every placer of the registry that can run so many jobs of trace 1, and Titan's two other forms.
+    """Every placer of the registry that can run so many jobs of trace 1, Titan's two other forms, and ElasticFlow with
+    its ranks dealt out.
 
     Where jobs share GPUs, every iteration of those that meet on one is simulated: a shared GPU is a queue, which has no
     pace to estimate. With few jobs that can be afforded, but for `STACKED`, which pile jobs up on the same GPUs.
@@ -134,7 +135,7 @@ def placers(jobs: int) -> list[str]:
     def admissible(name: str) -> bool:
         return not resolve("fifo", place=name).planner.shares_gpus or (jobs <= FEW_JOBS and name not in STACKED)
 
-    return [*filter(admissible, names("place")), "titan:plus", "titan:printed"]
+    return [*filter(admissible, names("place")), "titan:plus", "titan:printed", "dealt:elasticflow"]
 
 
 def all_placers(request: Request, jobs: int) -> dict[str, TraceRun]:

@@ -28,7 +28,7 @@ from matplotlib.transforms import Bbox
 from weft.errors import InputError
 
 INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", MUTED)
 ACCENT = PALETTE[0]
 SUFFIXES = (".svg", ".png", ".pdf")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
