@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Start, Stop
 from weft.model.job import Job
+from weft.model.topologies import Machine, leaf_spine
+from weft.model.view import Spread
 from weft.order.weft import BOUND, LEAST_BOUND_S, Weft
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
@@ -126,3 +131,19 @@ def test_a_resize_that_does_not_pay_is_not_made() -> None:
     """When `a` is gone `b` has 20 s left on 8 GPUs; 16 would save 10 s, less than a restart costs."""
     jobs = [toy_job(name, 4, n, sizes=(1, 2, 4, 8, 16)) for name, n in (("a", 1000), ("b", 1040))]
     assert [m for m in moves("weft", jobs) if m[1] is Stop] == []
+
+
+def test_a_job_that_meets_others_between_racks_moves_when_a_closer_place_is_free() -> None:
+    """The demo, busier and with short restarts: each job that moves leaves for fewer racks or fewer machines."""
+    demo = tomllib.loads((Path(__file__).parents[2] / "examples" / "demo.toml").read_text())
+    demo["run"]["restart_s"], demo["workload"]["load"] = 5, 1.1
+    result = weft.simulate(demo, stack="weft", seed=3)
+    moved = result.decisions.filter(result.decisions["reason"].str.starts_with("closer together; placed anew"))
+    assert len(moved) > 0
+    cluster = leaf_spine(4, 4, Machine(gpus_per_server=4))  # as the demo's
+    for job, at in moved.select("job_id", "time_s").iter_rows():
+        spans = result.spans.filter(result.spans["job_id"] == job).sort("start_s")
+        before = spans.filter(spans["start_s"] < at)["gpus"].to_list()[-1]
+        after = spans.filter(spans["start_s"] >= at)["gpus"].to_list()[0]
+        old, new = (Spread.of(cluster, tuple(gpus)) for gpus in (before, after))
+        assert (new.racks, new.servers) < (old.racks, old.servers)

@@ -200,3 +200,16 @@ class ClusterView(Protocol):
     def rng(self, policy: str) -> np.random.Generator:
         """Random numbers keyed by (seed, policy, decision number): the same whenever this decision is taken again."""
         ...
+
+
+_ENOUGH = 10  # iterations after which their mean says something
+
+
+def measured_s(view: ClusterView, job: JobView) -> float:
+    """What an iteration of a running job has taken on average since it started, a restart aside; 0 where that is not
+    known yet."""
+    done = view.iterations_done(job.id) - job.saved_iterations if Fact.ITERATIONS_LEFT in view.facts else 0
+    if done < _ENOUGH:
+        return 0.0
+    again_s = view.restart_s if job.run_s > 0.0 else 0.0
+    return max(0.0, job.run_time_s(view.now) - job.run_s - again_s) / done

@@ -13,7 +13,7 @@ from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
-from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread
+from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.place.base import Answer, Place
 from weft.place.best_fit import tightest
 from weft.place.pattern import HD, Dealing
@@ -65,7 +65,7 @@ class Tight(Place):
         waits = job.status is JobStatus.WAITING
         if not waits and len(job.gpus) == gpus and bool(offer.free[list(job.gpus)].all()):
             own = Spread.of(view.cluster, job.gpus)
-            if (own.racks, own.servers) <= (spread.racks, spread.servers):
+            if own == closest or spread != closest or not _pays(view, job, own, spread):
                 return Answer(job.gpus, f"keeps its GPUs {_words(own)}", state)
         if spread != closest and waits:
             until_s = job.waiting_since_s + self._gain_s(view, job, gpus, offer, shares, spread, closest)
@@ -138,6 +138,14 @@ class Tight(Place):
     def _gpus(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share]) -> Placement:
         chosen = idle_first(view, offer, shares)
         return self._dealing.order(view.cluster, job.job.profiles[gpus], chosen) if len(shares) > 1 else chosen
+
+
+def _pays(view: ClusterView, job: JobView, own: Spread, other: Spread) -> bool:
+    """Whether a running job gains by moving to a place like this at least twice what that costs."""
+    slow_s, fast_s = (view.estimate(job.job, len(job.gpus), spread).iteration_s for spread in (own, other))
+    slow_s = max(slow_s, measured_s(view, job))
+    lost_s = view.restart_s + view.iterations_done(job.id) % max(1, job.job.checkpoint_every) * slow_s
+    return view.iterations_left(job.id) * (slow_s - fast_s) > 2.0 * lost_s
 
 
 def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str, Any] | None) -> Offer:

@@ -33,23 +33,28 @@ KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 
 
 def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
-    """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s; in the end every
-    job has finished once, no two processes of a job ever ran at a time, and nothing is left in Slurm's queue.
+    """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s (on a busy machine
+    up to twice what the first needs to remember something). In the end every job has finished once, no two processes
+    of a job ever ran at a time, and nothing is left in Slurm's queue.
 
     Every server notes the policies' memory before it keeps it. The next one has that memory: of the last cycle that was
     noted, or of the one before it, if the kill came in between."""
     log, lot = serving.tmp_path / "log", random.Random(7)
     jobs: list[str] = []
     to_come = [(lot.choice((8, 32, 64, 128)), lot.choice((10, 20, 60))) for _ in range(10)]
-    seen = 0
-    for _ in range(20):
+    seen, longest_s = 0, 1.2
+    for n in range(20):
+        began = time.monotonic()
         child = fork_server(serving, STACK, note_memory(serving))
         try:
-            until = time.monotonic() + lot.uniform(0.0, 1.2)
+            until = began + lot.uniform(0.0, longest_s)
             if to_come:
                 gpus, steps = to_come.pop()
                 says = f"iterations={steps} iteration_s=0.05"
                 jobs.append(serving.sbatch(gpus, python(serving.tmp_path, WITNESS, log, steps), says=says))
+            if n == 0:
+                box.wait((serving.tmp_path / "memory").exists)
+                longest_s = max(longest_s, 2 * (time.monotonic() - began))
             time.sleep(max(0.0, until - time.monotonic()))
         finally:
             os.kill(child, signal.SIGKILL)
@@ -101,7 +106,7 @@ def memory_survived(serving: Serving) -> bool:
 def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
     """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
 
-    Jobs come six at a time. The controller is killed at any moment, once it has saved the jobs that users have been
+    Jobs come three at a time. The controller is killed at any moment, once it has saved the jobs that users have been
     told are there. It forgets its last seconds: placements, starts, stops. If a job ended in them, Slurm has it run
     again, with weft or without; to weft that is another one (17-2). Such are counted, and told.
     """
@@ -112,7 +117,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     child = fork_server(serving, PREEMPTIVE)
     try:
         for kill in range(KILLS):
-            for _ in range(max(2, min(6, KILLS // 2 - len(jobs))) if kill % 12 == 0 else 0):
+            for _ in range(3 if kill % 6 == 0 else 0):
                 gpus, steps = lot.choice((64, 128)), lot.choice((10, 40, 300))
                 says = f"iterations={steps} iteration_s=0.05"
                 argv = python(serving.tmp_path, WITNESS, log, steps)
@@ -150,7 +155,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end the controller forgot")
     outputs = {job: (serving.tmp_path / f"output.{job.partition('-')[0]}").read_text() for job in words}
     assert not words, f"what these jobs printed: {outputs}"
-    assert stops >= KILLS // 10, "so few gave way that it says nothing"
+    assert stops >= KILLS // 20, "so few gave way that it says nothing"
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
     assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)

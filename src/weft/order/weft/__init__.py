@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, takewhile
 from math import floor, inf, log2
 from typing import Self
 
 from weft.errors import StackError
-from weft.model.plan import State
-from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.order.base import Claim, Order, Ranking
 from weft.order.weft.sizes import WORTH, closest, shared_out
 
 BOUND = 20.0  # times its own length that a job may wait while later ones run,
 LEAST_BOUND_S = 3600.0  # or so long, if that is longer
 NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
+_MOST = 10_000  # jobs whose spread is remembered
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
 Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
@@ -35,6 +36,9 @@ class Weft(Order):
     gives way to nobody behind it until it ends (if its length is not known: until it has run for as long as it had when
     it came there, at least an hour).
 
+    A running job is placed anew where being closer together would save it more than moving costs; how slow it is now is
+    what was measured.
+
     Where jobs are elastic, sizes come from `sizes.py`. `weft:rigid` never resizes, `weft:attained` takes no length for
     known; `weft:rigid,attained` both.
     """
@@ -43,6 +47,7 @@ class Weft(Order):
         self.resizes = resizes
         self.lengths = lengths
         self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
+        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, with the GPUs that they are for
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
 
@@ -62,8 +67,8 @@ class Weft(Order):
         return Weft(self.resizes and resizing, self.lengths and known), left_out
 
     def initial_state(self) -> State:
-        """Nobody is at the front, no sizes are decided."""
-        return {"front": {}, "jobs": [], "sizes": {}}
+        """Nobody is at the front, no sizes are decided, nobody moves."""
+        return {"front": {}, "jobs": [], "sizes": {}, "moving": []}
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """The front, then least expected service first."""
@@ -71,9 +76,13 @@ class Weft(Order):
         state = {**state, "front": front}
         if self.resizes and any(len(job.job.sizes) > 1 for job in chain(_running(view), view.waiting.values())):
             return self._elastic(view, state)
-        if not view.waiting:
+        moving = [name for name in state["moving"] if name in view.waiting or _stops(view, name)]
+        scattered = {job.id for job in _running(view) if self._scattered(view, job)}
+        state = {**state, "moving": sorted({*moving, *scattered})}
+        if not view.waiting and not scattered:
             return Ranking((), state, preemptive=True)  # nobody to give way to
-        return Ranking(self._claims(self._entries(view, front)), state, preemptive=True, wake_s=self._wake_s(view))
+        claims = self._claims(self._entries(view, front, moving), scattered)
+        return Ranking(claims, state, preemptive=True, wake_s=self._wake_s(view) if view.waiting else None)
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """The same key, as it shrinks with every iteration."""
@@ -100,8 +109,12 @@ class Weft(Order):
         lost = done % max(1, job.job.checkpoint_every)
         return _per_iteration(job) * (job.job.iterations - done - lost) - cost
 
-    def _entries(self, view: ClusterView, front: dict[str, float]) -> Iterator[Entry]:
-        """Running jobs that cannot resume; then, for each priority, the front by submission and the others by key."""
+    def _entries(self, view: ClusterView, front: dict[str, float], moving: Sequence[str] = ()) -> Iterator[Entry]:
+        """Running jobs that cannot resume; then, for each priority, the front by submission and the others by key.
+
+        Jobs that were stopped to be moved have the key that they had while they ran, so that nobody takes the place
+        that they move to.
+        """
         running = list(_running(view))
         fixed = [(-inf, 0, job) for job in running if not job.job.resumes and job.id not in front]
         first = [view.running.get(name) or view.waiting.get(name) for name in front]
@@ -110,13 +123,21 @@ class Weft(Order):
             key=lambda entry: (-entry[2].job.priority, entry[2].job.submit_s, entry[2].id),
         )
         held = {job.id for _, _, job in fixed} | front.keys()
-        rest = sorted(((self._of_running(view, j), 0, j) for j in running if j.id not in held), key=_key)
-        waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in front)
+        moved = [view.waiting[name] for name in moving if name in view.waiting and name not in front]
+        running_keys = [(self._of_running(view, j), 0, j) for j in running if j.id not in held]
+        moved_keys = [(self._waiting(j) - view.restart_s * j.job.gpus, 1, j) for j in moved]
+        rest = sorted([*running_keys, *moved_keys], key=_key)
+        held |= {job.id for job in moved}
+        waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in held)
         return chain(fixed, merge(ahead, rest, waits, key=_key))
 
-    def _claims(self, entries: Iterator[Entry]) -> Iterator[Claim]:
+    def _claims(self, entries: Iterator[Entry], scattered: set[str]) -> Iterator[Claim]:
         for key, waits, job in entries:
-            yield Claim(job.id, job.job.gpus if waits else len(job.gpus), self._words(key, job) if waits else "")
+            if waits:
+                yield Claim(job.id, job.job.gpus, self._words(key, job))
+            else:
+                moves = job.id in scattered
+                yield Claim(job.id, len(job.gpus), "closer together" if moves else "", anew=moves)
 
     def _words(self, key: float, job: JobView) -> str:
         if key == -inf:
@@ -183,11 +204,23 @@ class Weft(Order):
     def _scattered(self, view: ClusterView, job: JobView) -> bool:
         """Whether a running job would gain more by being closer together than moving it costs."""
         n = len(job.gpus)
-        own, best = Spread.of(view.cluster, job.gpus), closest(view, n)
-        if n == 1 or (own.racks, own.servers) <= (best.racks, best.servers):
+        if n < 2 or job.status is not JobStatus.RUNNING or not job.job.resumes or not self._knows(job):
             return False
-        slow, fast = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
-        return self._left(view, job) * (slow - fast) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow
+        own, best = self._spread(view, job), closest(view, n)
+        if (own.racks, own.servers) <= (best.racks, best.servers):
+            return False
+        slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
+        slow_s = max(slow_s, measured_s(view, job))
+        return self._left(view, job) * (slow_s - fast_s) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow_s
+
+    def _spread(self, view: ClusterView, job: JobView) -> Spread:
+        """Where a running job is; it is asked about in every cycle."""
+        known = self._spreads.get(job.id)
+        if known is None or known[0] is not job.gpus:
+            if len(self._spreads) > _MOST:
+                self._spreads.clear()
+            known = self._spreads[job.id] = (job.gpus, Spread.of(view.cluster, job.gpus))
+        return known[1]
 
     def _left(self, view: ClusterView, job: JobView) -> float:
         """Iterations that a job is expected to do still."""
@@ -202,6 +235,10 @@ def bound_s(job: JobView, known: bool = True) -> float:
 
 def _running(view: ClusterView) -> Iterator[JobView]:
     return (job for job in view.running.values() if job.status is not JobStatus.STOPPING)
+
+
+def _stops(view: ClusterView, name: str) -> bool:
+    return name in view.running and view.running[name].status is JobStatus.STOPPING
 
 
 def _per_iteration(job: JobView) -> float:
