@@ -171,7 +171,7 @@ def restarts_and_leases(seeds: int = 3, workers: int | None = 1) -> list[dict[st
         runs = Runs(api.compare(scenario, stacks, seeds, workers=workers).runs)
         row: dict[str, Any] = {"planner": planner, "restart_s": restart_s}
         for key in ("iteration_mean_s", "iteration_p99_s", "jct_mean_s"):
-            row[key] = runs.ratio(stacks[0], stacks[1], key).value
+            row[key] = runs.ratio(planner, stacks[1], key).value
         rows.append(row)
     return rows
 
