@@ -96,11 +96,15 @@ def test_a_job_that_slurm_refuses_is_set_aside_for_good(serving: Serving, box: S
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(serving: Serving, box: Sandbox) -> None:
-    """Its four tasks want twice the cores that a node has, and its GPUs are on one: Slurm gives no reason at all."""
+def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its four tasks want twice the cores that a node has, and its GPUs are on one: Slurm gives no reason at all. The
+    long patience for silence is out of reach here, so the start is taken back because Slurm has considered the job."""
+    monkeypatch.setattr("weft.live.slurm.reconcile.PATIENCE_S", 1000.0)
     server = serving.start()
     job = serving.sbatch(8, "sleep 0.2", "--ntasks=4", "--cpus-per-task=32")
-    serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred), 20.0)
+    serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred))
     assert "Slurm does not start it" in server.core.table.jobs[job].barred
 
 
