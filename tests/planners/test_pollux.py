@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,13 @@ from tests.planners.test_themis import Fixed, sequence
 from weft.core.cycle import Core
 from weft.core.stack import Stack
 from weft.errors import StackError
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.model.profile import Phase, Profile
 from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput, on_nodes
 from weft.planners.pollux.genetic import Problem, evolve
+from weft.sim import NetworkSpec, as_run, simulate
+from weft.stacks import resolve
 from weft.testing import ToyWorld, check_planner, toy_cluster, toy_job
 
 
@@ -76,11 +83,54 @@ def test_two_distributed_jobs_never_share_a_node_and_no_node_is_overfull() -> No
     assert (best.sum(axis=1) > 0).all()
 
 
-@pytest.mark.parametrize("text", ["x", "0", "10,0"])
+@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5"])
 def test_parameters(text: str) -> None:
     with pytest.raises(StackError, match="write pollux:NOISE"):
         Pollux.from_text(text)
     assert Pollux.from_text("5,30").interval_s == 30.0
+    assert [Pollux.from_text(t).name for t in ("fixed", "10,60,fixed", "5,fixed", "10")] == [
+        "pollux:fixed", "pollux:fixed", "pollux:5,60,fixed", "pollux",
+    ]  # fmt: skip
+
+
+def _with_batches(iterations: int, cluster: Cluster) -> Job:
+    """A job that asked for one GPU and 10 samples; a sample takes 0.1 s, and two GPUs send for 0.5 s."""
+    size = 0.5 * float(cluster.topology.capacity.min())
+
+    def at(workers: int, batch: int) -> Profile:
+        phases = [Phase(0.1 * batch), Phase(bytes=size)][:workers]
+        return replace(Profile.from_phases("a", phases, workers), batch=batch)
+
+    batches = {n: tuple(at(n, batch) for batch in (10, 20, 30)) for n in (1, 2)}
+    return Job("a", 0.0, 1, iterations, {1: at(1, 10), 2: at(2, 5)}, "a", 1, 2, batches=batches)
+
+
+def test_the_batch_of_the_largest_goodput_by_hand() -> None:
+    """phi = 100. One GPU: 10 samples in 1 s are worth 1 iteration, 20 in 2 s 2 x 110/120, 30 in 3 s less: 10. Two:
+    20 in 1.5 s 1.22 iterations a second, 40 in 2.5 s 4 x 110/140 / 2.5 = 1.26, 60 in 3.5 s 6 x 110/160 / 3.5 = 1.18."""
+    cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
+    job = _with_batches(320, cluster)
+    found = as_run([job], resolve("pollux"), cluster, NetworkSpec())[0]
+    assert [(found.profiles[n].batch, found.profiles[n].worth) for n in (1, 2)] == [
+        (10, 1.0), (20, pytest.approx(4 * 110 / 140)),
+    ]  # fmt: skip
+    # A noisier gradient, phi = 1000, makes larger batches worth more: 6 x 1010/1060 / 3.5 > 4 x 1010/1040 / 2.5.
+    assert as_run([job], resolve("pollux:100"), cluster, NetworkSpec())[0].profiles[2].batch == 30
+    assert as_run([job], resolve("pollux:fixed"), cluster, NetworkSpec())[0].profiles == job.profiles
+    assert as_run([job], resolve("themis"), cluster, NetworkSpec()) == [job]
+
+
+def test_by_hand_batches() -> None:
+    """The table of docs/baselines/pollux.md: an iteration counts 22/7 on two GPUs and 1 on one."""
+    cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
+    jobs = [_with_batches(320, cluster), toy_job("b", 1, 50, 1.0, submit_s=100.0)]
+    result = simulate(cluster, jobs, resolve("pollux"))
+    spans = [(job, start, end, len(gpus)) for job, start, end, gpus, _ in result.spans.sort("start_s").iter_rows()]
+    assert sorted(spans) == [
+        ("a", 0.0, 100.0, 2), ("a", 100.0, pytest.approx(270.0), 1),
+        ("a", pytest.approx(270.0), pytest.approx(290.0), 2), ("b", 100.0, pytest.approx(150.0), 1),
+    ]  # fmt: skip
+    assert result.jobs["iterations"].to_list() == [40 + 170 + 8, 50]
 
 
 def test_the_matrix_is_what_is_placed_and_jobs_keep_what_they_have() -> None:

@@ -126,3 +126,24 @@ def test_overlap_sends_gradients_in_buckets() -> None:
     assert sum(isinstance(t, Transfer) for t in plain.tasks) == 1 < sum(isinstance(t, Transfer) for t in layered.tasks)
     assert layered.message_bytes == pytest.approx(plain.message_bytes)
     assert layered.compute_s == pytest.approx(plain.compute_s)
+
+
+def test_limits_of_the_batch_say_what_else_a_job_can_run_with() -> None:
+    """Between them at every size; parameters are sent whatever the batch, computing takes longer with more samples."""
+    data = template()
+    data["workload"] = {
+        "source": "batch", "jobs": 1, "models": ["vgg16[batch=40]"], "gpus": {"2": 1}, "elastic": [1, 4],
+        "elastic_batch": [0.5, 1.5], "iterations": [10, 10],
+    }  # fmt: skip
+    scenario = Scenario.load(data)
+    (job,) = build_workload(scenario, build_cluster(scenario), 0).jobs
+    assert {n: job.profiles[n].batch for n in job.sizes} == {1: 60, 2: 40, 3: 27, 4: 20}
+    for size in job.sizes:
+        found = job.batches[size]
+        assert [profile.batch for profile in found] == [20, 28, 36, 40, 44, 52, 60]
+        assert {profile.message_bytes for profile in found} == {job.profiles[size].message_bytes}
+        computing = [profile.compute_s for profile in found]
+        assert computing == sorted(set(computing))
+    del data["workload"]["elastic_batch"]
+    scenario = Scenario.load(data)
+    assert not build_workload(scenario, build_cluster(scenario), 0).jobs[0].batches

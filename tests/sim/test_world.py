@@ -147,6 +147,15 @@ def test_lost_gpu_seconds_of_a_resized_job(checkpoint_every: int) -> None:
     assert row["finish_s"] == pytest.approx(9.0 + 2.0 * (10 - kept), rel=1e-12)
 
 
+def test_iterations_that_count_more_than_one() -> None:
+    """2 s an iteration on one GPU, each worth 2.5: stopped after 9 s, four are done, ten of 21 kept, and 1 GPU s of the
+    fifth is lost; five more (11 / 2.5, rounded up) are left."""
+    job = Job("a", 0.0, 1, 21, {1: Profile("p", (Compute("c", 2.0),), 1, worth=2.5)})
+    row = simulate(toy_cluster(), [job], Stack("s", StopOnce(Fixed({"a": (0,)}), "a", 9.0))).jobs.row(0, named=True)
+    assert row["finish_s"] == pytest.approx(9.0 + 5 * 2.0, rel=1e-12)
+    assert (row["iterations"], row["lost_gpu_s"]) == (9, pytest.approx(1.0))
+
+
 def test_starts_take_their_time() -> None:
     """Start latency l: the job holds its GPUs from the decision on and runs l later."""
     row = simulate(toy_cluster(), [toy_job("a", 1, 4)], resolve("fifo"), run=RunSpec(start_latency_s=2.5)).jobs.row(

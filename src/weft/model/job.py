@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.model.profile import Profile
 
@@ -12,7 +12,8 @@ class Job:
     """A training job as submitted.
 
     `profiles` maps a number of workers to one iteration at that size; a rigid job has one entry. `gpus` is the number
-    asked for; an elastic job may run on any size in `profiles` between `min_gpus` and `max_gpus`.
+    asked for; an elastic job may run on any size in `profiles` between `min_gpus` and `max_gpus`. `batches` has, by
+    number of workers, an iteration at each other batch that the job can be run with.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Job:
     priority: int = 0  # jobs with a higher one go first, whatever else the order of a stack looks at
     known: bool = True  # whether its iterations and their length were told; else `iterations` says nothing
     resumes: bool = True  # whether it goes on where it was when it is stopped and started again
+    batches: dict[int, tuple[Profile, ...]] = field(default_factory=dict)
     app: str = ""  # jobs of one application, such as a hyper-parameter search; empty: the job is one of its own
 
     @property

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from weft.errors import StackError
+from weft.model.cluster import Cluster
+from weft.model.job import Job
 from weft.model.plan import Candidate, Placement, Plan, State
 from weft.model.policy import Policy
-from weft.model.view import ClusterView, JobView
+from weft.model.profile import Profile
+from weft.model.view import ClusterView, Estimate, JobView, Spread
 
 
 class Planner(Policy):
@@ -34,6 +37,14 @@ class Planner(Policy):
     def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
         """The candidate with jobs on other GPUs, as many each, as an interleave would have it."""
         return replace(candidate, plan=Plan(placements, candidate.plan.gates))
+
+    def adapted(self, job: Job, cluster: Cluster, alone: Callable[[Profile, str, Spread], Estimate]) -> Job:
+        """The job as it runs under this planner: with another batch at each size, if it adapts batches.
+
+        `alone(profile, model, spread)` is the speed of an iteration alone on the network. Only a world that makes up
+        its jobs' iterations asks.
+        """
+        return job
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
         """Limit how many running jobs give way to the jobs of one user within a window of time.

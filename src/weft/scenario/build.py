@@ -91,14 +91,18 @@ def build_workload(
         return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
     @cache
-    def rescaled(model: str, gpus: int, asked: int) -> Profile:
+    def with_batch(name: str, gpus: int, batch: int | None) -> Profile:
+        name = sub(r"\bbatch=\d+", f"batch={batch}", name) if batch else name  # a batch size in the name comes first
+        return zoo.profile(name, gpus, batch=batch, gpu=cluster.gpu, overlap=scenario.workload.overlap)
+
+    def rescaled(model: str, gpus: int, asked: int, share: float | None) -> Profile:
         name, batch = _model(scenario, model), profile_of(model, asked).batch
-        share = zoo.replicas(name, asked) / zoo.replicas(name, gpus)
-        if scenario.workload.elastic_batch is not None:
-            share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
-        shared = max(1, round(batch * share)) if batch else None
-        name = sub(r"\bbatch=\d+", f"batch={shared}", name) if shared else name  # a batch size in the name comes first
-        return zoo.profile(name, gpus, batch=shared, gpu=cluster.gpu, overlap=scenario.workload.overlap)
+        replicas = zoo.replicas(name, gpus)
+        if share is None or replicas != gpus:  # the batch of a replica of several GPUs is left alone
+            share = zoo.replicas(name, asked) / replicas
+            if scenario.workload.elastic_batch is not None:
+                share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
+        return with_batch(name, gpus, max(1, round(batch * share)) if batch else None)
 
     def iteration_s(model: str, gpus: int) -> float:
         return alone.of(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.sim.spec import NetworkSpec, RunSpec, Tier
+from weft.sim.spec import NetworkSpec, RunSpec, Tier, estimates
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.results.run import RunResult
 
-__all__ = ["NetworkSpec", "RunSpec", "Tier", "few_collections", "simulate"]
+__all__ = ["NetworkSpec", "RunSpec", "Tier", "as_run", "few_collections", "simulate"]
 
 
 def simulate(
@@ -44,7 +44,7 @@ def simulate(
     shared = stack.planner.shares_gpus
     if stack.planner.dedicated and jobs:
         cluster = cluster.copied(len(jobs))
-    world = SimWorld(cluster, jobs, network, run, shared_gpus=shared, record=record)
+    world = SimWorld(cluster, as_run(jobs, stack, cluster, network), network, run, shared_gpus=shared, record=record)
     journal = MemoryJournal()
     core = Core(stack, world, run.seed, journal)
     seen = 0
@@ -62,6 +62,14 @@ def simulate(
         world.close()
         run_result = make_result(world, journal, stack.name, time.perf_counter() - began)
         return replace(run_result, notes=(*core.left_out, *run_result.notes))
+
+
+def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: NetworkSpec) -> list[Job]:
+    """Jobs as they run under a stack, whose planner may choose other batches than they were submitted with."""
+    if not any(job.batches for job in jobs):
+        return list(jobs)
+    alone = estimates(cluster, network)
+    return [stack.planner.adapted(job, cluster, alone.of) if job.batches else job for job in jobs]
 
 
 @contextmanager

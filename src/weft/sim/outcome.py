@@ -14,6 +14,7 @@ import polars as pl
 from weft.core.journal import MemoryJournal, rows
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
+from weft.model.profile import Profile
 from weft.model.units import bytes_per_s_to_gbps
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
 from weft.sim.compiled.state import FOREIGN
@@ -57,6 +58,15 @@ class JobRecord:
     starts: int = 0
     last_gpus: Placement = ()
     ticket: int = 0  # tells a pending start from one that was cancelled
+
+    @property
+    def profile(self) -> Profile:
+        """One iteration where it runs now."""
+        return self.job.profiles[len(self.span.gpus)] if self.span else self.job.profile
+
+    def progress(self, iterations: int) -> int:
+        """Iterations done as the job counts them, with those of this assignment, whose batch may be another one."""
+        return min(self.job.iterations, self.saved + int(iterations * self.profile.worth + 1e-9))
 
 
 @dataclass

@@ -152,7 +152,7 @@ class SimWorld:
 
     def iterations_done(self, job_id: str) -> int:
         record = self.records[job_id]
-        return record.saved + (self.engine.iterations_done(record.row) if record.row >= 0 else 0)
+        return record.progress(self.engine.iterations_done(record.row)) if record.row >= 0 else record.saved
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
@@ -316,23 +316,23 @@ class SimWorld:
         job, span = record.job, record.span
         if span is None:
             raise EngineError(f"job {job.id} was started on no GPU")
-        profile, left = job.profiles[len(span.gpus)], job.iterations - record.saved
-        base, gate, turn = record.saved, record.gate, record.turn
+        profile = record.profile
+        left = math.ceil((job.iterations - record.saved) / profile.worth - 1e-9)
         program = self.lowering.program(profile, span.gpus, job.model, record.uid)
-        record.row = self.engine.attach(record.uid, program, left, base=base, gate=gate, turn=turn)
+        record.row = self.engine.attach(
+            record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
+        )
         self._by_row[record.row] = record
 
     def _stop(self, record: JobRecord, reason: str) -> Event:
         record.ticket += 1
         record.stops += 1
         if record.row >= 0:
-            per_iteration = record.gpu_s
             usage = self._detach(record)
-            spent = record.gpu_s - per_iteration
             every = max(record.job.checkpoint_every, self.spec.checkpoint_every)
-            done = record.saved + usage.iterations
+            done = record.progress(usage.iterations)
             kept = max(record.saved, done - done % every)
-            record.lost_gpu_s += spent * (1.0 - self._kept_part(record, usage, kept))
+            record.lost_gpu_s += usage.gpu_s * (1.0 - self._kept_part(record, usage, kept))
             record.iterations += usage.iterations
             record.saved = kept
         self._close(record, reason or "stopped")
@@ -340,7 +340,7 @@ class SimWorld:
 
     def _kept_part(self, record: JobRecord, usage: Usage, kept: int) -> float:
         """Share of the GPU seconds of an assignment that went into iterations that are kept."""
-        whole = record.job.profiles[len(record.span.gpus)].gpu_s if record.span else 0.0
+        whole = record.profile.gpu_s / record.profile.worth
         if usage.gpu_s <= 0 or whole <= 0:
             return 1.0
         return min(1.0, (kept - record.saved) * whole / usage.gpu_s)
@@ -348,7 +348,7 @@ class SimWorld:
     def _finish(self, record: JobRecord) -> Event:
         usage = self._detach(record)
         record.iterations += usage.iterations
-        record.saved += usage.iterations
+        record.saved = record.job.iterations
         record.finish_s = usage.finish_s
         self.n_finished += 1
         self._close(record, "finished")

@@ -9,8 +9,8 @@ of m samples is (phi + m0) / (phi + m), with phi the gradient noise scale and m0
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -19,7 +19,8 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
-from weft.model.view import ClusterView, Fact, JobView, Spread
+from weft.model.profile import Profile
+from weft.model.view import ClusterView, Estimate, Fact, JobView, Spread
 from weft.planners.base import Planner
 from weft.planners.pollux.genetic import Ints, Problem, evolve
 from weft.planners.target import (
@@ -121,6 +122,9 @@ RESTART_S = 30.0  # what a re-allocation is taken to cost (delta of section 4.2)
 class Pollux(Planner):
     """`pollux`, `pollux:NOISE`, `pollux:NOISE,INTERVAL`: all GPUs are shared out anew every INTERVAL seconds (60).
 
+    A job that can run with several batches runs, at each size, with the one that has the largest goodput; its
+    iterations then count by the samples in them and their efficiency. `fixed` at the end leaves batches alone.
+
     A genetic search maximises the power mean (p = -1) of the jobs' speed-ups, a speed-up being goodput over goodput on
     a fair share; re-allocated jobs count less, by what a restart costs; two distributed jobs never share a node. Also
     when jobs come and go. NOISE is the gradient noise scale in batches (phi / m0, by default 10), which no world
@@ -133,24 +137,32 @@ class Pollux(Planner):
     resizes = True
     search = (12, 12)  # population and generations of the genetic search
 
-    def __init__(self, noise: float = 10.0, interval_s: float = 60.0) -> None:
+    def __init__(self, noise: float = 10.0, interval_s: float = 60.0, fixed: bool = False) -> None:
         self.noise = noise
         self.interval_s = interval_s
+        self.fixed = fixed
         if (noise, interval_s) != (10.0, 60.0):
-            self.name = f"pollux:{noise:g},{interval_s:g}"
+            self.name = f"pollux:{noise:g},{interval_s:g}" + (",fixed" if fixed else "")
+        elif fixed:
+            self.name = "pollux:fixed"
+        self._chosen: dict[tuple[int, float], tuple[Profile, Profile]] = {}  # a profile, and it with its worth
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`pollux`, `pollux:10` or `pollux:10,60`."""
-        if arg is None:
-            return cls()
+        """`pollux`, `pollux:10`, `pollux:10,60`, or one of them with `fixed` at the end."""
+        words = arg.split(",") if arg is not None else []
+        fixed = words[-1:] == ["fixed"]
+        numbers = words[:-1] if fixed else words
         try:
-            noise, interval_s = (*map(float, arg.split(",")), 60.0)[:2]
+            noise, interval_s = (*map(float, numbers), *(10.0, 60.0)[len(numbers) :])
         except ValueError:
             noise, interval_s = math.nan, math.nan
         if not (0 < noise < math.inf and 0 < interval_s < math.inf):
-            raise StackError(f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S, both more than 0")
-        return cls(noise, interval_s)
+            raise StackError(
+                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S, both more than 0, and fixed behind them "
+                "if batches are to stay as they are"
+            )
+        return cls(noise, interval_s, fixed)
 
     def initial_state(self) -> State:
         """Nobody is anywhere."""
@@ -168,6 +180,24 @@ class Pollux(Planner):
         """The target moves too."""
         return moved(candidate, placements)
 
+    def adapted(self, job: Job, cluster: Cluster, alone: Callable[[Profile, str, Spread], Estimate]) -> Job:
+        """The job with, at each size, the batch of the largest goodput among those of at least the samples asked for.
+
+        As in the paper a batch is never smaller than that; a job that has not the GPUs for it takes the largest.
+        """
+        asked = _samples(job, job.gpus)
+        profiles = dict(job.profiles)
+        for size in () if self.fixed else job.batches:
+            fits = [p for p in job.batches[size] if p.batch and p.memory_bytes <= cluster.gpu_memory_bytes]
+            if len(fits) < 2:
+                continue
+            enough = [p for p in fits if p.batch * size >= asked] or [max(fits, key=lambda p: p.batch)]
+            spread = _spread(cluster, size, size > cluster.largest_server)
+            best = max(enough, key=lambda p: _worth(p, asked, self.noise) / alone(p, job.model, spread).iteration_s)
+            worth = _worth(best, asked, self.noise)
+            profiles[size] = self._chosen.setdefault((id(best), worth), (best, replace(best, worth=worth)))[1]
+        return replace(job, profiles=profiles, batch=job.profile.batch)
+
     def model(self, view: ClusterView, job: JobView) -> Goodput:
         """The goodput of a job, fitted to what the world knows of its speed at every size."""
         measured = {}
@@ -176,10 +206,9 @@ class Pollux(Planner):
             for several in (False, True):
                 if size == 1 and several:
                     continue
-                spread = Spread(min(size, len(view.cluster.servers)), 1) if several else Spread(1, 1)
-                estimate = view.estimate(job.job, size, spread)
+                estimate = view.estimate(job.job, size, _spread(view.cluster, size, several))
                 measured[size, several] = (samples, estimate.compute_s, estimate.iteration_s)
-        asked = _samples(job.job, job.job.gpus)
+        asked = float(job.job.batch * job.job.gpus) if job.job.batches else _samples(job.job, job.job.gpus)
         return fit_throughput(measured, asked, self.noise * asked)
 
     def speedups(self, view: ClusterView, job: JobView, jobs: int) -> dict[tuple[int, bool], float]:
@@ -208,7 +237,7 @@ class Pollux(Planner):
         found = []
         for after in different_ways(view, first, n, self.name, lambda spread: int(spread.servers > 1)):
             state = remember(view, after, next_s=next_s)
-            reasons = {job: f"goodput: {len(gpus)} GPUs" for job, gpus in after.items()}
+            reasons = {job: _words(view.job(job).job, len(gpus)) for job, gpus in after.items()}
             reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in after}
             declined = tuple(
                 Declined(j, "goodput: no GPUs for it in this round") for j in view.waiting if j not in after
@@ -270,6 +299,21 @@ def _one_at_least(view: ClusterView, jobs: list[JobView], capacity: Ints) -> Int
             want -= matrix[i, node]
             free[node] -= matrix[i, node]
     return matrix
+
+
+def _spread(cluster: Cluster, size: int, several: bool) -> Spread:
+    """Where workers are as far as Pollux knows: on one node or on several, of no rack in particular."""
+    return Spread(min(size, len(cluster.servers)), 1) if several else Spread(1, 1)
+
+
+def _worth(profile: Profile, asked: float, noise: float) -> float:
+    """What an iteration is worth in iterations as submitted: its samples, times their efficiency."""
+    samples = float(profile.batch * profile.workers)
+    return samples / asked * efficiency(noise * asked, asked, samples)
+
+
+def _words(job: Job, size: int) -> str:
+    return f"goodput: {size} GPUs" + (f", {job.profiles[size].batch} samples each" if job.batches else "")
 
 
 def _samples(job: Job, size: int) -> float:

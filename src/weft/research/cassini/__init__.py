@@ -148,11 +148,14 @@ def _marks(experiment: str, run: RunResult) -> Iterable[tuple[str, float]]:
     """Model, and marks per iteration, of each job."""
     from weft.research.cassini.ecn import ecn_marks
     from weft.scenario import Scenario
-    from weft.scenario.build import build_cluster, build_workload
+    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.sim import as_run
+    from weft.stacks import resolve
 
     scenario = Scenario.load(deepcopy(EXPERIMENTS[experiment]))
     cluster = build_cluster(scenario, run.seed)
-    jobs = build_workload(scenario, cluster, run.seed).jobs
+    submitted = build_workload(scenario, cluster, run.seed).jobs
+    jobs = as_run(submitted, resolve(run.stack), cluster, physics(scenario, run.seed)[0])
     models = {job.id: job.model for job in jobs}
     return [(models[job], marks) for job, marks in ecn_marks(run, cluster, jobs).items()]
 
@@ -182,6 +185,12 @@ def _times(figure: str, stack: str, metric: str, published: float | None) -> dic
         found[f"{figure}.{stack}.{metric}.{name}"] = _Check(
             f"{what}: control, {_WORDS[name]}", published, "x", measure(other), lambda p, m: "not judged", slow=True
         )
+    if stack == "pollux" and "elastic" in EXPERIMENTS[figure]["workload"]:
+        found[f"{figure}.{stack}.{metric}.fixed"] = _Check(
+            f"{what}: control, batches are not adapted", published, "x",
+            lambda lab: lab.ratio(figure, "pollux:fixed", "pollux:fixed+cassini", key), lambda p, m: "not judged",
+            slow=True,
+        )  # fmt: skip
     return found
 
 

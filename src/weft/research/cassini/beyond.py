@@ -155,23 +155,25 @@ def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]
     return rows
 
 
-def restarts_and_leases(seeds: int = 3, workers: int | None = 1) -> list[dict[str, Any]]:
-    """Figure 13 with restarts of 0, 10 and 30 s, and with leases of 1 to 20 minutes."""
+def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
+    """Figure 13 with restarts of 0 to 30 s, leases of 1 to 20 minutes, noise scales of 1 to 100 batches."""
     from weft import api
     from weft.research.cassini import EXPERIMENTS, RESTART_S
     from weft.research.claims import Runs
 
-    settings = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
-    settings += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
+    cases = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
+    cases += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
+    cases += [(f"pollux:{noise}", RESTART_S) for noise in ("1", "100", "fixed")]
     rows = []
-    for planner, restart_s in settings:
+    for planner, restart_s in cases:
         scenario = deepcopy(EXPERIMENTS["figure-13"])
         scenario["run"]["restart_s"] = restart_s
         stacks = [planner, f"{planner}+cassini"]
         runs = Runs(api.compare(scenario, stacks, seeds, workers=workers).runs)
         row: dict[str, Any] = {"planner": planner, "restart_s": restart_s}
         for key in ("iteration_mean_s", "iteration_p99_s", "jct_mean_s"):
-            row[key] = runs.ratio(planner, stacks[1], key).value
+            ratio = runs.ratio(planner, stacks[1], key)
+            row |= {key: ratio.value, f"{key}_low": ratio.ci95[0], f"{key}_high": ratio.ci95[1]}
         rows.append(row)
     return rows
 
@@ -201,6 +203,6 @@ STUDIES = {
     "loops": loops,
     "loop_free": loop_free,
     "loop_rule": loop_rule,
-    "restarts_and_leases": restarts_and_leases,
+    "settings": settings,
     "room_to_gain": room_to_gain,
 }

@@ -61,7 +61,9 @@ def contention_of(run: RunResult, scenario: Mapping[str, Any]) -> dict[str, floa
 def _world(run: RunResult, scenario: Mapping[str, Any]) -> SimWorld:
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.sim import as_run
     from weft.sim.world import SimWorld
+    from weft.stacks import resolve
 
     given = Scenario.load(deepcopy(dict(scenario)))
     cluster = build_cluster(given, run.seed)
@@ -69,7 +71,7 @@ def _world(run: RunResult, scenario: Mapping[str, Any]) -> SimWorld:
     if run.n_gpus > cluster.n_gpus:
         cluster = cluster.copied(run.n_gpus // cluster.n_gpus)
     network, spec = physics(given, run.seed)
-    return SimWorld(cluster, jobs, network, spec)
+    return SimWorld(cluster, as_run(jobs, resolve(run.stack), cluster, network), network, spec)
 
 
 def _slowdowns(run: RunResult, spans: Sequence[Span], world: SimWorld) -> Iterator[tuple[float, float]]:

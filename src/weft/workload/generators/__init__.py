@@ -54,10 +54,12 @@ def generate(
     """The jobs of a scenario.
 
     `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
-    alone on the cluster; `rescaled(model, gpus, asked)` an iteration of a job that asked for another size, with as
-    many samples. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
+    alone on the cluster; `rescaled(model, gpus, asked, share)` an iteration of a job that asked for another size, with
+    as many samples, or with that share of the batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the
+    folder that paths in `spec` start from.
     """
-    making = _Making(spec, n_gpus, seed, base_dir, Times(profile_of, iteration_s, spec.reading, rescaled), [])
+    times = Times(profile_of, iteration_s, spec.reading, rescaled, spec.elastic_batch)
+    making = _Making(spec, n_gpus, seed, base_dir, times, [])
     drafts = _SOURCES[spec.source](making)
     jobs = finish(_unique(drafts), making.times, n_gpus)
     if making.times.converted:

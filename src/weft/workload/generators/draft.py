@@ -12,12 +12,12 @@ from weft.model.job import Job
 from weft.model.profile import Profile
 
 ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
-Rescaled = Callable[
-    [str, int, int], Profile
-]  # (model, GPUs, GPUs asked for) -> the same work on another number of GPUs
+# (model, GPUs, GPUs asked for, batch per GPU over the one asked for) -> an iteration; None: with as many samples
+Rescaled = Callable[[str, int, int, float | None], Profile]
 IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
 Reading = Literal["alone", "compute", "one-gpu"]
 MAX_ITERATIONS = 10**15
+_BATCHES = 6  # batches from the smallest to the largest, evenly spaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Times:
         iteration_s: IterationTime | None,
         reading: Reading | None,
         rescaled: Rescaled | None = None,
+        batches: tuple[float, float] | None = None,
     ) -> None:
         if reading == "alone" and iteration_s is None:
             raise InputError(
@@ -52,7 +53,7 @@ class Times:
                 'use reading = "compute"'
             )
         self._profile_of, self._iteration_s = profile_of, iteration_s
-        self._rescaled = rescaled
+        self._rescaled, self._span = rescaled, batches
         self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
         self.converted = False  # whether any iterations were computed from a duration
         self._profiles: dict[tuple[str, int], Profile] = {}
@@ -69,7 +70,16 @@ class Times:
         """One iteration of a job that asked for another size: with as many samples, where that is known."""
         if gpus == asked or self._rescaled is None:
             return self.profile(model, gpus)
-        return self._rescaled(model, gpus, asked)
+        return self._rescaled(model, gpus, asked, None)
+
+    def batches(self, model: str, gpus: int, asked: int) -> tuple[Profile, ...]:
+        """Iterations with other batches, between the smallest and the largest per GPU; none where no limits are set."""
+        if self._rescaled is None or self._span is None:
+            return ()
+        low, high = self._span
+        shares = {1.0, *(low + (high - low) * i / (_BATCHES - 1) for i in range(_BATCHES))}
+        found = [self._rescaled(model, gpus, asked, share) for share in sorted(shares)]
+        return tuple({profile.batch: profile for profile in found}.values())
 
     def alone_s(self, model: str, gpus: int) -> float:
         """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
@@ -125,9 +135,10 @@ def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
     low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
     profiles = {n: times.resized(draft.model, n, draft.gpus) for n in range(low, high + 1)}
     rigid = low == high
+    batches = {} if rigid else {n: times.batches(draft.model, n, draft.gpus) for n in profiles}
     return Job(
         draft.id, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
-        app=draft.app,
+        app=draft.app, batches={n: found for n, found in batches.items() if found},
     )  # fmt: skip
