@@ -6,7 +6,7 @@ rounds and remembers the outcome; between rounds it repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,9 @@ class Room:
     def __init__(self, cluster: Cluster, gpus: Iterable[int], key: Sequence[float] | None = None) -> None:
         self.cluster = cluster
         self.free: dict[int, list[int]] = {}
-        for gpu in sorted(gpus):
-            self.free.setdefault(int(cluster.server_of_gpu[gpu]), []).append(gpu)
+        ordered = sorted(gpus)
+        for gpu, server in zip(ordered, cluster.server_of_gpu[ordered].tolist() if ordered else (), strict=True):
+            self.free.setdefault(server, []).append(gpu)
         self.key: Sequence[float] = key if key is not None else range(len(cluster.servers))
 
     @property
@@ -76,20 +77,24 @@ def pack(room: Room, n: int) -> Placement | None:
 
 def nearest(cluster: Cluster, free: Set[int], kept: Placement, own: Placement, n: int) -> Placement:
     """n free GPUs for a job that keeps some: first its own, then on its servers, then in its racks, then close by."""
-    servers = set(cluster.server_of_gpu[list(kept or own)].tolist())
-    racks = set(cluster.rack_of_server[list(servers)].tolist())
-    on = {gpu: int(cluster.server_of_gpu[gpu]) for gpu in free}
-    tiers = (
-        free & set(own),
-        {gpu for gpu in free if on[gpu] in servers},
-        {gpu for gpu in free if int(cluster.rack_of_server[on[gpu]]) in racks},
-        free,
-    )
     found: set[int] = set()
-    for tier in tiers:
+    for tier in _tiers(cluster, free, kept or own, own):
         room = Room(cluster, tier - found)
         found |= set(pack(room, min(n - len(found), room.n_free)) or ())
+        if len(found) == n:
+            break
     return tuple(sorted(found))
+
+
+def _tiers(cluster: Cluster, free: Set[int], near: Placement, own: Placement) -> Iterator[Set[int]]:
+    yield free & set(own)
+    if near and free:
+        gpus = np.fromiter(free, np.int64)
+        servers = cluster.server_of_gpu[gpus]
+        home = cluster.server_of_gpu[list(near)]
+        yield set(gpus[np.isin(servers, home)].tolist())
+        yield set(gpus[np.isin(cluster.rack_of_server[servers], cluster.rack_of_server[home])].tolist())
+    yield free
 
 
 def different_ways(

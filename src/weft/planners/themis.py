@@ -1,23 +1,16 @@
-"""themis: finish-time fairness by auctions of leased GPUs (Mahajan et al., NSDI 2020).
-
-The auction is the partial allocation mechanism (section 5; after Cole, Gkatzelis and Goel 2013). Each bidder values
-numbers of GPUs. The allocation that maximises the product of valuations is found. Each winner then gives up the part
-that pays for what it takes from the others: it keeps the fraction c of its share, where c is the product of the others'
-valuations divided by what that product would be without it.
-"""
+"""themis: finish-time fairness by auctions of leased GPUs (Mahajan et al., NSDI 2020)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Self
-
-import numpy as np
 
 from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
+from weft.planners.auction import Bid, auction
 from weft.planners.base import Planner
 from weft.planners.target import (
     all_jobs,
@@ -33,55 +26,7 @@ from weft.planners.target import (
     target_of,
 )
 
-Bids = Mapping[str, Mapping[int, float]]  # bidder -> GPUs -> valuation (more than 0, with an entry for 0 GPUs)
-
-
-def proportional_fair(bids: Bids, gpus: int) -> dict[str, int]:
-    """GPUs of each bidder at which the product of valuations is largest; among equals the fewest GPUs."""
-    names = list(bids)
-    best = np.zeros(gpus + 1)
-    choices: list[np.ndarray] = []
-    for name in names:
-        values = sorted((n, math.log(v)) for n, v in bids[name].items() if n <= gpus)
-        total = np.full(gpus + 1, -np.inf)
-        choice = np.zeros(gpus + 1, np.int64)
-        for n, value in values:
-            reached = np.full(gpus + 1, -np.inf)
-            reached[n:] = best[: gpus + 1 - n] + value
-            better = reached > total + 1e-12
-            total[better], choice[better] = reached[better], n
-        best = total
-        choices.append(choice)
-    found: dict[str, int] = {}
-    left = int(np.argmax(best > best.max() - 1e-12))  # the fewest GPUs that reach it
-    for name, choice in zip(reversed(names), reversed(choices), strict=True):
-        found[name] = int(choice[left])
-        left -= found[name]
-    return {name: found[name] for name in names}
-
-
-def payment(bids: Bids, gpus: int, shares: Mapping[str, int], bidder: str) -> float:
-    """The part c of its share that a bidder keeps."""
-    others = {name: values for name, values in bids.items() if name != bidder}
-    if not others:
-        return 1.0
-    without = proportional_fair(others, gpus)
-    with_it = math.fsum(math.log(others[name][shares[name]]) for name in others)
-    alone = math.fsum(math.log(others[name][without[name]]) for name in others)
-    return math.exp(min(0.0, with_it - alone))
-
-
-def auction(bids: Bids, gpus: int, sizes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Winning shares after payments, rounded down to a size that the bidder can use (no winner loses everything)."""
-    shares = proportional_fair(bids, gpus)
-    kept: dict[str, int] = {}
-    for name, share in shares.items():
-        if share == 0:
-            kept[name] = 0
-            continue
-        part = payment(bids, gpus, shares, name) * share
-        kept[name] = max((n for n in sizes[name] if n <= part + 1e-9), default=min(sizes[name]))
-    return kept
+_WAYS = 4  # bids for as many GPUs, but other ones
 
 
 def believed_s(view: ClusterView, job: Job, workers: int, kind: int | None = None) -> float:
@@ -131,11 +76,11 @@ class Themis(Planner):
 
     rho of an application (a job, or the jobs with the same `app`) is its time in the shared cluster over its time alone
     on a 1/N share of it. Free GPUs, and those whose own lease has ended, are offered to the part 1 - F (F = 0.8) of the
-    applications that have the worst rho. They bid 1/rho for every number of GPUs that they can use beside those they
-    keep, each bid being for the subset that is best for them. The partial-allocation auction decides; what is left
-    goes to the other applications, the worst rho first, and then to jobs that finish earlier with more. A job that
-    grows keeps its workers; one that wins back fewer than have ended shrinks. Auctions are held when jobs come or go
-    and when leases end. Candidates are plans over all jobs with the same sizes and no job further apart.
+    applications that have the worst rho. They bid 1/rho for sets of GPUs that they can use beside those they keep: of
+    every size the best set, and others. The partial-allocation auction decides, GPU by GPU; what is left goes to the
+    other applications, the worst rho first, and then to jobs that finish earlier with more. A job that grows keeps its
+    workers; one that wins back fewer than have ended shrinks. Auctions are held when jobs come or go and when leases
+    end. Candidates are plans over all jobs with the same sizes and no job further apart.
     """
 
     name = "themis"
@@ -256,6 +201,8 @@ class _Table:
         self.live = {job.id: live.get(job.id, ()) for job in self.jobs}
         self.usable = {job.id: sizes_that_fit(view, job.job) for job in self.jobs}
         self.placed: dict[str, Placement] = {}
+        self.split: dict[tuple[str, int], dict[str, int]] = {}  # sizes of an application's jobs with so many GPUs more
+        self.values: dict[tuple[object, ...], float] = {}  # 1 / rho by application, GPUs and how close together
 
     def words(self, job: str, size: int) -> str:
         """Why a job has what it has."""
@@ -269,11 +216,11 @@ class _Table:
         order = sorted(self.apps, key=lambda name: (-rho[name], self.apps[name][0].job.submit_s, name))
         worst = order[: max(1, math.ceil((1.0 - self.themis.fairness) * len(order) - 1e-9))] if order else []
         bids = {name: self._bids(name) for name in worst}
-        options = {name: sorted(n for n in bid if n) for name, bid in bids.items()}
-        won = auction(bids, len(self.pool), options) if bids else {}
-        for name in worst:
-            if won[name]:
-                self._give(self._split(name, won[name]))
+        for name, (bid, part) in auction(bids, self._bid).items():
+            if bid.gpus:
+                sizes = sorted({len(other.gpus) for other in bids[name]} - {0})
+                n = max((n for n in sizes if n <= part * len(bid.gpus) + 1e-9), default=sizes[0])  # not all is lost
+                self._give(self._split(name, n), bid.gpus)
         twice = [job for _ in range(2) for name in order for job in self.apps[name]]  # who shrinks leaves something
         for job in (job for job in twice if job.id not in self.placed):
             kept = len(self.live[job.id])
@@ -282,23 +229,39 @@ class _Table:
         if all(job.id in self.placed for job in self.jobs):
             self._grow()
 
-    def _bids(self, name: str) -> dict[int, float]:
-        """1 / rho for each number of offered GPUs, each being the best subset of that size beside what is kept."""
-        found: dict[int, float] = {}
+    def _bids(self, name: str) -> list[Bid]:
+        """1 / rho for sets of offered GPUs beside what is kept: of each size the best, and others apart from it."""
+        found: list[Bid] = []
         app = self.apps[name]
         most = sum(max(0, self.usable[job.id][-1] - len(self.live[job.id])) for job in app)
         for n in range(min(most, len(self.pool)) + 1):
             sizes = self._split(name, n)
-            used = sum(max(0, sizes[job.id] - len(self.live[job.id])) for job in app)
-            if used == n:
-                kinds = {job.id: _kind(Spread.of(self.view.cluster, self._where(job.id, sizes[job.id]) or (0,)))
-                         for job in app}  # fmt: skip
-                found[n] = 1.0 / self.themis._rho(self.view, app, sizes, kinds)
+            if sum(max(0, sizes[job.id] - len(self.live[job.id])) for job in app) != n:
+                continue
+            taken = frozenset[int]()
+            for _ in range(_WAYS if n else 1):
+                found.append(self._bid(name, n, taken))
+                taken |= found[-1].gpus
+                if len(self.pool) - len(taken) < n:
+                    break
         return found
+
+    def _bid(self, name: str, n: int, taken: frozenset[int]) -> Bid:
+        """1 / rho for the best set of so many offered GPUs, none of them among those taken."""
+        app, sizes = self.apps[name], self._split(name, n)
+        placed = self._placing(sizes, self.pool - taken)
+        gpus = frozenset(gpu for where in placed.values() for gpu in where) & self.pool
+        kinds = {job.id: _kind(Spread.of(self.view.cluster, placed.get(job.id, (0,)))) for job in app}
+        key = (name, n, *kinds.values())
+        if key not in self.values:
+            self.values[key] = 1.0 / self.themis._rho(self.view, app, sizes, kinds)
+        return Bid(gpus, self.values[key])
 
     def _split(self, name: str, extra: int) -> dict[str, int]:
         """Sizes of an application's jobs with so many GPUs more: they go to the job that would end last."""
-        app = self.apps[name]
+        if (name, extra) in self.split:
+            return self.split[name, extra]
+        app, key = self.apps[name], (name, extra)
         sizes = {job.id: max((n for n in self.usable[job.id] if n <= len(self.live[job.id])), default=0) for job in app}
         while True:
             steps: list[tuple[float, int, str, int, int]] = []
@@ -310,24 +273,36 @@ class _Table:
                     left = self.themis._left_s(self.view, job, sizes[job.id], kind)
                     steps.append((left, -len(steps), job.id, larger[0], max(0, larger[0] - kept)))
             if not steps:
+                self.split[key] = sizes
                 return sizes
             _, _, job_id, size, cost = max(steps)
             sizes[job_id] = size
             extra -= cost
 
-    def _where(self, job: str, size: int) -> Placement:
-        """The GPUs of a job at a size: those it keeps and the nearest of the pool, or the closest of those it keeps."""
-        live, own = self.live[job], self.own.get(job, ())
-        if size <= len(live):
-            return nearest(self.view.cluster, set(live), (), live, size)
-        return tuple(sorted((*live, *nearest(self.view.cluster, self.pool, live, own, size - len(live)))))
+    def _placing(self, sizes: Mapping[str, int], free: set[int]) -> dict[str, Placement]:
+        """GPUs of jobs at these sizes, one job after another: `free` loses what they take.
 
-    def _give(self, sizes: Mapping[str, int]) -> None:
+        A job has those it keeps and the nearest that are free, or the closest of those it keeps.
+        """
+        found = {}
         for job, size in sizes.items():
-            if size:
-                self.placed[job] = self._where(job, size)
-                self.pool |= set(self.live[job])
-                self.pool -= set(self.placed[job])
+            live, own, cluster = self.live[job], self.own.get(job, ()), self.view.cluster
+            if not size:
+                continue
+            if size <= len(live):
+                found[job] = nearest(cluster, set(live), (), live, size)
+            else:
+                found[job] = tuple(sorted((*live, *nearest(cluster, free, live, own, size - len(live)))))
+            free |= set(live)
+            free -= set(found[job])
+        return found
+
+    def _give(self, sizes: Mapping[str, int], among: Set[int] | None = None) -> None:
+        """Place jobs on GPUs of the pool, or on these of it."""
+        free = self.pool if among is None else set(among)
+        self.placed |= (placed := self._placing(sizes, free))
+        self.pool |= {gpu for job in placed for gpu in self.live[job]}
+        self.pool -= {gpu for where in placed.values() for gpu in where}
 
     def _grow(self) -> None:
         """What is left goes to jobs that finish earlier with more, the worst rho first; they keep their workers."""
