@@ -186,11 +186,11 @@ bids_of = st.dictionaries(
 @given(bids_of)
 def test_the_product_of_valuations_is_the_largest(bids: dict[str, list[Bid]]) -> None:
     """Against every combination of bids in which no GPU is named twice."""
-    won = proportional_fair(bids)
+    won = proportional_fair(bids, 7)
     assert _apart(won.values())
     best = max(math.prod(b.value for b in trial) for trial in itertools.product(*bids.values()) if _apart(trial))
     assert math.prod(bid.value for bid in won.values()) == pytest.approx(best, rel=1e-7)
-    for bid, part in auction(bids).values():  # Themis section 5.1: nobody pays more than its share, nobody is paid
+    for bid, part in auction(bids, 7).values():  # Themis section 5.1: nobody pays more than its share, nobody is paid
         assert 0.0 < part <= 1.0 if bid.gpus else part == 0.0
 
 
@@ -209,7 +209,7 @@ def test_payments_by_hand() -> None:
         "a": [Bid(none, 1.0), Bid(first, 2.0), Bid(second, 2.0), Bid(both, 3.0)],
         "b": [Bid(none, 1.0), Bid(first, 3.0), Bid(second, 3.0), Bid(both, 4.0)],
     }
-    assert auction(bids) == {
+    assert auction(bids, 2) == {
         "a": (Bid(first, 2.0), pytest.approx(3 / 4)), "b": (Bid(second, 3.0), pytest.approx(2 / 3)),
     }  # fmt: skip
 
@@ -220,9 +220,22 @@ def test_many_bidders_end_in_time_and_name_no_gpu_twice() -> None:
         f"j{i}": [Bid(frozenset(), 1.0), *(Bid(frozenset({gpu, (gpu * 7 + i) % 50}), 2.0 + i) for gpu in range(50))]
         for i in range(1200)
     }
-    won = proportional_fair(bids)
+    won = proportional_fair(bids, 50)
     assert _apart(won.values())
     assert sum(len(bid.gpus) for bid in won.values()) > 40
+
+
+def test_bidders_who_name_the_same_gpus_first_are_not_held_to_them() -> None:
+    """Twenty bidders for two of 40 GPUs each, whose own bids all name the same four: in turn everybody has two."""
+    same = [Bid(frozenset(), 1.0), Bid(frozenset({0, 1}), 2.0), Bid(frozenset({2, 3}), 2.0)]
+    bids = {f"j{i}": same for i in range(20)}
+
+    def best(name: str, n: int, taken: frozenset[int]) -> Bid:
+        return Bid(frozenset([gpu for gpu in range(40) if gpu not in taken][:n]), 2.0)
+
+    won = proportional_fair(bids, 40, best)
+    assert {bid.value for bid in won.values()} == {2.0}
+    assert _apart(won.values())
 
 
 class Racks(ToyWorld):

@@ -44,15 +44,15 @@ class _Row:
         return cls(bid, math.log(bid.value) - _FEWER * len(bid.gpus), len(bid.gpus), mask)
 
 
-def proportional_fair(bids: Bids, best: Best | None = None, steps: int = _STEPS) -> dict[str, Bid]:
+def proportional_fair(bids: Bids, gpus: int, best: Best | None = None, steps: int = _STEPS) -> dict[str, Bid]:
     """The bid of each bidder at which the product of valuations is largest; among equals with the fewest GPUs.
 
-    A search in depth, bidder by bidder, the most promising bid first. What the bidders to come can add at most is
-    bounded by what they could if GPUs were all alike. With `best` it starts from the allocation where everybody has as
-    many GPUs as that bound says, and chooses them in turn; so it also ends well if it is given up.
+    `gpus` is how many are offered. This is a search in depth, bidder by bidder, the most promising bid first. What the
+    bidders to come can add at most is bounded by what they could if GPUs were all alike. With `best` it starts from the
+    allocation where everybody has as many GPUs as that bound says, and chooses them in turn; so it also ends well if it
+    is given up.
     """
     rows = [[_Row.of(bid) for bid in table] for table in bids.values()]
-    gpus = len(set[int]().union(*(bid.gpus for table in bids.values() for bid in table)))
     reach = _reachable(rows, gpus)
     chosen = [] if best is None else _in_turn(list(bids), rows, reach, gpus, best)
     most = math.fsum(row.score for row in chosen) if chosen else -math.inf
@@ -120,20 +120,22 @@ def _in_turn(
     return found
 
 
-def payment(bids: Bids, won: Mapping[str, Bid], bidder: str, best: Best | None = None, steps: int = _STEPS) -> float:
+def payment(
+    bids: Bids, gpus: int, won: Mapping[str, Bid], bidder: str, best: Best | None = None, steps: int = _STEPS
+) -> float:
     """The part c of its share that a bidder keeps."""
     others = {name: table for name, table in bids.items() if name != bidder}
     if not others:
         return 1.0
-    without = proportional_fair(others, best, steps)
+    without = proportional_fair(others, gpus, best, steps)
     lost = math.fsum(math.log(won[name].value) - math.log(without[name].value) for name in others)
     return math.exp(min(0.0, lost))
 
 
-def auction(bids: Bids, best: Best | None = None) -> dict[str, tuple[Bid, float]]:
+def auction(bids: Bids, gpus: int, best: Best | None = None) -> dict[str, tuple[Bid, float]]:
     """The bids that win, and the part of them that is left after payments."""
     if not bids:
         return {}
     steps = _STEPS // len(bids)
-    won = proportional_fair(bids, best, steps)
-    return {name: (bid, payment(bids, won, name, best, steps) if bid.gpus else 0.0) for name, bid in won.items()}
+    won = proportional_fair(bids, gpus, best, steps)
+    return {name: (bid, payment(bids, gpus, won, name, best, steps) if bid.gpus else 0.0) for name, bid in won.items()}

@@ -216,7 +216,7 @@ class _Table:
         order = sorted(self.apps, key=lambda name: (-rho[name], self.apps[name][0].job.submit_s, name))
         worst = order[: max(1, math.ceil((1.0 - self.themis.fairness) * len(order) - 1e-9))] if order else []
         bids = {name: self._bids(name) for name in worst}
-        for name, (bid, part) in auction(bids, self._bid).items():
+        for name, (bid, part) in auction(bids, len(self.pool), self._bid).items():
             if bid.gpus:
                 sizes = sorted({len(other.gpus) for other in bids[name]} - {0})
                 n = max((n for n in sizes if n <= part * len(bid.gpus) + 1e-9), default=sizes[0])  # not all is lost

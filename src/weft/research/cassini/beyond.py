@@ -178,15 +178,15 @@ def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
     return rows
 
 
-def room_to_gain(seeds: int = 3) -> list[dict[str, Any]]:
+def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
     from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention
 
-    planners = {"figure-11": ("themis", "pollux"), "figure-13": ("themis", "pollux"), "figure-14": ("themis", "pollux")}
     rows = []
     for figure, scenario in EXPERIMENTS.items():
-        stacks = [name for p in planners.get(figure, ("themis",)) for name in (p, f"{p}+cassini")]
+        planners = ("themis",) if figure == "figure-16" else ("themis", "pollux")
+        stacks = [name for p in planners for name in (p, f"{p}+cassini")]
         if figure in ("figure-11", "figure-13"):
             stacks.append("random")
         rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
