@@ -118,13 +118,15 @@ class _Lab:
         return self.runs[experiment, stack]
 
     def of_model(self, experiment: str, stack: str, other: str, model: str) -> Measured:
-        """Mean iteration time of one model's jobs with one stack over that with another, seed by seed."""
+        """Mean iteration time of one model's jobs with one stack over that with another, at each seed that has any."""
         pair = [[_mean_of(run, model) for run in self.get(experiment, name).by_stack[name]] for name in (stack, other)]
-        ratios = [a / b if a and b else None for a, b in zip(*pair, strict=True)]
-        return Measured.over_seeds(ratios, least=0.0)
+        return Measured.over_seeds([a / b for a, b in zip(*pair, strict=True) if a and b], least=0.0)
 
     def ecn(self, experiment: str, stack: str, model: str = "") -> Measured:
-        """Marks per iteration without CASSINI over those with it, over the jobs (of a model) of all seeds together."""
+        """Marks per iteration without CASSINI over those with it, over the jobs (of a model) whose tasks are recorded.
+
+        Those are the first tasks of the first seed. None if there are no marks without CASSINI.
+        """
         plain, shifted = (self._marks(experiment, name, model) for name in (stack, f"{stack}+cassini"))
         return Measured(plain / max(shifted, plain / NO_MARKS) if plain > 0 else None)
 
@@ -218,7 +220,8 @@ def _beside(figure: str, stack: str, other: str, metric: str, published: float, 
 
 
 def _at_least(least: float) -> Rule:
-    return graded(lambda published, measured: measured.value is not None and measured.value >= least)
+    known = graded(lambda published, measured: measured.value is not None and measured.value >= least)
+    return lambda published, measured: "not judged" if measured.value is None else known(published, measured)
 
 
 def _snapshot_claims() -> dict[str, _Check]:

@@ -163,7 +163,7 @@ def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
 
     cases = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
     cases += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
-    cases += [(f"pollux:{noise}", RESTART_S) for noise in ("1", "100", "fixed")]
+    cases += [(f"pollux:{how}", RESTART_S) for how in ("1,60", "100,60", "fixed")]
     rows = []
     for planner, restart_s in cases:
         scenario = deepcopy(EXPERIMENTS["figure-13"])
