@@ -47,6 +47,23 @@ def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
     refuse_foreign(foreign / "run")
 
 
+def test_a_folder_of_somebody_else_chooses_no_policy(tmp_path: Path) -> None:
+    """Its ledger says with which policies it was served: files of them are run, so it is not even read."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give folders away")
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "run").mkdir(mode=0o700)
+    ledger = Ledger(tmp_path / "run")
+    layers = [None, None, f"{tmp_path}/mine.py:Mine", None, None]
+    ledger.set_meta("chosen", {"world": "local", "scenario": None, "shared": None, "layers": layers})
+    ledger.close()
+    os.chown(tmp_path / "run", 65534, -1)
+    command = [sys.executable, "-m", "weft", "serve", "--dir", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "belongs to somebody else" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "refused"), [("nfs4", True), ("lustre", True), ("fuse.sshfs", True), ("ext4", False), ("xfs", False)]
 )

@@ -166,7 +166,7 @@ class Mark:
 
     def line(self) -> str:
         """As scontrol reads it."""
-        return f'update JobId={self.key} Comment="{plain(f"{self.comment} {HOLD_WORD}")}"'
+        return f'update JobId={self.key} Comment="{_letters(self.comment)} {HOLD_WORD}"'
 
 
 class Telling:
@@ -218,6 +218,11 @@ class Telling:
 
 @lru_cache(maxsize=4096)
 def plain(words: str) -> str:
-    """In letters that scontrol takes as they are."""
-    text = " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())
+    """In letters that scontrol takes as they are, and not too many of them."""
+    text = _letters(words)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _letters(words: str) -> str:
+    """Without what scontrol would take for an end of the words."""
+    return " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())
