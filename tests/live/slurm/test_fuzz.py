@@ -39,9 +39,9 @@ TIMES = int(os.environ.get("WEFT_FUZZ", "150"))
 LONGEST_S = 1.0
 WORDS = (
     "weft:", "model=", "iterations=", "iteration_s=", "checkpoint_every=", "restarts=", "gpus=", "shape=", "grace_s=",
-    "resnet50", "/proc/kmsg", "[batch=", "]", "[", "weft-hold", "1", "-1", "9" * 400, "1e999", "1e-310", "nan", "\0", "\n", "\\",
+    "resnet50", "/proc/kmsg", "[batch=", "]", "[", "weft-hold", "1", "-1", "9" * 400, "1e999", "nan", "\0", "\n", "\\",
     '"', "'", "$(reboot)", "`id`", ";", ",", "=", "\u202e", "\U0001f600", "\ud800", "..", "/", "free", "asked", "2-8",
-    "x" * 5000, "weft:job=1,since=0.1,dir=/x",
+    "x" * 5000, "weft:job=1,since=0.1,dir=/x", "1e-310",
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, -(2**70), 0.5, float("nan"), float("inf"), "", "x",

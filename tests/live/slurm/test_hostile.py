@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.serving import own_s
+from tests.live.serving import fill, own_s, small_disk
 from tests.live.slurm.conftest import OtherUser
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
 from weft.errors import InputError
@@ -187,6 +187,28 @@ def test_a_shared_folder_of_somebody_else_is_refused(serving: Serving, box: Sand
         shared.chmod(mode)
         with pytest.raises(InputError, match=f"shared: {words}"):
             Server(serving.folder, serving.cluster, resolve("fifo[place=even:best-fit]"), engine=engine)
+
+
+def test_a_full_shared_folder_stops_nobody(serving: Serving, box: Sandbox) -> None:
+    """Users may fill it: the server lives on, the next one begins, and jobs start when there is room again."""
+    with small_disk(serving.tmp_path / "disk") as disk:
+        engine = SlurmEngine(box.slurm, poll_s=0.2, shared=disk / "weft")
+
+        def start() -> Server:
+            return Server(serving.folder, serving.cluster, resolve("fifo[place=even:best-fit]"), engine=engine)
+
+        with start() as server:
+            first = serving.sbatch(1, "sleep 8")
+            serve_until(server, running(server, first))
+            fill(disk)
+            second = serving.sbatch(1, "sleep 0.1")
+            serve_until(server, lambda: bool(server.core.table.jobs) and second in server.world.outcomes, within_s=60)
+            assert "No space left" in server.world.outcomes[second]
+        with start() as server:
+            server.run(server.world.now() + 1.0)
+            shutil.rmtree(disk / "filler")
+            serve_until(server, ended(server, first, second))
+    assert serving.statuses() == {first: "finished", second: "finished"}
 
 
 def test_a_second_server_yields_in_words(serving: Serving, box: Sandbox, tmp_path: Path) -> None:

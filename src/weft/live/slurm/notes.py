@@ -14,6 +14,7 @@ that talks to Slurm anyway.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -98,6 +99,8 @@ def refuse_giving(folder: Path) -> None:
         trial.touch(mode=0o600)
         give(trial, 65534 if os.geteuid() != 65534 else 65533)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return  # that passes
         raise InputError(
             f"{folder}: files there cannot be given to users ({error.strerror}), so no job could report its progress; "
             "run weft serve as root, or on a file system with access lists (--shared)"
@@ -107,10 +110,10 @@ def refuse_giving(folder: Path) -> None:
 
 
 def write_gate(folder: Path, shift: Shift | None) -> None:
-    """What holds from the next iteration on; whole, or as it was."""
+    """What holds from the next iteration on; whole, or as it was: on a full disk a job is shifted later, or not."""
     gate = None if shift is None else dict(zip(("epoch", "period", "tolerance"), map(float, shift), strict=True))
     new = f"{folder}/gate.new"
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         with open(new, "w", encoding="ascii") as file:
             file.write(json.dumps(gate))
             os.fchmod(file.fileno(), 0o644)
