@@ -43,6 +43,21 @@ def test_a_job_that_reports_its_own_slow_pace_is_believed_up_to_a_point() -> Non
     assert Doubts().look(job, SAID, absurd, 10, 1.0, 300.0, 0.0)
 
 
+def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
+    """A million iterations of a second; after five seconds it reports all but a hundred of them, then one a minute."""
+    million, doubts = Description("a", ("true",), iterations=1_000_000, env={"limit_s": "3600"}), Doubts()
+    job = replace(toy_job("a", 1), iterations=1_000_000)
+    found: list[int] = []
+    for ran_s in range(400):
+        told = Progress(999_900 + ran_s // 60, reports=ran_s, iteration_s=1.0) if ran_s >= 5 else Progress()
+        found += [ran_s for event in doubts.look(job, million, told, 1_000_000, 1.0, ran_s, ran_s) if event.iterations]
+    assert found == [218]  # 1.5 x (5 s + 100 s) + 60 s
+    honest = Doubts()
+    for ran_s in range(2000):  # three times as slow as it claimed, and five minutes for its last checkpoint
+        told = Progress(min(500, ran_s // 3), reports=ran_s, iteration_s=3.0)
+        assert not honest.look(replace(job, iterations=500), replace(million, iterations=500), told, 500, 1.0, ran_s, 0.0)
+
+
 def test_a_lie_about_its_length_does_not_keep_the_cluster(tmp_path: Path) -> None:
     """`iterations=1` under a preemptive order: once it has outrun that, it gives way to an honest job."""
     with server(tmp_path / "run", "srsf-preemptive", 2) as serving:
