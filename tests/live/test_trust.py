@@ -8,6 +8,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -102,6 +103,7 @@ def test_a_thousand_connections_to_the_metrics_stop_nothing(tmp_path: Path) -> N
         serve_until(serving, all_ended(serving))
         before, callers = open_files(), min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300)
         held = [socket.create_connection(address, timeout=60) for _ in range(callers)]
+        assert threading.active_count() < 50, "each of those that hold on has a thread here"
         until = time.monotonic() + 20.0
         while (more := open_files() - before - callers) >= 100:
             assert time.monotonic() < until, f"{more} of those that hold on are kept open on this side"
