@@ -148,9 +148,8 @@ class SlurmWorld(LiveWorld[Task]):
     def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
-        task.since_s, task.started_s = self.now(), None
-        task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
-        task.try_s = self.now() + TRY_S[0]
+        task.since_s, task.started_s, task.try_s = self.now(), None, self.now() + TRY_S[0]
+        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
         task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported, task.let_go = -1, False
@@ -346,8 +345,7 @@ class SlurmWorld(LiveWorld[Task]):
             return
         progress = self.attempt(task.job.id, task.starts).progress()
         self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
-        kept = saved_in(progress, task.description.checkpoint_every)
-        kept = min(kept, task.job.iterations)
+        kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
         if kept > task.saved:
             task.mishaps = 0
         task.saved = max(task.saved, kept)
