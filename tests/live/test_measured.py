@@ -17,11 +17,12 @@ from weft.core.view import View
 from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
 from weft.live.hearing import Keeper, slot
-from weft.live.measured import Doubts
+from weft.live.measured import Doubts, Speeds
 from weft.live.server.server import Server
 from weft.model.events import Learned, Started, Stopped, Submitted
 from weft.model.plan import Decision, SetGate
 from weft.model.profile import Phase, Profile
+from weft.model.view import Spread
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.workload.profiles.files import save_profile
@@ -198,3 +199,13 @@ def test_a_real_job_is_let_go(tmp_path: Path) -> None:
         time.sleep(0.02)
     assert attempt.progress().step == 40
     assert time.monotonic() - began < 11.0
+
+
+def test_what_a_user_reports_counts_for_that_users_jobs_only() -> None:
+    """Otherwise a lie about a model would move the estimates of everybody who trains it."""
+    mine, theirs = (replace(toy_job("j", gpus=2), model="m", user=name) for name in ("me", "them"))
+    speeds, spread = Speeds(toy_cluster()), Spread(2, 1)
+    before = speeds.estimate(theirs, 2, spread)
+    speeds.measured(mine, 2, spread, 100.0)
+    assert speeds.estimate(mine, 2, spread).iteration_s == 100.0
+    assert speeds.estimate(theirs, 2, spread) == before

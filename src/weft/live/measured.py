@@ -26,11 +26,11 @@ from weft.physics.iteration import factor_for, play_on
 
 _RECENT = 15  # attempts of one kind that count
 
-_Kind = tuple[str, int, int, int]  # model (or job, if it names none), workers, servers, racks
+_Kind = tuple[str, str, int, int, int]  # user, model (or job, if it names none), workers, servers, racks
 
 
 class Speeds:
-    """Iteration times by kind of job and spread."""
+    """Iteration times by user, kind of job and spread: what a user's jobs report counts for that user's jobs only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -66,7 +66,7 @@ class Speeds:
 
 
 def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
-    return (job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+    return (job.user, job.model or f"job {job.id}", workers, spread.servers, spread.racks)
 
 
 SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint

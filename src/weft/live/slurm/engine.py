@@ -85,7 +85,9 @@ class SlurmEngine:
         kind = DrySlurmWorld if site.dry_run else SlurmWorld
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         if not site.dry_run:
-            own(folder)  # what weft makes there it gives to users, wherever a name in it may lead
+            own(
+                folder, "--shared" if self.shared else "--dir"
+            )  # what weft makes there it gives to users, wherever a name in it may lead
             folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others
             refuse_giving(folder)
         world = kind(
