@@ -122,6 +122,17 @@ def test_senders_that_do_not_react_leave_a_foreign_flow_the_rest(cap: float, lef
     assert lab.others.bytes[0] == pytest.approx(left * 60.0 / cap, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", [1, 3])
+def test_what_senders_that_do_not_react_leave_on_all_of_their_levels(level: int) -> None:
+    """One of ours on a later level keeps its rate just as one on the first does: at 8 of 10 theirs has 2, not half."""
+    network, told = NetworkSpec(foreign=(Foreign(S0, S1),)), Told([{0: (8.0, 1, level)}])
+    lab = Lab(CLUSTER, lambda: told, Transport(opened=True, reacts=False), network)
+    lab.attach(0, 0.0, push(60.0))
+    lab.run(3.0)
+    there = lab.engine.on_link(NIC)
+    assert (there[0][0], there[FOREIGN][0]) == pytest.approx((8.0, 2.0))
+
+
 @pytest.mark.parametrize("pace", [Flow(), Mcs()])
 def test_flow_and_mcs_do_not_react(pace: Pace) -> None:
     """They ask for the whole line while they have bytes, and a foreign flow has it while they compute: of 0.5 s of

@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+MOST_RANK = 1 << 20  # the largest weight, and the last level, that a rule may give
+
 
 @dataclass(frozen=True)
 class Transport:
@@ -65,8 +67,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class Limits:
-    """What transfers may have, by row: bytes per second at most, whole-number weights, and levels (0 is served first).
+    """What transfers may have, by row: bytes per second at most, weights and levels.
 
+    Caps are 0 or more. Weights are whole numbers from 1 to MOST_RANK; without any all have 1. Levels are whole numbers
+    from 0, which is served first, to MOST_RANK; without any all have 0.
     Flows that keep step with each other must have the same weight and level.
     """
 
