@@ -1,4 +1,4 @@
-"""Answers of a rule that no network could apply: they are refused in words, on both engines."""
+"""What a rule is told of stopped transfers, and answers that no network could apply, on both engines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sim.paced import program, servers, spec_of
-from tests.sim.rules import Nothing
+from tests.sim.rules import Nothing, Told
 from weft.errors import EngineError
 from weft.pace.rates import Limits, RateRule
 from weft.sim.engine import Engine
@@ -88,3 +88,29 @@ def test_every_flow_that_feeds_another_has_its_rank(make: Any, what: str) -> Non
     engine.attach(0, program(0.0, servers(0, (1, 2), 1.0)), 1)
     with pytest.raises(EngineError, match="flows of a job that keep step different weights or levels"):
         engine.run(20.0)
+
+
+@BOTH
+def test_a_rule_is_told_what_stopped_transfers_have_carried(make: Any) -> None:
+    """A line of 10, slots of 1 s. B sends at 3 throughout. A sends at 4 until it is stopped at 0.5 s, and again from
+    0.75 s on: 3 + 2 + 1 bytes in the first slot, 7 in the second. The link has carried as much by then."""
+    told: list[float] = []
+
+    class Noting(Told):
+        def carried(self, slot, flows, live, came):  # type: ignore[no-untyped-def]
+            told.append(float(came.link[0]))
+
+    engine = make(spec_of(lambda: Noting([{0: (4.0, 1, 0), 1: (3.0, 1, 0)}]), LINE))
+    long = make_program([transfer_node(0, 100.0, [(0, 1)])], LINE)
+    engine.attach(1, long, 1)
+    first = engine.attach(0, long, 1)
+    assert engine.run(0.5) == []
+    engine.detach(first)
+    assert engine.run(0.75) == []
+    again = engine.attach(0, long, 1)
+    assert engine.run(2.5) == []
+    assert told == pytest.approx([6.0, 7.0])
+    for slot in (again, 0):
+        engine.detach(slot)
+    carried = engine.links()["bytes"][0] if make is Engine else engine.bytes[0]
+    assert carried == pytest.approx(6.0 + 7.0 + 3.5)
