@@ -209,6 +209,10 @@ def test_why_nothing_is_skipped_is_said() -> None:
         ("equal", True): ("foreign traffic never repeats", False),
         ("equal", False): ("", True),
     }
+    cluster, stack = toy_cluster(2, 2, 1), Stack("x", resolve("fifo").planner, pace=Flow())
+    told = [simulate(cluster, jobs, stack, run=RunSpec(exact=exact)).notes for exact in (True, False)]
+    words = "exact = false changes nothing here: the rates of pace flow have a memory, so every event was simulated"
+    assert told == [(), (words,)]
 
 
 class Capped(Pace):
