@@ -20,6 +20,10 @@ from weft.sim.compiled.state import (
     UNLIMITED,
 )
 
+# What a link's share is rounded down by is left for those on it that are solved again without the others: such rates are
+# larger by as many units as the link has flows, and mean the same level.
+ROUNDED = 1 << 16
+
 
 @inner((TABLE, int64))
 def loose(E, k):
@@ -95,7 +99,7 @@ def _felt_from(E):
                 break
             if links[flows[f].link].binding != 0 and links[flows[f].link].tight != 0:
                 level = min(level, _fills_at(E, flows[f].link))
-    return level
+    return level if level == UNLIMITED else max(level - ROUNDED, 0)
 
 
 @inner((TABLE, int64, int64, int64))
