@@ -33,7 +33,7 @@ from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowRule
 from weft.pace.mcs import Mcs
 from weft.pace.rates import Transport
-from weft.pace.senders import Equal, Tcp, loss_limit
+from weft.pace.tcp import Equal, Tcp, loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, make_program, transfer_node
@@ -96,7 +96,7 @@ def beside(pace: Pace, foreign: Sequence[Foreign], size: float, n: int = 1, comp
     return lab
 
 
-@pytest.mark.parametrize("pace", [Tcp(), Tcp("bbr"), Equal(), Fair(), AdaDual()])
+@pytest.mark.parametrize("pace", [Tcp(ideal=True), Tcp("bbr", ideal=True), Equal(), Fair(), AdaDual()])
 def test_senders_that_react_and_a_foreign_flow_have_half_each(pace: Pace) -> None:
     """Section VI-F: one of ours and one of theirs on a NIC of 10 bytes/s: five each, as between TCP flows. 60 bytes
     take 12 s, and so many of theirs pass."""

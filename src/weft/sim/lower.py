@@ -177,7 +177,12 @@ class Lowering:
             cap, size = g.demand_bytes_per_s, g.bytes
             if g.links:
                 cap, size = min(cap, self.transport.loss_limit), size / self.good
-            nodes.append(transfer_node(index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0))
+            nodes.append(
+                transfer_node(
+                    index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0,
+                    claim=self.transport.claim,
+                )
+            )  # fmt: skip
             before = (len(nodes) - 1,)
         return before
 
@@ -203,6 +208,7 @@ class Lowering:
                     index, size, [(link, 1) for link in flow.path], earlier or before, demand=cap,
                     latency=flow.latency_s, leads=tuple(range(base + feed[0], base + feed[1])),
                     chunk=flow.chunk * task.bytes / self.good, continued=bool(earlier),
+                    claim=self.transport.claim,
                 )
             )  # fmt: skip
         return tuple(i for i in range(base, len(nodes)) if i not in waited_for)

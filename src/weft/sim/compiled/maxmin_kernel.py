@@ -20,8 +20,8 @@ from weft.sim.compiled.state import (
     UNLIMITED,
 )
 
-# What a link's share is rounded down by is left for those on it that are solved again without the others: such rates are
-# larger by as many units as the link has flows, and mean the same level.
+# A link's share is rounded down. What that leaves goes to those on it that are solved again without the others: their
+# rates are larger by up to as many units as the link has flows, and mean the same level.
 ROUNDED = 1 << 16
 
 
