@@ -136,7 +136,7 @@ def test_flow_and_mcs_do_not_react(pace: Pace) -> None:
 def test_a_modest_foreign_flow_leaves_the_rest() -> None:
     """It asks for 2 of 10: ours have 8, and beside one that asks for 7 still their half."""
     for asks, ours in ((2.0, 8.0), (7.0, 5.0)):
-        lab = beside(Tcp(), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
+        lab = beside(Tcp(ideal=True), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
         assert lab.engine.finish_s(0) == pytest.approx(60.0 / ours)
         assert lab.others.bytes[0] == pytest.approx(min(asks, 5.0) * 60.0 / ours)
     below = beside(Flow(), [Foreign(S0, S1, bytes_per_s=2.0)], 60.0)
@@ -147,10 +147,10 @@ def test_a_modest_foreign_flow_leaves_the_rest() -> None:
 def test_ends_and_starts_in_the_middle() -> None:
     """A foreign flow from 1.25 to 3.5 s beside one of ours on a line of 10: 12.5 bytes, 11.25 in 2.25 s, and the rest
     of 30 from 3.5 s on: 4.125 s. Another comes back at 4 s and finds 1.25 bytes left, at 5 a second: 4.25 s."""
-    lab = beside(Tcp(), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
+    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(3.5 + (30.0 - 12.5 - 11.25) / 10.0)
     assert lab.others.bytes[0] == pytest.approx(11.25)
-    lab = beside(Tcp(), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
+    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(4.25)
     assert lab.others.bytes.tolist() == pytest.approx([11.25, 1.25])
 

@@ -142,8 +142,9 @@ class TcpRule(RateRule):
         After an idle time window and threshold are as in Linux: the threshold is what it was, or three quarters of the
         window, if that is more.
         """
-        other = self.owner[live] != flows.uid[live]
-        new = live[other | (self.ended[live] >= 0)]
+        new = live[(self.ended[live] >= 0) | (self.owner[live] != flows.uid[live])]
+        if not len(new):
+            return new
         other = self.owner[new] != flows.uid[new]
         fresh: Ints = new[other | ((self._slot - self.ended[new]) * self.slot_s >= IDLE_S)]
         seen = self.owner[fresh] == flows.uid[fresh]
@@ -173,7 +174,7 @@ class TcpRule(RateRule):
         growing = live[queued | (used >= 0.9)]
         most = 2.0 * (flows.line * RTT_S + self.buffer_bytes)
         self.kernel.grow(
-            growing, self.window, self.threshold, self.rate, self.slot_s, RTT_S, most,
+            growing, self.window, self.rate, self.slot_s, RTT_S, most,
             self.control.gains * SEGMENT_BYTES, self.control.gains_above * SEGMENT_BYTES, self.top,
         )  # fmt: skip
 

@@ -66,7 +66,7 @@ def start(fresh, rows, path, window, kept, rtt_s, capacity, room, first):
 
 
 @njit(cache=True, nogil=True)
-def grow(rows, window, threshold, rate, seconds, rtt_s, most, low, high, top):
+def grow(rows, window, rate, seconds, rtt_s, most, low, high, top):
     """Windows after so many seconds, each round trip larger by `low` bytes while they are below the last one at which
     something was lost (`top`), and by `high` above; to `most` at most."""
     for i in rows:
