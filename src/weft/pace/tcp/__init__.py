@@ -142,7 +142,7 @@ class TcpRule(RateRule):
         After an idle time window and threshold are as in Linux: the threshold is what it was, or three quarters of the
         window, if that is more.
         """
-        new = live[(self.ended[live] >= 0) | (self.owner[live] != flows.uid[live])]
+        new: Ints = live[(self.ended[live] >= 0) | (self.owner[live] != flows.uid[live])]
         if not len(new):
             return new
         other = self.owner[new] != flows.uid[new]

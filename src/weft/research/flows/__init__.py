@@ -326,8 +326,8 @@ CLAIMS: dict[str, _Check] = {
 
 NOTES = (
     "The paper's job set was never published; ours is drawn anew for each seed.",
-    "The TCP models are fluid: they have slow start, finite buffers and the loss that follows, but no timeouts, bursts or "
-    "headers, so they waste less than real ones do. tcp:ideal has none of it.",
+    "The TCP models are fluid: they have slow start, finite buffers and the loss that follows, but no timeouts, bursts "
+    "or headers, so they waste less than real ones do. tcp:ideal has none of it.",
 )
 
 
