@@ -27,7 +27,7 @@ from weft.pace.base import Pace
 from weft.pace.flow import Flow
 from weft.pace.mcs import Mcs
 from weft.pace.rates import RateRule
-from weft.pace.senders import Equal
+from weft.pace.tcp import Equal
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.spec import Foreign
 from weft.sim.world import SimWorld

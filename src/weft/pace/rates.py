@@ -32,6 +32,7 @@ class Transport:
     reacts: bool = True  # senders slow down for loss: foreign TCP beside them has its fair share, else what they leave
     loss_limit: float = math.inf  # bytes per second that random loss leaves a flow
     goodput: float = 1.0  # part of what is sent that counts, random losses aside
+    claim: int = 1  # weight of our flows, where a rule does not give them others
     foreign_weight: int = 1  # of a foreign flow, where ours have weights
 
 
@@ -101,3 +102,9 @@ class RateRule(ABC):
 
     def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """These flows have ended: all their bytes are sent, or their job is gone."""
+
+    def came(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
+        """A job has been given GPUs, and these rows."""
+
+    def gone(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
+        """The job whose rows these were is gone: finished, or stopped."""

@@ -40,7 +40,7 @@ from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.rates import RateRule
-from weft.pace.senders import Equal
+from weft.pace.tcp import Equal
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node

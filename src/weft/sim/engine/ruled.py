@@ -96,12 +96,14 @@ class Ruled:
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
+        self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
     def detach(self, job: int) -> None:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
+        self.rule.gone(np.arange(low, high), self.flows)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
         self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
 
@@ -278,7 +280,17 @@ def flow_rows(program: Program) -> FlowRows:
         tuple(spec.chunk for spec in specs),
         tuple(_stretch(spec.leads) for spec in specs),
         tuple(_stretch(rows) for rows in followers),
+        _computing_s(program),
     )
+
+
+def _computing_s(program: Program) -> float:
+    """Seconds of the longest chain of computing in an iteration."""
+    done: list[float] = []
+    for spec in program.specs:
+        mine = 0.0 if spec.kind == TRANSFER else spec.amount
+        done.append(mine + max((done[i] for i in spec.after), default=0.0))
+    return max(done, default=0.0)
 
 
 def _bare(program: Program) -> dict[int, list[int]]:
