@@ -52,6 +52,8 @@ class Weft(Order):
         self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, with the GPUs that they are for
         self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
         self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
+        self._closest: dict[int, Spread] = {}  # for so many GPUs
+        self._done: dict[str, int] = {}  # iterations of running jobs in this cycle
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
 
@@ -73,22 +75,27 @@ class Weft(Order):
     def initial_state(self) -> State:
         """Nobody is at the front, no sizes are decided, nobody moves."""
         self._alone_s.clear()
+        self._closest.clear()
         return {"front": {}, "jobs": [], "sizes": {}, "moving": []}
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """The front, then least expected service first."""
         self._view = view
+        self._done.clear()
         front = self._front(view, state["front"])
         state = {**state, "front": front}
-        if self.resizes and any(len(job.job.sizes) > 1 for job in chain(_running(view), view.waiting.values())):
+        if self.resizes and any(map(_is_elastic, chain(view.running.values(), view.waiting.values()))):
             return self._elastic(view, state)
         moving = [name for name in state["moving"] if name in view.waiting or _stops(view, name)]
         scattered = {job.id for job in _running(view) if self._scattered(view, job)}
         state = {**state, "moving": sorted({*moving, *scattered})}
-        if not view.waiting and not scattered:
-            return Ranking((), state, preemptive=True)  # nobody to give way to
+        wake_s = self._wake_s(view) if view.waiting else None
+        wanted = sum(gpus * jobs for (gpus, _), jobs in view.demand.items())
+        if wanted <= view.offer.n_free and not (moving or scattered or front.keys() & view.waiting.keys()):
+            free = (Claim(j.id, j.job.gpus, self._words(self._waiting(j), j)) for j in view.waiting_by(self._waiting))
+            return Ranking(free, state, wake_s=wake_s)  # nobody has to give way
         claims = self._claims(view, self._entries(view, front, moving), scattered)
-        return Ranking(claims, state, preemptive=True, wake_s=self._wake_s(view) if view.waiting else None)
+        return Ranking(claims, state, preemptive=True, wake_s=wake_s)
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """The same key, as it shrinks with every iteration."""
@@ -128,7 +135,7 @@ class Weft(Order):
         cost = view.restart_s * gpus
         if not self._knows(job):
             return job.job.gpus * _doubling_s(job.run_time_s(view.now)) - cost
-        done = view.iterations_done(job.id)
+        done = self._iterations(view, job)
         lost = done % max(1, job.job.checkpoint_every)
         return self._per_iteration(job) * (job.job.iterations - done - lost) - cost
 
@@ -174,7 +181,7 @@ class Weft(Order):
             return _doubling_s(job.run_time_s(view.now))
         alone_s = self._iteration_s(job)
         if job.gpus:
-            measured = measured_s(view, job)
+            measured = measured_s(view, job, self._iterations(view, job))
             alone_s = measured or view.estimate(job.job, len(job.gpus), self._spread(view, job)).iteration_s
         return self._left(view, job) * alone_s
 
@@ -245,11 +252,13 @@ class Weft(Order):
         n = len(job.gpus)
         if n < 2 or job.status is not JobStatus.RUNNING or not job.job.resumes or not self._knows(job):
             return False
-        own, best = self._spread(view, job), closest(view, n)
+        own, best = self._spread(view, job), self._closest.get(n)
+        if best is None:
+            best = self._closest[n] = closest(view, n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
-        slow_s = max(slow_s, measured_s(view, job))
+        slow_s = max(slow_s, measured_s(view, job, self._iterations(view, job)))
         return self._left(view, job) * (slow_s - fast_s) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow_s
 
     def _spread(self, view: ClusterView, job: JobView) -> Spread:
@@ -263,13 +272,23 @@ class Weft(Order):
 
     def _left(self, view: ClusterView, job: JobView) -> float:
         """Iterations that a job is expected to do still."""
-        done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+        done = self._iterations(view, job)
         return float(job.job.iterations - done) if self._knows(job) else max(1.0, float(done))
+
+    def _iterations(self, view: ClusterView, job: JobView) -> int:
+        """Iterations that a job has done; 0 where the world does not know."""
+        if job.id not in self._done:
+            self._done[job.id] = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+        return self._done[job.id]
 
 
 def bound_s(job: JobView, known: bool = True) -> float:
     """Seconds that a job may wait in all while later ones run; its length is that of its computing."""
     return max(LEAST_BOUND_S, BOUND * (job.job.compute_s if known else job.run_s))
+
+
+def _is_elastic(job: JobView) -> bool:
+    return len(job.job.profiles) > 1 and len(job.job.sizes) > 1
 
 
 def _running(view: ClusterView) -> Iterator[JobView]:
