@@ -15,7 +15,7 @@ def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
     `starts` and `sizes` are of nodes, succ, flows, ranks, leads and follows.
     """
     node0, succ0, flow0, rank0, lead0, fol0 = starts
-    n_nodes, n_succ, n_flows, _, n_leads, n_fol = sizes
+    n_nodes, n_succ, _, _, n_leads, n_fol = sizes
     job = m.jobs(E)[j]
     job.state = RUNNING
     job.uid = uid
@@ -34,6 +34,8 @@ def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
         node.succ1 += succ0
         node.flow0 += flow0
         node.flow1 += flow0
+        for f in range(node.flow0, node.flow1):
+            m.chain(E)[f].node = x
         node.rank0 += rank0
         node.rank1 += rank0
         node.lead0 += lead0
@@ -42,8 +44,6 @@ def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
         node.fol1 += fol0
     for i in range(succ0, succ0 + n_succ):
         m.succ(E)[i] = m.succ(E)[i] + node0
-    for i in range(flow0, flow0 + n_flows):
-        m.flows(E)[i].node += node0
     for i in range(lead0, lead0 + n_leads):
         m.leads(E)[i].node += node0
         m.leads(E)[i].by += node0

@@ -22,7 +22,7 @@ MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this
 def update_binding(E, k):
     """Whether a link could ever be a bottleneck, given the jobs attached to it. Where a rule sets caps these tell more,
     and jobs have many flows: there any link could be."""
-    link, jobs, nodes, flows = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E)
+    link, jobs, nodes, flows, chain = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E), m.chain(E)
     if m.scalars(E).rule != RULE_NONE:
         link.binding = 1
         return
@@ -32,19 +32,18 @@ def update_binding(E, k):
     n_jobs = 0
     f = link.shead
     while f >= 0:
-        flow = flows[f]
-        node = nodes[flow.node]
+        node = nodes[chain[f].node]
         if node.job != j:
             total += of_job
             of_job = 0.0
             j = node.job
             n_jobs += 1
-        want = flow.n * node.alone
+        want = flows[f].n * node.alone
         if jobs[j].serial != 0:
             of_job = max(of_job, want)
         else:
             of_job += want
-        f = flow.snext
+        f = chain[f].next
     total += of_job
     sharing = m.scalars(E).sharing
     counted = sharing == KWAY or (m.scalars(E).admit != ADMIT_ALL and link.port != 0)
@@ -79,10 +78,10 @@ def enter(E, j):
         for f in range(node.flow0, node.flow1):
             flow_link = m.flows(E)[f].link
             link = m.links(E)[flow_link]
-            m.flows(E)[f].sprev = -1
-            m.flows(E)[f].snext = link.shead
+            m.chain(E)[f].prev = -1
+            m.chain(E)[f].next = link.shead
             if link.shead >= 0:
-                m.flows(E)[link.shead].sprev = f
+                m.chain(E)[link.shead].prev = f
             link.shead = f
             link.attached += 1
             if link.attached > link.room:
@@ -111,16 +110,16 @@ def leave(E, j):
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         for f in range(node.flow0, node.flow1):
-            flow = m.flows(E)[f]
-            m.links(E)[flow.link].attached -= 1
-            if flow.sprev >= 0:
-                m.flows(E)[flow.sprev].snext = flow.snext
+            k, stands = m.flows(E)[f].link, m.chain(E)[f]
+            m.links(E)[k].attached -= 1
+            if stands.prev >= 0:
+                m.chain(E)[stands.prev].next = stands.next
             else:
-                m.links(E)[flow.link].shead = flow.snext
-            if flow.snext >= 0:
-                m.flows(E)[flow.snext].sprev = flow.sprev
-            if flow.sprev < 0 or m.nodes(E)[m.flows(E)[flow.sprev].node].job != j:
-                update_binding(E, flow.link)
+                m.links(E)[k].shead = stands.next
+            if stands.next >= 0:
+                m.chain(E)[stands.next].prev = stands.prev
+            if stands.prev < 0 or m.nodes(E)[m.chain(E)[stands.prev].node].job != j:
+                update_binding(E, k)
         if node.gpu >= 0:
             if node.gprev >= 0:
                 m.nodes(E)[node.gprev].gnext = node.gnext
@@ -178,6 +177,7 @@ def _new(E, j):
 def form(E, j):
     """Gather into a new component every job that j can influence, directly or through others; j is its reference."""
     jobs, nodes, flows, links, queue = m.jobs(E), m.nodes(E), m.flows(E), m.links(E), m.work_stack(E)
+    chain = m.chain(E)
     c = _new(E, j)
     comp = m.comps(E)[c]
     queue[0] = j
@@ -203,12 +203,12 @@ def form(E, j):
                     continue
                 g = link.shead
                 while g >= 0:
-                    y = nodes[flows[g].node].job
+                    y = nodes[chain[g].node].job
                     if jobs[y].comp != c:
                         _add(E, c, y)
                         queue[n] = y
                         n += 1
-                    g = flows[g].snext
+                    g = chain[g].next
             if node.gpu >= 0:
                 y = m.gpus(E)[node.gpu].shead
                 while y >= 0:

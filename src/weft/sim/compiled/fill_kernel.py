@@ -12,6 +12,7 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, inner
 from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
+NO_RATE, LATER_LEVEL = -1, -2  # in node.fresh: it gets its rate at the level that is filled now, or at a later one
 SCAN = 24  # up to this many entries a linear search beats a heap
 
 
@@ -39,16 +40,17 @@ def _queue_down(E, n, i):
     ids[i] = ident
 
 
-@inner((TABLE, int64, int64))
+@inner((TABLE, int64, int64), merged=True)
 def _give(E, x, rate):
     """Give a transfer its rate and take it from its links."""
     flows, links, node = m.flows(E), m.links(E), m.nodes(E)[x]
     node.fresh = rate
+    claim = node.claim
     for f in range(node.flow0, node.flow1):
         flow = flows[f]
         link = links[flow.link]
         link.free -= rate * flow.n
-        link.weight_left -= flow.n * node.claim
+        link.weight_left -= flow.n * claim
 
 
 @inner((TABLE, int64, int64))
@@ -64,7 +66,7 @@ def _give_followers(E, x, rate):
         for f in range(nodes[y].fol0, nodes[y].fol1):
             lead = m.leads(E)[m.follows(E)[f]]
             z = lead.by
-            if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh < 0:
+            if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:
                 _give(E, z, rate)
                 stack[top] = z
                 top += 1
@@ -72,7 +74,7 @@ def _give_followers(E, x, rate):
     return fixed
 
 
-@inner((TABLE, int64, int64))
+@inner((TABLE, int64, int64), merged=True)
 def _fix(E, x, rate):
     """Give a transfer and its followers their rate; returns how many got theirs."""
     _give(E, x, rate)
@@ -82,12 +84,12 @@ def _fix(E, x, rate):
 
 
 @inner()
-def _fix_still(E, n_nodes, level):
+def _fix_still(E, n_nodes):
     """Transfers that may have nothing, and followers that are level with a node that has not started, stand still."""
     nodes = m.nodes(E)
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
-        if nodes[x].fresh >= 0 or nodes[x].level != level:
+        if nodes[x].fresh != NO_RATE:
             continue
         still = nodes[x].demand_units == 0
         for g in range(nodes[x].lead0, nodes[x].lead1):
@@ -123,9 +125,9 @@ def _give_caps(E, n_nodes, stamp):
             _give(E, x, m.nodes(E)[x].demand_units)
 
 
-@inner()
-def _queue_all(E, n_nodes, n_links, level):
-    """Fill the bottleneck queue with the transfers of a level that have no rate yet, and with all links.
+@inner(merged=True)
+def _queue_all(E, n_nodes, n_links):
+    """Fill the bottleneck queue with the transfers of this level that have no rate yet, and with all links.
 
     Returns its length, the number of these transfers, and how many of them have a cap.
     """
@@ -135,7 +137,7 @@ def _queue_all(E, n_nodes, n_links, level):
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         node = nodes[x]
-        if node.fresh >= 0 or node.level != level:
+        if node.fresh != NO_RATE:
             continue
         left += 1
         if node.demand_units < UNLIMITED:
@@ -156,13 +158,13 @@ def _queue_all(E, n_nodes, n_links, level):
 
 
 @inner()
-def _has_room(E, k, level):
+def _has_room(E, k):
     """Whether a link can give all of its transfers that have no rate yet what they may have: then it limits none."""
     nodes, seats, link = m.nodes(E), m.seats(E), m.links(E)[k]
     asked = 0
     for s in range(link.seat0, link.seat0 + link.count):
         node = nodes[seats[s].node]
-        if node.fresh < 0 and node.state == ACTIVE and node.level == level:
+        if node.fresh == NO_RATE and node.state == ACTIVE:
             if node.demand_units == UNLIMITED:
                 return False
             asked += node.demand_units * seats[s].n
@@ -171,14 +173,14 @@ def _has_room(E, k, level):
     return True
 
 
-@inner()
-def _fix_bottleneck(E, k, share, level):
-    """All transfers of a level on a link that have no rate yet get its share, by their weights; returns how many."""
+@inner(merged=True)
+def _fix_bottleneck(E, k, share):
+    """All transfers of this level on a link that have no rate yet get its share, by their weights; returns how many."""
     nodes, seats, link = m.nodes(E), m.seats(E), m.links(E)[k]
     fixed = 0
     for s in range(link.seat0, link.seat0 + link.count):
         x = seats[s].node
-        if nodes[x].fresh < 0 and nodes[x].state == ACTIVE and nodes[x].level == level:
+        if nodes[x].fresh == NO_RATE and nodes[x].state == ACTIVE:
             fixed += _fix(E, x, share * nodes[x].claim)
             if link.weight_left == 0:
                 break
@@ -186,34 +188,33 @@ def _fix_bottleneck(E, k, share, level):
 
 
 @inner()
-def _fill_level(E, n_nodes, n_links, level):
-    """Rates of the transfers of one level, on what the levels before it have left."""
+def _fill_level(E, n_nodes, n_links):
+    """Rates of the transfers of this level, on what the levels before it have left."""
     nodes, links = m.nodes(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
     offset = m.n_links(E)
     if m.scalars(E).opened > 0 or m.scalars(E).rule != RULE_NONE:
-        _fix_still(E, n_nodes, level)
-    n, left, capped = _queue_all(E, n_nodes, n_links, level)
+        _fix_still(E, n_nodes)
+    n, left, capped = _queue_all(E, n_nodes, n_links)
     heap = n > SCAN
     while left > 0 and n > 0:
-        at = 0
+        at, key, ident = 0, keys[0], ids[0]
         if not heap:
             for i in range(1, n):
-                if _before(keys[i], ids[i], keys[at], ids[at]):
-                    at = i
-        ident = ids[at]
+                if _before(keys[i], ids[i], key, ident):
+                    at, key, ident = i, keys[i], ids[i]
         if ident >= offset:
-            if nodes[ident - offset].fresh < 0:
+            if nodes[ident - offset].fresh == NO_RATE:
                 left -= _fix(E, ident - offset, nodes[ident - offset].demand_units)
         elif links[ident].weight_left > 0:
             share = links[ident].free // links[ident].weight_left
-            if share > keys[at]:
+            if share > key:
                 keys[at] = share
                 if heap:
                     _queue_down(E, n, 0)
                 continue
-            if capped == 0 or not _has_room(E, ident, level):
-                left -= _fix_bottleneck(E, ident, share, level)
+            if capped == 0 or not _has_room(E, ident):
+                left -= _fix_bottleneck(E, ident, share)
         n -= 1
         keys[at] = keys[n]
         ids[at] = ids[n]
@@ -223,7 +224,7 @@ def _fill_level(E, n_nodes, n_links, level):
 
 @inner()
 def _next_level(E, n_nodes, n_links, after):
-    """The first level after a given one that has transfers without a rate, or -1; the links then count these."""
+    """Choose the first level after a given one that has transfers without a rate, or -1; the links count these."""
     nodes, links, flows = m.nodes(E), m.links(E), m.flows(E)
     level = -1
     for i in range(n_nodes):
@@ -234,7 +235,10 @@ def _next_level(E, n_nodes, n_links, after):
         links[m.work_links(E)[i]].weight_left = 0
     for i in range(n_nodes):
         node = nodes[m.work_nodes(E)[i]]
-        if node.fresh < 0 and node.level == level:
+        if node.fresh >= 0:
+            continue
+        node.fresh = NO_RATE if node.level == level else LATER_LEVEL
+        if node.level == level:
             for f in range(node.flow0, node.flow1):
                 links[flows[f].link].weight_left += flows[f].n * node.claim
     return level
@@ -246,9 +250,9 @@ def fill(E, n_nodes, n_links):
     if m.scalars(E).rule != RULE_NONE:
         _give_caps(E, n_nodes, m.scalars(E).stamp)
     if m.scalars(E).ranked == 0:
-        _fill_level(E, n_nodes, n_links, 0)
+        _fill_level(E, n_nodes, n_links)
         return
     level = _next_level(E, n_nodes, n_links, -1)
     while level >= 0:
-        _fill_level(E, n_nodes, n_links, level)
+        _fill_level(E, n_nodes, n_links)
         level = _next_level(E, n_nodes, n_links, level)

@@ -61,12 +61,12 @@ def _begin(E, j):
 @inner()
 def _load(E, j, sign):
     """Add a job's flows to the loads of its links, each for the share of the time that it sends, or take them off."""
-    job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
+    job, nodes, flows, loads = m.jobs(E)[j], m.nodes(E), m.flows(E), m.loads(E)
     for x in range(job.node0, job.node1):
         node = nodes[x]
         share = sign * node.takes * job.fluid
         for f in range(node.flow0, node.flow1):
-            links[flows[f].link].load += flows[f].n * share
+            loads[flows[f].link].mean += flows[f].n * share
 
 
 @inner()
@@ -84,7 +84,7 @@ def _among_others(E, j):
             link = links[flows[f].link]
             if link.binding == 0:
                 continue
-            others = max(0.0, link.load)
+            others = max(0.0, m.loads(E)[flows[f].link].mean)
             if k_way:
                 rate = min(rate, 1.0 / ((1.0 + others) * b + others * eta))
             else:
@@ -96,7 +96,7 @@ def _among_others(E, j):
 @inner()
 def fluid_pace(E, c):
     """Iterations per second of each job of a component, by the fluid model, into job.fluid."""
-    jobs, nodes, flows, links = m.jobs(E), m.nodes(E), m.flows(E), m.links(E)
+    jobs, nodes, flows, loads = m.jobs(E), m.nodes(E), m.flows(E), m.loads(E)
     j = m.comps(E)[c].head
     while j >= 0:
         _begin(E, j)
@@ -105,7 +105,7 @@ def fluid_pace(E, c):
         job.comm_per = job.bare_s  # until the pace is known
         for x in range(job.node0, job.node1):
             for f in range(nodes[x].flow0, nodes[x].flow1):
-                links[flows[f].link].load = 0.0
+                loads[flows[f].link].mean = 0.0
         j = job.next
     j = m.comps(E)[c].head
     while j >= 0:

@@ -21,7 +21,7 @@ from weft.sim.compiled.state import (
 )
 
 
-@inner((TABLE, int64))
+@inner((TABLE, int64), merged=True)
 def loose(E, k):
     """Whether a link has room for all that its transfers may have, so that it is nobody's bottleneck whatever their
     rates are. Known only where a rule sets caps."""
@@ -47,7 +47,7 @@ def _fills_at(E, k):
         level = higher
 
 
-@inner()
+@inner(merged=True)
 def _tighten(E, x):
     """Any link of a transfer without a rate may turn out to be its bottleneck, unless it has room for everybody."""
     ruled = m.scalars(E).rule != RULE_NONE
@@ -70,7 +70,7 @@ def _moves_from(E, node):
     return level
 
 
-@inner()
+@inner(merged=True)
 def _felt_from(E):
     """The level from which on the changes of this instant can be felt; below it nothing is solved again.
 
@@ -106,7 +106,7 @@ def take(E, x, stamp, n_nodes):
     return n_nodes + 1
 
 
-@inner()
+@inner(merged=True)
 def take_fresh(E, stamp):
     """List the transfers that need a first rate; returns how many there are."""
     nodes = m.nodes(E)
@@ -119,7 +119,7 @@ def take_fresh(E, stamp):
     return n_nodes
 
 
-@inner((TABLE, int64, int64, int64))
+@inner((TABLE, int64, int64, int64), merged=True)
 def _take_link(E, k, stamp, n_links):
     """A link that takes part starts with what those leave of it that do not."""
     link = m.links(E)[k]
@@ -130,7 +130,7 @@ def _take_link(E, k, stamp, n_links):
     return n_links + 1
 
 
-@inner()
+@inner(merged=True)
 def _seeds(E, stamp, level):
     """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
@@ -168,7 +168,7 @@ def _take_joined(E, node, stamp, n_nodes):
     return n_nodes
 
 
-@inner()
+@inner(merged=True)
 def _collect(E):
     """What must be solved again, into work_nodes and work_links: the seeds, and all that is connected with them, from
     the level on at which the change is felt."""
@@ -185,14 +185,14 @@ def _collect(E):
             node = nodes[work_nodes[i_node]]
             i_node += 1
             node.fresh = -1
-            had = max(node.units, 0)
+            had, claim = max(node.units, 0), node.claim
             for f in range(node.flow0, node.flow1):
                 flow = flows[f]
                 link = links[flow.link]
                 if link.stamp != stamp and link.binding != 0 and link.tight != 0:
                     n_links = _take_link(E, flow.link, stamp, n_links)
                 link.free += had * flow.n
-                link.weight_left += flow.n * node.claim
+                link.weight_left += flow.n * claim
             if node.lead0 < node.lead1 or node.fol0 < node.fol1:
                 n_nodes = _take_joined(E, node, stamp, n_nodes)
         while i_link < n_links:
@@ -209,7 +209,7 @@ def _collect(E):
     return n_nodes, n_links
 
 
-@inner()
+@inner(merged=True)
 def _commit(E, n_nodes, instant, n_drawn):
     """Book the new rates on the links, and note whose have changed at this instant; returns how many in all.
 
@@ -240,7 +240,7 @@ def _commit(E, n_nodes, instant, n_drawn):
     return n_drawn
 
 
-@inner()
+@inner(merged=True)
 def _find_tight(E):
     """Links that were left out as they had room, and have none now: they are the next changes to be felt."""
     links, dirty, stamp = m.links(E), m.dirty(E), m.scalars(E).stamp

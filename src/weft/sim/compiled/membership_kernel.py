@@ -229,8 +229,8 @@ def _visit(E, j, y, now, computing, n):
 @inner()
 def _follows_own(E, f, j):
     """Whether a flow of j is not its first in the list of the link: those who are on it have been met."""
-    g = m.flows(E)[f].snext
-    return g >= 0 and m.nodes(E)[m.flows(E)[g].node].job == j
+    g = m.chain(E)[f].next
+    return g >= 0 and m.nodes(E)[m.chain(E)[g].node].job == j
 
 
 @njit(cache=True)
@@ -259,8 +259,8 @@ def join(E, j):
                 continue
             g = link.shead
             while g >= 0:
-                n = _visit(E, j, m.nodes(E)[m.flows(E)[g].node].job, now, computing, n)
-                g = m.flows(E)[g].snext
+                n = _visit(E, j, m.nodes(E)[m.chain(E)[g].node].job, now, computing, n)
+                g = m.chain(E)[g].next
         if node.gpu >= 0:
             y = m.gpus(E)[node.gpu].shead
             while y >= 0:

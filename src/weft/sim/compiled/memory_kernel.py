@@ -11,24 +11,25 @@ from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.sim.compiled import plain_memory, rows_kernel
-from weft.sim.compiled.state import COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SCALARS, SEAT, SEGMENT
+from weft.sim.compiled.state import CHAIN, COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SCALARS, SEAT, SEGMENT
 
 TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
 # compiled once instead of once for each
 
 _options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls them
 
-_inner = njit(error_model="numpy", **_options)
 
-
-def inner(signature=None):
+def inner(signature=None, *, merged=False):
     """A kernel function that only kernel functions call; it is compiled with its first caller.
 
-    With a signature it is compiled for that alone, whatever kinds of integers it is called with.
+    With a signature it is compiled for that alone, whatever kinds of integers it is called with. One that is `merged`
+    becomes part of its callers, whatever the compiler thinks of its size: small instants spend much of their time in
+    calls.
     """
+    compile_inner = njit(error_model="numpy", forceinline=merged, **_options)
 
     def register(function):
-        dispatcher = _inner(function)
+        dispatcher = compile_inner(function)
         if signature is not None and not config.DISABLE_JIT:
             template = dispatcher.get_call_template
             dispatcher.get_call_template = lambda args, kws: template(signature, kws)
@@ -101,6 +102,7 @@ live = _rows(72, U1)
 since = _rows(74, F8)
 stirs = _rows(76, I4)
 noted = _rows(78, U1)
+chain = _rows(80, CHAIN)
 
 n_jobs = _word(1)
 n_links = _word(15)

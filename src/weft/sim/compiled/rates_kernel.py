@@ -44,7 +44,7 @@ def next_event_of(E, x, now):
     return when
 
 
-@inner((TABLE, int64, float64))
+@inner((TABLE, int64, float64), merged=True)
 def _put_down(E, x, when):
     """When a transfer ends or catches up, unless a rule speaks before."""
     if when > m.scalars(E).slot_end and m.live(E)[x] != 0:
@@ -96,7 +96,7 @@ def schedule_opened(E, now):
         schedule(E, m.work_nodes(E)[i], now)
 
 
-@inner((TABLE, int64, float64, float64))
+@inner((TABLE, int64, float64, float64), merged=True)
 def draw(E, x, rate, now):
     """Let a transfer go on at a new rate; when it ends follows, unless it also depends on those it may not overtake."""
     node = m.nodes(E)[x]
@@ -109,7 +109,7 @@ def draw(E, x, rate, now):
         _put_down(E, x, now + node.remaining / rate if rate > 0.0 else math.inf)
 
 
-@inner()
+@inner(merged=True)
 def _solve_maxmin(E, now):
     nodes, unit = m.nodes(E), m.scalars(E).unit
     settle_maxmin(E)

@@ -71,26 +71,27 @@ NODE = np.dtype(
     ]
 )  # fmt: skip
 
-# A transfer on a link: `n` of its flows cross it. snext/sprev chain all attached ones of the link; those that are
-# admitted sit side by side in `seats`, where the max-min solver walks along them.
-FLOW = np.dtype([("node", "i4"), ("link", "i4"), ("n", "i4"), ("seat", "i4"), ("snext", "i4"), ("sprev", "i4")])
+# A transfer on a link: `n` of its flows cross it. Transfers that are admitted sit side by side in `seats`, where the
+# max-min solver walks along them. All attached ones are chained in CHAIN, row by row, which the solver does not read.
+FLOW = np.dtype([("link", "i4"), ("n", "i4"), ("seat", "i4")])
+CHAIN = np.dtype([("node", "i4"), ("next", "i4"), ("prev", "i4")])
 SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
 # binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
     [
-        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i2"), ("seat0", "i4"), ("count", "i4"),
-        ("free", "i8"), ("units", "i8"), ("used", "i8"), ("felt", "i8"),
-        ("weight_left", "i4"), ("weight", "i4"), ("room", "i4"), ("flowing", "i4"),
-        ("port", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("capacity", "f8"), ("bytes", "f8"),
-        ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"), ("load", "f8"),
+        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i1"), ("port", "i1"), ("seat0", "i4"),
+        ("count", "i4"), ("free", "i8"), ("units", "i8"), ("used", "i8"), ("felt", "i8"), ("weight_left", "i8"),
+        ("weight", "i8"),
+        ("room", "i4"), ("flowing", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("pad", "i4"),
+        ("capacity", "f8"), ("bytes", "f8"), ("busy", "f8"), ("mark", "f8"), ("snap_busy", "f8"),
     ]
 )  # fmt: skip
 GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i4")])
 # `by` may never be ahead of `node`; `tight` while it is as far as it may be.
 LEAD = np.dtype([("node", "i4"), ("by", "i4"), ("tight", "i4"), ("pad", "i4")])
 # What a pace that sets caps needs to know of a link: the sum of the caps on it, its flows without one, and bytes that
-# transfers under caps have sent over it.
-LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("pad", "f8")])
+# transfers under caps have sent over it. `mean`: how many flows the fluid model finds on it on average.
+LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("mean", "f8")])
 # Run-length iteration times: `count` iterations of `duration` of a job.
 RECORD = np.dtype([("uid", "i8"), ("row", "i8"), ("duration", "f8"), ("count", "f8")])
 SEGMENT = np.dtype([("uid", "i8"), ("task", "i4"), ("kind", "i4"), ("start", "f8"), ("end", "f8")])
@@ -175,6 +176,7 @@ class Arrays(NamedTuple):
     since: npt.NDArray[np.float64]  # of each node: when it last became live
     stirs: npt.NDArray[np.int32]  # nodes that came under the rule or left it since it was last asked, each once
     noted: npt.NDArray[np.uint8]  # of each node: whether it is among these
+    chain: npt.NDArray[Any]  # of each row of flows: its transfer, and those beside it on the link
 
 
 def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -203,7 +205,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         finished=np.zeros(jobs, i4), scalars=np.zeros((), SCALARS),
         seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4), starters=np.zeros(jobs, i4),
         loads=aligned(max(1, n_links), LOAD), live=np.zeros(nodes, np.uint8), since=np.zeros(nodes, f8),
-        stirs=np.zeros(nodes, i4), noted=np.zeros(nodes, np.uint8),
+        stirs=np.zeros(nodes, i4), noted=np.zeros(nodes, np.uint8), chain=np.zeros(nodes * 4, CHAIN),
     )  # fmt: skip
     arrays.links["shead"] = -1
     arrays.gpus["running"] = arrays.gpus["head"] = arrays.gpus["shead"] = -1

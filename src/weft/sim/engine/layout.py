@@ -84,6 +84,8 @@ class Layout:
             array = getattr(a, name)
             if end > len(array):
                 changes[name] = grown(array, max(end, 2 * len(array)))
+        if "flows" in changes:
+            changes["chain"] = grown(a.chain, len(changes["flows"]))
         if "nodes" in changes or "jobs" in changes:
             changes |= _alongside(a, len(changes.get("nodes", a.nodes)), len(changes.get("jobs", a.jobs)))
         return a._replace(**changes)

@@ -190,7 +190,6 @@ def make_program(
     ]  # fmt: skip
     flow_array = _zeros(len(flows), FLOW)
     if flows:
-        flow_array["node"] = [i for i, crossed in enumerate(links) for _ in crossed]
         flow_array["link"], flow_array["n"] = [link for link, _ in flows], [count for _, count in flows]
     lead_array = _zeros(len(leads), LEAD)
     lead_array["node"], lead_array["by"] = leads, [i for i, spec in enumerate(specs) for _ in spec.leads]
