@@ -57,7 +57,9 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
         "gpu_memory_gb = 32",
         "nic_gbps = 25",
         "oversubscription = 4",
+        "restart_s = 30",
     )
+    assert site.middle.run.restart_s == 30.0
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
@@ -67,6 +69,7 @@ def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
     scenario = tmp_path / "site.toml"
     scenario.write_text(
         '[cluster]\ntopology = "single-switch"\nservers = 3\ngpus_per_server = 8\n[network]\nsharing = "ideal"\n'
+        "[run]\nrestart_s = 5\n"
     )
     site = site_of(small(tmp_path), scenario, Flags(), [])
     assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
@@ -224,3 +227,4 @@ def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     assert not set(stacks) & set(refused)
     assert next(one for one in running if one.stack == "las/delay").blind
     assert not next(one for one in running if one.stack == "srsf").blind
+    assert not next(one for one in running if one.stack == "weft").blind  # it goes by lengths where they are known

@@ -74,6 +74,7 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     workload = {"source": "trace", "trace": str(log.file), "oversize": "leave-out"}
     chosen = {"as given": {"models": models}} if models else NAMED if log.has_models else GUESSES
     run = {"exact": False, **rest.get("run", {})}
+    _assume(run, {"restart_s": 30.0}, assumed)  # were it 0, stacks that stop jobs would look better than they are
     guesses = {
         name: Scenario.load({"cluster": section, "workload": {**workload, **guess}, **rest, "run": run})
         for name, guess in chosen.items()
