@@ -31,7 +31,8 @@ def test_a_scenario_loads_and_its_rivals_are_stacks(name: str) -> None:
 
 
 def test_all_named_stacks_take_part_and_seeds_are_not_used_twice() -> None:
-    assert set(names()) - {"weft", "ideal"} <= set(TRIALS["ada-srsf"].rivals())
+    assert set(names()) - {"weft", "ideal"} <= set(TRIALS["cassini"].rivals())
+    assert set(names()) - {"weft", "ideal", "pollux"} <= set(TRIALS["ada-srsf"].rivals())
     assert {name.rpartition("-")[0] for name in CLAIMS} == set(TRIALS)
     assert sum(ROUNDS) == len(CHOOSE_ON)
     assert max(CHOOSE_ON) < FIRST_SEED

@@ -31,6 +31,7 @@ TRACES = {
     "pai": "alibaba_pai_2020/pai_tasks_sample.csv.gz",
 }
 BOUNDS = frozenset({"ideal"})  # gives each job a cluster of its own
+POLLUX = frozenset({"pollux", "pollux+cassini"})
 
 # Combinations that have done well on some paper's scenario, beside those that `weft advise` tries
 COMBINATIONS = (
@@ -58,11 +59,12 @@ class Trial:
     trace: str = ""
 
 
-def everybody(sharing: bool = True) -> list[str]:
+def everybody(sharing: bool = True, elastic: bool = False) -> list[str]:
     """All named stacks and the shortlist. Where jobs last for days, not those that let jobs share GPUs: each iteration
-    of jobs that meet on a GPU is simulated."""
+    of jobs that meet on a GPU is simulated. Where no job can be resized, not Pollux, which searches for sizes."""
     found = dict.fromkeys([*names(), *SHORTLIST, *COMBINATIONS])
-    return [name for name in found if name not in BOUNDS | {"weft"} and (sharing or not _shares(name))]
+    left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX)
+    return [name for name in found if name not in left_out and (sharing or not _shares(name))]
 
 
 def _shares(name: str) -> bool:
@@ -133,7 +135,7 @@ TRIALS: dict[str, Trial] = {
     "ada-srsf": _of_paper("ada-srsf", "ada-srsf"),
     "ada-srsf-16gb": _of_paper("ada-srsf-16gb", "ada-srsf"),
     "ada-srsf-no-limit": _of_paper("ada-srsf-no-limit", "ada-srsf"),
-    "cassini": _of_paper("cassini", "themis+cassini"),
+    "cassini": Trial("themis+cassini", partial(_shipped, "cassini"), partial(everybody, elastic=True)),
     "flows": _of_paper("flows", "fifo[pace=flow]"),
     "dally": Trial(
         "dally", partial(dally, "batch-8"), partial(everybody, sharing=False),
