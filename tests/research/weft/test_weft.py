@@ -70,6 +70,14 @@ def test_only_waits_for_later_jobs_count(first_came_s: float, counted: float) ->
     assert longest_wait(replace(run, jobs=run.jobs.with_columns(came))) == pytest.approx(counted, rel=0.01)
 
 
+def test_a_rival_may_be_written_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What results call a stack may be longer than what it was asked for by."""
+    short = replace(TRIALS["flows"], rivals=lambda: ["srsf/tight"])
+    monkeypatch.setitem(TRIALS, "flows", short)
+    (claim,) = reproduce(Request(quick=True, seeds=1, claims=("flows-best",), workers=1)).claims
+    assert claim.measured is not None
+
+
 def test_the_race_names_the_best_other_stack() -> None:
     """Quick, two seeds, few rivals: the claim says who was best, and the notes say of how many."""
     found = reproduce(Request(quick=True, seeds=2, claims=("flows-best",), workers=1))

@@ -68,11 +68,11 @@ class _Lab:
             stacks = list(dict.fromkeys(("weft", TRIALS[name].own, self.best(name))))
             runs: list[RunResult] = []
             for seed in self.seeds():
-                scenario = TRIALS[name].scenario(seed)
-                runs += api.compare(
-                    scenario, stacks, [seed], workers=self.request.workers, on_progress=self._tell,
+                found = api.compare(
+                    TRIALS[name].scenario(seed), stacks, [seed], workers=self.request.workers, on_progress=self._tell,
                     on_compile=self.request.on_compile,
-                ).runs  # fmt: skip
+                )  # fmt: skip
+                runs += [replace(run, stack=stack) for stack, run in zip(stacks, found.runs, strict=True)]
             self.runs[name] = Runs(runs)
         return self.runs[name]
 
