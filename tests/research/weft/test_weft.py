@@ -72,7 +72,7 @@ def test_only_waits_for_later_jobs_count(first_came_s: float, counted: float) ->
 
 def test_a_rival_may_be_written_in_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What results call a stack may be longer than what it was asked for by."""
-    short = replace(TRIALS["flows"], rivals=lambda: ["srsf/tight"])
+    short = replace(TRIALS["flows"], own="srsf/tight", rivals=lambda: ["srsf/tight"])
     monkeypatch.setitem(TRIALS, "flows", short)
     (claim,) = reproduce(Request(quick=True, seeds=1, claims=("flows-best",), workers=1)).claims
     assert claim.measured is not None
