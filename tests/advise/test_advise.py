@@ -216,7 +216,7 @@ def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     from weft.advise.race import SHORTLIST, entrants
-    from weft.stacks import names
+    from weft.stacks import names, resolve
 
     site = site_of(small(tmp_path, n=40), None, Flags(gpus=16), [])
     running, refused = entrants(site, SHORTLIST, "fifo")
@@ -226,5 +226,6 @@ def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     assert stacks[0] == "fifo"
     assert not set(stacks) & set(refused)
     assert next(one for one in running if one.stack == "las/delay").blind
+    assert not any(resolve(stack).planner.shares_gpus for stack in stacks)  # a run would take minutes
     assert not next(one for one in running if one.stack == "srsf").blind
     assert not next(one for one in running if one.stack == "weft").blind  # it goes by lengths where they are known

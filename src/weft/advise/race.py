@@ -34,10 +34,10 @@ from weft.stacks import names, resolve
 from weft.workload.streams import Stream
 
 # What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
+# None lets jobs share GPUs: each iteration of jobs that meet on one is simulated, which takes minutes for days of jobs.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
     "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally",
-    "ada-srsf",
 )  # fmt: skip
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
