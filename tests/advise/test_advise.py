@@ -62,6 +62,9 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
     assert site.middle.run.restart_s == 30.0
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
+    assert guessed.n_gpus == 16
+    whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
+    assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
 
 
