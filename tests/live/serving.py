@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.live.jobs import ENVIRONMENT, witness
 from weft.live.server.ledger import Ledger
@@ -94,3 +97,30 @@ def wait_for(ready: Callable[[], bool], within_s: float = 120.0) -> None:
     while not ready():
         assert time.monotonic() < until, "it takes too long"
         time.sleep(0.02)
+
+
+@contextmanager
+def small_disk(disk: Path) -> Iterator[Path]:
+    """A file system of 3 MiB and 200 files in a folder of that name."""
+    disk.mkdir()
+    options = "size=3m,nr_inodes=200,mode=711"
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "weft", disk], capture_output=True)
+    if mount.returncode != 0:
+        pytest.skip("needs to mount a file system")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Until nothing more can be written or made; it all lies in `filler`."""
+    (disk / "filler").mkdir()
+    with suppress(OSError), open(disk / "filler" / "whole", "ab", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+    with suppress(OSError):
+        for number in range(1000):
+            (disk / "filler" / str(number)).touch()

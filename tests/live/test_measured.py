@@ -17,11 +17,12 @@ from weft.core.view import View
 from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
 from weft.live.hearing import Keeper, slot
-from weft.live.measured import Doubts
+from weft.live.measured import Doubts, Speeds
 from weft.live.server.server import Server
 from weft.model.events import Learned, Started, Stopped, Submitted
 from weft.model.plan import Decision, SetGate
 from weft.model.profile import Phase, Profile
+from weft.model.view import Spread
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.workload.profiles.files import save_profile
@@ -41,6 +42,21 @@ def test_a_job_that_reports_its_own_slow_pace_is_believed_up_to_a_point() -> Non
     assert not Doubts().look(job, SAID, slow, 10, 1.0, 130.0, 0.0)
     absurd = Progress(0, 0, 1, iteration_s=1e8)
     assert Doubts().look(job, SAID, absurd, 10, 1.0, 300.0, 0.0)
+
+
+def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
+    """A million iterations of a second; after five seconds it reports all but a hundred of them, then one a minute."""
+    million, doubts = Description("a", ("true",), iterations=1_000_000, env={"limit_s": "3600"}), Doubts()
+    job = replace(toy_job("a", 1), iterations=1_000_000)
+    found: list[int] = []
+    for ran_s in range(400):
+        told = Progress(999_900 + ran_s // 60, reports=ran_s, iteration_s=1.0) if ran_s >= 5 else Progress()
+        found += [ran_s for event in doubts.look(job, million, told, 1_000_000, 1.0, ran_s, ran_s) if event.iterations]
+    assert found == [218]  # 1.5 x (5 s + 100 s) + 60 s
+    honest, job, few = Doubts(), replace(job, iterations=500), replace(million, iterations=500)
+    for ran_s in range(2000):  # three times as slow as it claimed, and five minutes for its last checkpoint
+        told = Progress(min(500, ran_s // 3), reports=ran_s, iteration_s=3.0)
+        assert not honest.look(job, few, told, 500, 1.0, ran_s, 0.0)
 
 
 def test_a_lie_about_its_length_does_not_keep_the_cluster(tmp_path: Path) -> None:
@@ -183,3 +199,13 @@ def test_a_real_job_is_let_go(tmp_path: Path) -> None:
         time.sleep(0.02)
     assert attempt.progress().step == 40
     assert time.monotonic() - began < 11.0
+
+
+def test_what_a_user_reports_counts_for_that_users_jobs_only() -> None:
+    """Otherwise a lie about a model would move the estimates of everybody who trains it."""
+    mine, theirs = (replace(toy_job("j", gpus=2), model="m", user=name) for name in ("me", "them"))
+    speeds, spread = Speeds(toy_cluster()), Spread(2, 1)
+    before = speeds.estimate(theirs, 2, spread)
+    speeds.measured(mine, 2, spread, 100.0)
+    assert speeds.estimate(mine, 2, spread).iteration_s == 100.0
+    assert speeds.estimate(theirs, 2, spread) == before

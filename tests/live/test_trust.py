@@ -8,6 +8,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -45,6 +46,23 @@ def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
         server(foreign / "run")
     foreign.chmod(0o1777)
     refuse_foreign(foreign / "run")
+
+
+def test_a_folder_of_somebody_else_chooses_no_policy(tmp_path: Path) -> None:
+    """Its ledger says with which policies it was served: files of them are run, so it is not even read."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give folders away")
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "run").mkdir(mode=0o700)
+    ledger = Ledger(tmp_path / "run")
+    layers = [None, None, f"{tmp_path}/mine.py:Mine", None, None]
+    ledger.set_meta("chosen", {"world": "local", "scenario": None, "shared": None, "layers": layers})
+    ledger.close()
+    os.chown(tmp_path / "run", 65534, -1)
+    command = [sys.executable, "-m", "weft", "serve", "--dir", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "belongs to somebody else" in done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
@@ -85,6 +103,7 @@ def test_a_thousand_connections_to_the_metrics_stop_nothing(tmp_path: Path) -> N
         serve_until(serving, all_ended(serving))
         before, callers = open_files(), min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300)
         held = [socket.create_connection(address, timeout=60) for _ in range(callers)]
+        assert threading.active_count() < 50, "each of those that hold on has a thread here"
         until = time.monotonic() + 20.0
         while (more := open_files() - before - callers) >= 100:
             assert time.monotonic() < until, f"{more} of those that hold on are kept open on this side"

@@ -162,6 +162,7 @@ def _chosen(
     folder: Path, world: str | None, scenario: Path | None, shared: Path | None, layers: list[str | None]
 ) -> dict[str, Any]:
     """World, scenario, shared folder and layers: as given, else as this folder was last served with."""
+    from weft.live.server.folders import refuse_foreign
     from weft.live.server.ledger import FILE, Ledger
 
     chosen: dict[str, Any] = {
@@ -169,6 +170,7 @@ def _chosen(
         "shared": str(shared.resolve()) if shared else None,
     }  # fmt: skip
     if (folder / FILE).exists():
+        refuse_foreign(folder)  # it names policies, which are run
         ledger = Ledger(folder, read_only=True)
         before = ledger.meta("chosen") or chosen
         ledger.close()

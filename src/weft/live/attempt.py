@@ -27,6 +27,7 @@ from weft.live.description import Description
 from weft.live.unix import ask
 
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
+_SHORTEST_S = 1e-6  # of an iteration: what a job writes there is its user's word, and others are judged by it
 _ANSWER_S = 0.5  # for a runner to take a message; then the others are seen to first
 
 
@@ -214,7 +215,7 @@ def _count(text: bytes) -> int:
 
 def _duration_s(text: bytes) -> float:
     value = float(text)
-    return value if 0 < value < 1e9 else 0.0
+    return value if _SHORTEST_S <= value < 1e9 else 0.0
 
 
 def _read(path: Path) -> dict[str, Any] | None:

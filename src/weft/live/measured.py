@@ -26,11 +26,11 @@ from weft.physics.iteration import factor_for, play_on
 
 _RECENT = 15  # attempts of one kind that count
 
-_Kind = tuple[str, int, int, int]  # model (or job, if it names none), workers, servers, racks
+_Kind = tuple[str, str, int, int, int]  # user, model (or job, if it names none), workers, servers, racks
 
 
 class Speeds:
-    """Iteration times by kind of job and spread."""
+    """Iteration times by user, kind of job and spread: what a user's jobs report counts for that user's jobs only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -66,7 +66,7 @@ class Speeds:
 
 
 def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
-    return (job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+    return (job.user, job.model or f"job {job.id}", workers, spread.servers, spread.racks)
 
 
 SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint
@@ -85,6 +85,7 @@ class Doubts:
     outrun: bool = False
     silent: bool = False
     iteration_s: float = 0.0  # an iteration as measured, where its gate was made for others
+    _claim: tuple[float, int] | None = None  # when it said that few iterations were left, and how few
     _enough: int = SEEN + 1  # reports before its pace is judged (again)
     _refits: int = 0
 
@@ -100,13 +101,25 @@ class Doubts:
             found.append(Learned(now, job.id, silent=True, reason="it reports no progress, so it is not shifted"))
         found += self._pace(job, progress, gated_s, now)
         own_s = min(max(progress.iteration_s, iteration_s), _SLOWER * iteration_s)
-        if not self.outrun and ran_s > _BEYOND * max(left, 0) * own_s + slack_s:
+        claimed_s, claimed = self._claimed(said, progress, left, iteration_s, ran_s)
+        if not self.outrun and ran_s > _BEYOND * (claimed_s + claimed * own_s) + slack_s:
             self.outrun = True
             limit_s = float(said.env.get("limit_s", _NO_LIMIT_S))
             length = job.iterations + max(job.iterations, round(limit_s / iteration_s), 1)
             words = "it has run longer than it claimed, and is taken to be as long as its time limit"
             found.append(Learned(now, job.id, length, reason=words))
         return found
+
+    def _claimed(
+        self, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float
+    ) -> tuple[float, int]:
+        """What it is held to: of all that it has said of its length, at its start or by a report, what would have it
+        end first. A report that it is nearly done is as good a lie as a small number of iterations."""
+        self._claim = self._claim or (0.0, max(left, 0))
+        now = (ran_s, max(said.iterations - progress.step, 0))
+        if said.iterations and progress.reports and _end_s(now, iteration_s) < _end_s(self._claim, iteration_s):
+            self._claim = now
+        return self._claim
 
     def _pace(self, job: Job, progress: Progress, gated_s: float, now: float) -> list[Learned]:
         """Whether its iterations are not those that its gate was made for, so that another one would fit better."""
@@ -123,3 +136,7 @@ class Doubts:
         self.iteration_s = float(f"{own_s:.3g}")
         words = f"an iteration takes {self.iteration_s:g} s, not the {known_s:.3g} s that its gate was made for"
         return [Learned(now, job.id, iteration_s=self.iteration_s, reason=words)]
+
+
+def _end_s(claim: tuple[float, int], iteration_s: float) -> float:
+    return claim[0] + claim[1] * iteration_s

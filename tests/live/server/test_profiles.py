@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,28 @@ def test_a_bomb_is_defused(profiles: Profiles, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no profile file; name a file of at most 16 MiB"):
         profiles.wait(str(large), 2)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ([{"type": "transfer", "bytes": 1.0, "collective": "gossip"}], "collective 'gossip' is unknown"),
+        ([{"type": "transfer", "bytes": 1.0, "servers": 10**9}], "1000000000 parameter servers"),
+        ([{"type": "transfer", "bytes": 1.0, "demand_bytes_per_s": 1e-300}], "no amount that can be planned"),
+        ([{"type": "transfer", "bytes": 1e300}], "no amount that can be planned"),
+        ([{"type": "compute", "seconds": 1e308}], "no amount that can be planned"),
+        ([{"type": "compute", "seconds": 0.1, "after": list(range(i))} for i in range(400)], "79800 of them"),
+    ],
+)
+def test_a_graph_that_hurts_who_plans_with_it_is_refused(
+    tasks: list[dict[str, Any]], words: str, profiles: Profiles, tmp_path: Path
+) -> None:
+    """Each is well formed, and would end the server, or hold it up, when a policy looks at it."""
+    head = {"format": "weft-profile", "version": 1, "kind": "graph", "name": "mine", "workers": 2}
+    file = tmp_path / "allowed" / "graph.json"
+    file.write_text(json.dumps({**head, "tasks": [{"name": "a", **task} for task in tasks]}))
+    with pytest.raises(InputError, match=words):
+        profiles.wait(str(file), 2)
 
 
 def test_text_that_hurts_its_parser_is_refused_in_words(profiles: Profiles, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import random
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ WORDS = (
     "weft:", "model=", "iterations=", "iteration_s=", "checkpoint_every=", "restarts=", "gpus=", "shape=", "grace_s=",
     "resnet50", "/proc/kmsg", "[batch=", "]", "[", "weft-hold", "1", "-1", "9" * 400, "1e999", "nan", "\0", "\n", "\\",
     '"', "'", "$(reboot)", "`id`", ";", ",", "=", "\u202e", "\U0001f600", "\ud800", "..", "/", "free", "asked", "2-8",
-    "x" * 5000, "weft:job=1,since=0.1,dir=/x",
+    "x" * 5000, "weft:job=1,since=0.1,dir=/x", "1e-310",
 )  # fmt: skip
 ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, -(2**70), 0.5, float("nan"), float("inf"), "", "x",
@@ -149,10 +150,13 @@ def test_progress_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 runner.answer(part, lot.random() < 0.1)
                 relay.answer(part)
             runner.record.write()
-        text = lot.choice((b"%08x 1 1 1 0.5", lot.randbytes(50), b"9" * 90, b"x 1 1"))
+        numbers = " ".join(lot.choices(("1", "-1", "9" * 17, "1e-310", "1e308", "nan", "0x1", "1_0"), k=4)).encode()
+        whole = b"%08x %s" % (zlib.crc32(numbers), numbers)  # the job's user can compute a checksum, too
+        text = lot.choice((whole, b"%08x 1 1 1 0.5", lot.randbytes(50), b"9" * 90, b"x 1 1"))
         (tmp_path / "progress").write_bytes(text.ljust(lot.randrange(RECORD * 2)))
         with quickly(lambda: repr(text)):  # noqa: B023
-            attempt.progress()
+            told = attempt.progress().iteration_s
+        assert told == 0 or 1e-6 <= told < 1e9, text  # time over an iteration, and its inverse, stay numbers
     record = Record(5)
     record.report(3, False, 1.0, 1.0)
     record.write()

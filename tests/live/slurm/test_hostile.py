@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.live.serving import own_s
+from tests.live.serving import fill, own_s, small_disk
 from tests.live.slurm.conftest import OtherUser
 from tests.live.slurm.serving import Serving, ended, running, serve_until, state
 from weft.errors import InputError
 from weft.live.server.listing import queue
+from weft.live.server.server import Server
+from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
+from weft.stacks import resolve
 
 pytestmark = pytest.mark.engine
 
@@ -64,7 +68,56 @@ def test_gpus_do_not_come_past_weft(box: Sandbox, user: OtherUser) -> None:
     nice = user.run("scontrol", "update", f"JobId={held}", "Nice=5")  # Slurm gives it a priority, which releases it
     assert nice.returncode != 0
     assert user.run("scontrol", "top", held).returncode != 0
+    for change in ("Requeue=0", "ReqNodeList=n1", "ExcNodeList=n1"):  # it could not be stopped, or not be placed
+        assert user.run("scontrol", "update", f"JobId={held}", change).returncode != 0, change
     assert state(box, held) == "PENDING JobHeldUser"
+
+
+def test_a_long_comment_does_not_hold_slurm_up(user: OtherUser) -> None:
+    """Slurm runs the hook before it looks how long a comment is, and serves nobody meanwhile."""
+    began = time.monotonic()
+    for comment in ("[" * 120_000, "x" * 1001):
+        done = user.run("sbatch", "--gpus=1", f"--comment=weft: {comment}", "--wrap", "true")
+        assert "at most 1000 letters" in done.stderr
+    assert time.monotonic() - began < 10.0
+
+
+def test_many_jobs_that_make_no_sense_hold_nobody_up(serving: Serving, user: OtherUser) -> None:
+    """They are noted together: to write all of them down for each one took seconds, in which nothing was started."""
+    bad = user.sbatch("--array=0-199", "--gpus=1", "--comment=weft: iterations=many")
+    server = serving.start()
+    noted: list[str] = []
+    note = server.ledger.set_meta
+
+    def counted(key: str, value: object) -> None:
+        noted.append(key)
+        note(key, value)
+
+    server.ledger.set_meta = counted  # type: ignore[method-assign]
+    serve_until(server, lambda: len(server.ledger.meta("refused", {})) == 200)
+    assert noted.count("refused") <= 3
+    assert user.run("scancel", bad).returncode == 0
+
+
+def test_a_job_that_asks_for_no_gpus_is_none_of_wefts(box: Sandbox, user: OtherUser) -> None:
+    """Slurm starts it by itself; nobody would ever release it."""
+    jobs = [user.sbatch(option) for option in ("--gpus=0", "--gres=gpu:0")]
+    box.wait(lambda: not any(state(box, job).startswith("PENDING") for job in jobs))
+
+
+def test_a_comment_outlasts_a_hold(serving: Serving, box: Sandbox, user: OtherUser) -> None:
+    """However long it is, it is kept, and the word beside it lets the user release the job."""
+    server = serving.start()
+    job = user.sbatch("--gpus=1", f"--comment=weft: iterations=5 {'x' * 900}", script="sleep 30")
+    serve_until(server, running(server, job))
+    box.run("scontrol", "requeuehold", job)
+    serve_until(server, lambda: "weft-hold" in box.run("scontrol", "show", "job", job))
+    server.run(server.world.now() + 1.0)
+    shown = box.run("scontrol", "show", "job", job)
+    assert "x" * 900 in shown
+    assert shown.count("weft-hold") == 1, "a mark that comes late would undo the release"
+    assert user.run("scontrol", "release", job).returncode == 0
+    serve_until(server, lambda: server.ledger.starts(job) == 2 and running(server, job)())
 
 
 def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, user: OtherUser) -> None:
@@ -123,6 +176,40 @@ def test_a_folder_that_somebody_else_has_made_silences_nobody(serving: Serving, 
         shutil.rmtree(trap)
         with suppress(FileNotFoundError):
             kept.rename(trap)
+
+
+def test_a_shared_folder_of_somebody_else_is_refused(serving: Serving, box: Sandbox) -> None:
+    """A link of theirs in it would have weft, which may be root, give them another's file."""
+    shared = serving.tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    engine = SlurmEngine(box.slurm, shared=shared)
+    for uid, mode, words in ((65534, 0o755, "belongs to somebody else"), (0, 0o777, "others may write there")):
+        os.chown(shared, uid, -1)
+        shared.chmod(mode)
+        with pytest.raises(InputError, match=f"shared: {words}.*--shared"):
+            Server(serving.folder, serving.cluster, resolve("fifo[place=even:best-fit]"), engine=engine)
+
+
+def test_a_full_shared_folder_stops_nobody(serving: Serving, box: Sandbox) -> None:
+    """Users may fill it: the server lives on, the next one begins, and jobs start when there is room again."""
+    with small_disk(serving.tmp_path / "disk") as disk:
+        engine = SlurmEngine(box.slurm, poll_s=0.2, shared=disk / "weft")
+
+        def start() -> Server:
+            return Server(serving.folder, serving.cluster, resolve("fifo[place=even:best-fit]"), engine=engine)
+
+        with start() as server:
+            first = serving.sbatch(1, "sleep 8")
+            serve_until(server, running(server, first))
+            fill(disk)
+            second = serving.sbatch(1, "sleep 0.1")
+            serve_until(server, lambda: bool(server.core.table.jobs) and second in server.world.outcomes, within_s=60)
+            assert "No space left" in server.world.outcomes[second]
+        with start() as server:
+            server.run(server.world.now() + 1.0)
+            shutil.rmtree(disk / "filler")
+            serve_until(server, ended(server, first, second))
+    assert serving.statuses() == {first: "finished", second: "finished"}
 
 
 def test_a_second_server_yields_in_words(serving: Serving, box: Sandbox, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_an_elastic_range_is_kept() -> None:
         ("weft: iterations=many", "says iterations=many; give a whole number"),
         ("weft: iteration_s=-1", "says iteration_s=-1; give seconds"),
         ("weft: iteration_s=nan", "says iteration_s=nan; give seconds"),
+        ("weft: iteration_s=1e-310", "says iteration_s=1e-310; give seconds, a microsecond at least"),
+        ("weft: iteration_s=1e-310 iterations=5", "give seconds, a microsecond at least"),
         ("weft: gpus=9-12", "says gpus=9-12; give a range around the 8 it asks for"),
         ("weft: model=resnet51", "'resnet51' is not in the zoo"),
         ("weft: checkpoint_every=0", "checkpoint_every is 0; it must be at least 1"),

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.cases import (
     FEATURES,
     Case,
+    JobCase,
+    Stay,
     all_pairs,
     draw_case,
     draw_features,
@@ -26,6 +29,8 @@ from tests.sim.cases import (
     without,
 )
 from tests.sim.driver import differences, lone_links, run_case, well_posed
+from weft.sim.engine import EngineSpec
+from weft.sim.engine.program import compute_node, transfer_node
 from weft.sim.readable.engine import ReferenceEngine
 
 # The same cases in every run, unless more are asked for.
@@ -93,6 +98,21 @@ def test_seeded_cases() -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, {dict(case.features)}: {error}") from error
     assert skipped.count(False) <= 0.02 * len(skipped)  # hardly any case may be excused for being chaotic
+
+
+def test_a_transfer_that_waits_through_a_skipped_stretch_keeps_its_turn() -> None:
+    """One transfer at a time, the job with the fewest iterations left first. A transfer waits at the instant at which
+    the engine begins to skip; when the engine goes on its job has fewer iterations left, and goes by these."""
+    jobs = [
+        JobCase(34, (Stay((transfer_node(0, 3.0, [(0, 1)]), compute_node(1, 0.5, (0,))), 1.0),), turn=(0.0, 1.0)),
+        JobCase(31, (Stay((transfer_node(0, 0.25, [(0, 1)]), compute_node(1, 3.0, (0,))), 0.5),), turn=(0.0, 1.0)),
+        JobCase(36, (Stay((compute_node(0, 1.5), transfer_node(1, 2.0, [(0, 1)], (0,))), 1.0),)),
+    ]
+    spec = EngineSpec(np.ones(1), np.ones(1, bool), sharing="ideal", admission="at-most", admission_k=1)
+    case = Case(spec, tuple(jobs))
+    skipped, whole = run_case(case), run_case(plain(case))
+    assert skipped.events < whole.events
+    assert not differences(skipped, whole, 1e-9, [0])
 
 
 def test_many_jobs() -> None:

@@ -12,29 +12,34 @@ from weft.errors import InputError
 _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "gluster", "afs", "pvfs", "orangefs", "fuse.")
 
 
-def own(folder: Path) -> None:
+def own(folder: Path, option: str = "--dir") -> None:
     """Make a folder for its owner alone, if it is not there, and raise if others could have put something there."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with --dir") from None
-    refuse_foreign(folder)
+        raise InputError(f"{folder}: cannot be used ({error.strerror}); name another folder with {option}") from None
+    refuse_foreign(folder, option)
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Raise if the folder, or one that it lies in, is somebody else's, or can be written by others."""
+def refuse_foreign(folder: Path, option: str = "--dir") -> None:
+    """Raise if the folder, or one that it lies in, is somebody else's, or can be written by others.
+
+    `option` is what names another folder on the command line.
+    """
     whole = folder.resolve()
     status = whole.stat()
     if status.st_uid != os.geteuid():
-        raise InputError(f"{folder}: belongs to somebody else; name your own folder with --dir")
+        raise InputError(f"{folder}: belongs to somebody else; name your own folder with {option}")
     if status.st_mode & 0o022:
-        raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with --dir")
+        raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with {option}")
     for parent in whole.parents:
         known = parent.stat()
         if known.st_uid not in (0, os.geteuid()):
-            raise InputError(f"{folder}: {parent} belongs to somebody else, who could replace it; name another --dir")
+            raise InputError(
+                f"{folder}: {parent} belongs to somebody else, who could replace it; name another {option}"
+            )
         if known.st_mode & 0o022 and not known.st_mode & stat.S_ISVTX:
-            raise InputError(f"{folder}: others may write in {parent} and replace it; name another --dir")
+            raise InputError(f"{folder}: others may write in {parent} and replace it; name another {option}")
 
 
 def refuse_network(folder: Path, mounts: str | None = None) -> None:

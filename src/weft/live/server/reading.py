@@ -14,13 +14,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from weft.collectives import get_collective
 from weft.core.snapshot import save_profile
 from weft.errors import InputError, WeftError
-from weft.model.profile import Profile
+from weft.model.profile import Profile, Transfer
 from weft.workload import zoo
 
 LARGEST = 16 << 20  # bytes of a file, as it lies there
 MOST_TASKS = 4096  # of one iteration: policies look at every task
+_MOST_EDGES = 16 * MOST_TASKS  # between them
+_MOST_SERVERS = 64  # parameter servers: each is opened into messages from every worker
+_MOST_S, _MOST_BYTES = 1e9, 1e18  # of one iteration: times iterations and GPUs these are still numbers
 _MEMORY = 2 << 30
 
 
@@ -45,21 +49,36 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _read(model: str, gpus: int, gpu: str, folders: list[str] | None) -> Profile:
     if not zoo.is_path(model):
-        return _small(zoo.profile(model, gpus, gpu=gpu))
+        return _plannable(zoo.profile(model, gpus, gpu=gpu))
     path = zoo.without(model)
     file = open_model(Path(path), folders)
     there = f"/proc/self/fd/{file}"
     try:
-        return _small(zoo.profile(model.replace(path, there, 1), gpus, gpu=gpu))
+        return _plannable(zoo.profile(model.replace(path, there, 1), gpus, gpu=gpu))
     except WeftError as error:
         raise InputError(str(error).replace(there, path)) from None
     finally:
         os.close(file)
 
 
-def _small(profile: Profile) -> Profile:
+def _plannable(profile: Profile) -> Profile:
+    """The profile; raises if policies, which look at it in the server itself, would fail or take long over it."""
+    name, transfers = f"submit: {profile.name:.80}", [task for task in profile.tasks if isinstance(task, Transfer)]
     if len(profile.tasks) > MOST_TASKS:
-        raise InputError(f"submit: {profile.name:.80} has {len(profile.tasks)} tasks; at most {MOST_TASKS} are planned")
+        raise InputError(f"{name} has {len(profile.tasks)} tasks; at most {MOST_TASKS} are planned")
+    if (edges := sum(len(task.after) for task in profile.tasks)) > _MOST_EDGES:
+        raise InputError(f"{name}: its tasks wait for {edges} of them; at most {_MOST_EDGES} are planned")
+    for task in transfers:
+        if task.collective is not None:
+            get_collective(task.collective)
+        if task.servers > _MOST_SERVERS:
+            raise InputError(f"{name} has {task.servers} parameter servers; at most {_MOST_SERVERS} are planned")
+    slow = any(task.demand_bytes_per_s is not None and task.demand_bytes_per_s < 1.0 for task in transfers)
+    if slow or not (profile.compute_s <= _MOST_S and profile.message_bytes <= _MOST_BYTES):
+        raise InputError(
+            f"{name}: an iteration of {profile.compute_s:g} s that sends {profile.message_bytes:g} bytes is no amount "
+            "that can be planned; check the file"
+        )
     return profile
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.live.engine import Site
+from weft.live.server.folders import own
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.intake import Intake
 from weft.live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
@@ -83,13 +84,16 @@ class SlurmEngine:
         """The world, and who takes jobs from Slurm's queue for it."""
         kind = DrySlurmWorld if site.dry_run else SlurmWorld
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
+        if not site.dry_run:
+            own(
+                folder, "--shared" if self.shared else "--dir"
+            )  # what weft makes there it gives to users, wherever a name in it may lead
+            folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others
+            refuse_giving(folder)
         world = kind(
             site.cluster, folder, self.slurm, site.clock, poll_s=self.poll_s, open=True, say=site.say,
             tied=site.dry_run, take=self.take, priority=self.priority,
         )  # fmt: skip
-        if not site.dry_run:
-            folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others
-            refuse_giving(folder)
         world.why = site.why
         world.taker = Intake(world, site.ledger, site.needs, site.policy, site.profiles, self.partitions, site.say)
         return world

@@ -48,6 +48,7 @@ class Intake:
             self._described[key] = row.description
         # Words, and the request they are about; "" is the one that it has when it is seen next.
         self._refused: dict[str, list[str]] = ledger.meta("refused", {})
+        self._unkept = False  # whether the ledger has others
         self._later: list[str] = ledger.meta("later", [])  # jobs and arrays of which some may not run yet
 
     def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None:
@@ -90,6 +91,7 @@ class Intake:
         Those that may not run yet (`later`: a dependency, a time, the limit of their array) come in when they may.
         """
         self._accept_all(records, nodes, now, ahead_s)
+        self._keep_refused()
         waits = sorted({_family(key) for key in later})
         if waits != self._later:
             self._later = waits
@@ -121,7 +123,7 @@ class Intake:
         said = self._refused.keys() & {record.key for record, _, _ in made}
         if said:
             self._refused = {key: words for key, words in self._refused.items() if key not in said}
-            self._ledger.set_meta("refused", self._refused)
+            self._unkept = True
 
     def _accept(
         self, record: Record, served: Sequence[Node], now: float, ahead_s: float
@@ -191,18 +193,26 @@ class Intake:
     def set_aside(self, task: Task, words: str) -> None:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
         self._refuse(task.key, words, "")
+        self._keep_refused()
 
     def tidy(self, jobs: Mapping[str, Record]) -> None:
         """Forget what was said about jobs that do not wait any more."""
         gone = {key for key in self._refused if key not in jobs or not jobs[key].pending}
         if gone:
             self._refused = {key: said for key, said in self._refused.items() if key not in gone}
-            self._ledger.set_meta("refused", self._refused)
+            self._unkept = True
+            self._keep_refused()
 
     def _refuse(self, key: str, words: str, request: str) -> None:
         self._refused[key] = [words, request]
-        self._ledger.set_meta("refused", self._refused)
+        self._unkept = True
         self._say(f"job {key} stays held: {words}")
+
+    def _keep_refused(self) -> None:
+        """To the ledger, once for all that have been refused at a look: a user may submit thousands of them."""
+        if self._unkept:
+            self._ledger.set_meta("refused", self._refused)
+            self._unkept = False
 
 
 def _submission(key: str) -> tuple[int, int]:

@@ -21,10 +21,20 @@ local function ours(partition)
     return false
 end
 
+local requests = { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "gres" }
+
 local function asks_for_gpus(job)
-    for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "gres" }) do
-        local value = job[field]
-        if value ~= nil and string.find(value, "gpu") then return true end
+    for _, field in ipairs(requests) do
+        for entry in string.gmatch(job[field] or "", "[^,]+") do
+            if string.find(entry, "gpu") and not string.find(entry, "[:=]0+$") then return true end
+        end
+    end
+    return false
+end
+
+local function changes_gpus(job)
+    for _, field in ipairs(requests) do
+        if job[field] ~= nil and string.find(job[field], "gpu") then return true end
     end
     return false
 end
@@ -59,6 +69,9 @@ local function unknown_word(said)
     end
     return nil
 end
+
+-- Slurm itself looks how long a comment is, but later. Patterns take long over a long one, and Slurm waits for them.
+local longest = 1000
 
 local function chooses_nodes(job)
     local options = { nodelist = "req_nodes", exclude = "exc_nodes", constraint = "features", reservation = "reservation" }
@@ -108,6 +121,9 @@ function slurm_job_submit(job, part_list, submit_uid)
         return slurm.ERROR
     end
     local said = job.environment ~= nil and job.environment["WEFT_DESCRIPTION"] or nil
+    if #(job.comment or "") + #(said or "") > longest then
+        return refuse("a comment has at most %d letters here, what WEFT_DESCRIPTION says included", longest)
+    end
     if said ~= nil and said ~= "" then
         job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: " .. said
     end
@@ -132,13 +148,18 @@ function slurm_job_modify(job, record, part_list, modify_uid)
     local there = job.partition ~= nil and job.partition ~= "" and job.partition or record.partition
     if not ours(there) then return slurm.SUCCESS end
     if wants_whole_nodes(job) then return refuse("weft gives GPUs to one job at a time: a job here cannot be --exclusive") end
-    if asks_for_gpus(job) then
+    if changes_gpus(job) then
         return refuse("weft has planned with what this job asked for: cancel it, and submit it with the GPUs that you want")
     end
     if not asks_for_gpus(record) then return slurm.SUCCESS end
     if job.nice ~= nil and job.nice ~= slurm.NO_VAL and record.priority == 0 then  -- Slurm would give it a priority
         return refuse("weft holds this job until it starts it, and another nice would release it: submit it with --nice")
     end
+    if job.requeue == 0 then
+        return refuse("weft may stop this job and start it again later: it has to be requeueable")
+    end
+    local option = chooses_nodes(job)
+    if option ~= nil then return refuse("weft chooses the nodes of this job: it cannot have --%s", option) end
     local moved = not ours(record.partition)
     if moved or job.priority == 0 then  -- held by its user, or new here: it comes to weft when it is released
         if job.priority == 0 then job.comment = with_hold(job.comment or record.comment) end

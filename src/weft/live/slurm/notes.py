@@ -14,6 +14,7 @@ that talks to Slurm anyway.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -98,6 +99,8 @@ def refuse_giving(folder: Path) -> None:
         trial.touch(mode=0o600)
         give(trial, 65534 if os.geteuid() != 65534 else 65533)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return  # that passes
         raise InputError(
             f"{folder}: files there cannot be given to users ({error.strerror}), so no job could report its progress; "
             "run weft serve as root, or on a file system with access lists (--shared)"
@@ -107,10 +110,10 @@ def refuse_giving(folder: Path) -> None:
 
 
 def write_gate(folder: Path, shift: Shift | None) -> None:
-    """What holds from the next iteration on; whole, or as it was."""
+    """What holds from the next iteration on; whole, or as it was: on a full disk a job is shifted later, or not."""
     gate = None if shift is None else dict(zip(("epoch", "period", "tolerance"), map(float, shift), strict=True))
     new = f"{folder}/gate.new"
-    with suppress(FileNotFoundError):
+    with suppress(OSError):
         with open(new, "w", encoding="ascii") as file:
             file.write(json.dumps(gate))
             os.fchmod(file.fileno(), 0o644)
@@ -166,7 +169,7 @@ class Mark:
 
     def line(self) -> str:
         """As scontrol reads it."""
-        return f'update JobId={self.key} Comment="{plain(f"{self.comment} {HOLD_WORD}")}"'
+        return f'update JobId={self.key} Comment="{_letters(self.comment)} {HOLD_WORD}"'
 
 
 class Telling:
@@ -218,6 +221,11 @@ class Telling:
 
 @lru_cache(maxsize=4096)
 def plain(words: str) -> str:
-    """In letters that scontrol takes as they are."""
-    text = " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())
+    """In letters that scontrol takes as they are, and not too many of them."""
+    text = _letters(words)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _letters(words: str) -> str:
+    """Without what scontrol would take for an end of the words."""
+    return " ".join(re.sub(r"[^ -~]|[\"\\\\]", " ", words).split())

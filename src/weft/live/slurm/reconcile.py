@@ -162,6 +162,7 @@ class Task:
     evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
     user_hold: bool = False  # its user holds it
     to_mark: bool = False  # somebody has requeued and held it: its comment is to say so
+    marked_s: float = -1e9  # when that was last asked for
     missing: int = 0  # looks at which Slurm did not know it
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to

@@ -221,7 +221,7 @@ def _record(row: dict[str, Any]) -> Record:
         requeue=row.get("requeue", True) is not False, gpus_per_socket=gpu_count(_text(row, "tres_per_socket"))[0],
         gpus_per_node=gpu_count(_text(row, "tres_per_node"))[0], gpus_per_job=gpu_count(_text(row, "tres_per_job"))[0],
         gpus_per_task=gpu_count(_text(row, "tres_per_task"))[0],
-        gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_text(row, "comment"),
+        gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_comment(row),
         admin_comment=_text(row, "admin_comment"), restarts=_number(row.get("restart_cnt")) or 0, exit_code=code,
         signal=signal, submit_s=float(_number(row.get("submit_time")) or 0),
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
@@ -348,6 +348,11 @@ def _cpus_per_task(row: dict[str, Any]) -> int:
 def _uid(row: dict[str, Any]) -> int:
     number = _number(row.get("user_id"))
     return -1 if number is None else number
+
+
+def _comment(row: dict[str, Any]) -> str:
+    """What users and weft say there; scontrol leaves the quotes that it is given."""
+    return _text(row, "comment").strip('"')
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -22,7 +22,7 @@ _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
 _GRACE_S, _LONGEST_GRACE_S = 30.0, 600.0  # of a job that only names a signal; nobody waits longer for its GPUs
-_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_SHORTEST_S = 1e-6  # no iteration is shorter, and a time limit over it is still a number
 
 
 def said_in(comment: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
         "max_gpus": high,
         "per_node": 0 if _free(said) else record.gpus_on_each_node,
         "iterations": _whole(said, "iterations", 0),
-        "iteration_s": _seconds(said, "iteration_s"),
+        "iteration_s": _seconds(said, "iteration_s", _SHORTEST_S, ", a microsecond at least"),
         "checkpoint_every": _whole(said, "checkpoint_every", 1),
         "resumes": _yes(said, "resumes"),
         "restarts": _whole(said, "restarts", 0),
@@ -67,7 +67,7 @@ def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:
         fields["iterations"] = n or max(1, round(limit_s / fields["iteration_s"]))
     elif not fields["iterations"]:
         each_s = profile_of(fields["model"], record.gpus).compute_s or 1.0
-        fields["iterations"] = max(1, round(limit_s / each_s))
+        fields["iterations"] = max(1, round(limit_s / max(each_s, _SHORTEST_S)))
     return Description.from_json(fields)
 
 
@@ -115,12 +115,12 @@ def _yes(said: dict[str, str], key: str) -> bool:
     return text == "yes"
 
 
-def _seconds(said: dict[str, str], key: str) -> float:
+def _seconds(said: dict[str, str], key: str, least: float = 0.0, words: str = "") -> float:
     text = said.get(key, "0")
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1e9:
-        raise InputError(f"its comment says {key}={text:.40}; give seconds")
+    if not (value == 0 or least <= value < 1e9):
+        raise InputError(f"its comment says {key}={text:.40}; give seconds{words}")
     return value

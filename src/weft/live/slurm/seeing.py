@@ -14,6 +14,7 @@ from weft.live.slurm.records import Record
 from weft.model.events import Barred, Cleared, Event, Prioritised
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
+_MARK_S = 5.0  # before a mark that does not show is sent again: a late one would undo the user's release
 _EARLIER = 0.25  # of its pause, if a job has ended meanwhile
 
 
@@ -64,7 +65,8 @@ def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tup
         record = snapshot.jobs.get(task.key)
         if task.phase is not Phase.WAITING or record is None or not record.pending:
             continue
-        if task.to_mark and not record.user_hold:
+        if task.to_mark and not record.user_hold and now - task.marked_s > _MARK_S:
+            task.marked_s = now
             marks.append(Mark(task.key, record.comment))
         held = task.to_mark or record.user_hold
         task.to_mark = task.to_mark and not record.user_hold

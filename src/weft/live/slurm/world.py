@@ -128,11 +128,12 @@ class SlurmWorld(LiveWorld[Task]):
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Note what is wanted now; the next looks see to it."""
-        changed = []
+        changed: list[Task] = []
+        events: list[Event] = []
         for decision in decisions:
             match decision:
                 case Start():
-                    changed.append(self._start(self.tasks[decision.job], decision))
+                    events += self._start(self.tasks[decision.job], decision, changed)
                 case Stop():
                     task = self.tasks[decision.job]
                     task.phase, task.since_s = Phase.STOPPING, self.now()
@@ -142,21 +143,24 @@ class SlurmWorld(LiveWorld[Task]):
                     task.gate = decision.gate
                     write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         self._order(changed)
-        return []
+        return events
 
-    def _start(self, task: Task, start: Start) -> Task:
+    def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
-        task.since_s, task.started_s = self.now(), None
-        task.tries, task.try_s, task.giving_up, task.told, task.ending, task.fault = 0, 0.0, "", "", "", ""
-        task.try_s = self.now() + TRY_S[0]
+        task.since_s, task.started_s, task.try_s = self.now(), None, self.now() + TRY_S[0]
+        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
         task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported, task.let_go = -1, False
-        make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
+        try:
+            make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
+        except OSError as error:  # a full disk: no fault of the job, and trying at once would not help
+            return self._failed(task, What.BARRED, f"its folder cannot be made: {error.strerror}", self.now())
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
-        return task
+        changed.append(task)
+        return []
 
     def _pin(self, task: Task) -> Pin:
         """The placement in Slurm's terms: nodes, and as many GPUs on each."""
@@ -341,8 +345,7 @@ class SlurmWorld(LiveWorld[Task]):
             return
         progress = self.attempt(task.job.id, task.starts).progress()
         self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
-        kept = saved_in(progress, task.description.checkpoint_every)
-        kept = min(kept, task.job.iterations)
+        kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
         if kept > task.saved:
             task.mishaps = 0
         task.saved = max(task.saved, kept)

@@ -23,7 +23,7 @@ from weft.sim.compiled.state import (
     PARKED,
     RUNNING,
 )
-from weft.sim.compiled.tasks_kernel import SAME, account, flush_record, fresh_node
+from weft.sim.compiled.tasks_kernel import SAME, account, flush_record, fresh_node, sort_held
 
 
 @inner()
@@ -263,6 +263,8 @@ def resume(E, c, now):
         j = job.next
     comp.parked = NOT_PARKED
     comp.fluid = 0
+    if m.scalars(E).n_held > 0:
+        sort_held(E)
     reset(E, c)
 
 

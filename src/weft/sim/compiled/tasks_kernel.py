@@ -269,6 +269,23 @@ def unlink(E, x, now, sent):
     freshen_followers(E, x)
 
 
+@inner((TABLE, int64, int64))
+def _goes_before(E, y, x):
+    """Whether a transfer that waits for admission is looked at before another one."""
+    a, b = m.nodes(E)[y], m.nodes(E)[x]
+    uid, other = m.jobs(E)[a.job].uid, m.jobs(E)[b.job].uid
+    return a.key < b.key or (a.key == b.key and (uid < other or (uid == other and y < x)))
+
+
+@inner((TABLE, int64, int64))
+def _queue_up(E, x, i):
+    """Move a transfer forward in the queue for admission from place i to where its turn is."""
+    while i > 0 and not _goes_before(E, m.held(E)[i - 1], x):
+        m.held(E)[i] = m.held(E)[i - 1]
+        i -= 1
+    m.held(E)[i] = x
+
+
 @inner((TABLE, int64, float64))
 def hold(E, x, now):
     """Queue a ready transfer for admission, in order of its job's turn."""
@@ -277,20 +294,18 @@ def hold(E, x, now):
     node.mark = now
     node.key = turn(E, node.job)
     node.event = 1  # not yet looked at
-    uid = m.jobs(E)[node.job].uid
-    i = m.scalars(E).n_held
-    while i > 0:
-        y = m.held(E)[i - 1]
-        other = m.jobs(E)[m.nodes(E)[y].job].uid
-        if m.nodes(E)[y].key < node.key or (
-            m.nodes(E)[y].key == node.key and (other < uid or (other == uid and y < x))
-        ):
-            break
-        m.held(E)[i] = y
-        i -= 1
-    m.held(E)[i] = x
+    _queue_up(E, x, m.scalars(E).n_held)
     m.scalars(E).n_held += 1
     m.scalars(E).n_new_held += 1
+
+
+@inner()
+def sort_held(E):
+    """Order the queue for admission anew: while jobs were skipped over, their turns have changed."""
+    for i in range(m.scalars(E).n_held):
+        x = m.held(E)[i]
+        m.nodes(E)[x].key = turn(E, m.nodes(E)[x].job)
+        _queue_up(E, x, i)
 
 
 @inner()
