@@ -10,7 +10,7 @@ import weft
 CLUSTER = {
     "topology": "leaf-spine", "racks": 2, "servers_per_rack": 4, "nic_gbps": 25.0, "oversubscription": 4.0, "spines": 1,
 }  # fmt: skip
-PACES = ("fair", "tcp:cubic", "flow", "flow:slot=10ms,slots=60")
+PACES = ("fair", "tcp:ideal", "flow", "flow:slot=10ms,slots=60")
 
 
 def main() -> None:

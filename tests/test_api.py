@@ -17,7 +17,7 @@ from weft.errors import InputError, StackError
 Capture = pytest.CaptureFixture[str]
 SUMMARY = {
     "scenario", "stack", "seed", "jobs", "finished", "makespan_s", "jct_s", "queueing_s", "comm_s", "iteration_s",
-    "gpu_utilisation", "preemptions", "iterations", "events", "exact", "wall_s",
+    "gpu_utilisation", "foreign_gbps", "preemptions", "iterations", "events", "exact", "wall_s",
 }  # fmt: skip
 
 

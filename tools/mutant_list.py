@@ -49,13 +49,13 @@ MUTANTS: list[Mutant] = [
     *_of(
         "sim/compiled/fill_kernel.py",
         ("a rate is added to what is free", "link.free -= rate * flow.n", "link.free += rate * flow.n"),
-        ("flows are not counted off", "        link.weight_left -= flow.n * node.claim\n", ""),
-        ("a share that has grown is not looked at again", "if share > keys[at]:", "if share > 2 * keys[at]:"),
+        ("flows are not counted off", "        link.weight_left -= flow.n * claim\n", ""),
+        ("a share that has grown is not looked at again", "if share > key:", "if share > 2 * key:"),
         ("demands are not asked", "if node.demand_units < UNLIMITED:", "if node.demand_units < 0:"),
         (
             "followers that are not level are held",
-            "if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh < 0:",
-            "if nodes[z].state == ACTIVE and nodes[z].fresh < 0:",
+            "if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
+            "if nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
         ),
         ("stalled followers move", "            _fix(E, x, 0)\n", "            pass\n"),
         ("weights are forgotten", "share * nodes[x].claim", "share"),
@@ -79,7 +79,7 @@ MUTANTS: list[Mutant] = [
         ("a gone transfer still uses its rate", "link.used -= node.units * flow.n", "link.used -= 0"),
         ("bytes are booked once for all flows", "link.bytes += sent * flow.n", "link.bytes += sent"),
         ("busy time is not closed", "link.busy += now - link.mark", "link.busy += 0.0"),
-        ("last in line is admitted first", "m.nodes(E)[y].key < node.key or (", "m.nodes(E)[y].key > node.key or ("),
+        ("last in line is admitted first", "a.key < b.key or (", "a.key > b.key or ("),
         ("one transfer too many is admitted", "if link.count >= k:", "if link.count > k:"),
         ("waiting transfers are never looked at again", "every = m.scalars(E).released != 0", "every = False"),
         ("latency is skipped", "heap_set(E, 2 * x, now + node.latency)", "heap_set(E, 2 * x, now)"),
@@ -181,8 +181,8 @@ MUTANTS: list[Mutant] = [
         ("two jobs on a server do not count", "(counted and n_jobs > 1)", "(counted and n_jobs > 2)"),
         (
             "one flow's list entry is lost",
-            "m.flows(E)[flow.snext].sprev = flow.sprev",
-            "m.flows(E)[flow.snext].sprev = -1",
+            "m.chain(E)[stands.next].prev = stands.prev",
+            "m.chain(E)[stands.next].prev = -1",
         ),
     ),
     *_of(

@@ -57,9 +57,14 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
         "gpu_memory_gb = 32",
         "nic_gbps = 25",
         "oversubscription = 4",
+        "restart_s = 30",
     )
+    assert site.middle.run.restart_s == 30.0
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
+    assert guessed.n_gpus == 16
+    whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
+    assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
 
 
@@ -67,6 +72,7 @@ def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
     scenario = tmp_path / "site.toml"
     scenario.write_text(
         '[cluster]\ntopology = "single-switch"\nservers = 3\ngpus_per_server = 8\n[network]\nsharing = "ideal"\n'
+        "[run]\nrestart_s = 5\n"
     )
     site = site_of(small(tmp_path), scenario, Flags(), [])
     assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
@@ -213,7 +219,7 @@ def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     from weft.advise.race import SHORTLIST, entrants
-    from weft.stacks import names
+    from weft.stacks import names, resolve
 
     site = site_of(small(tmp_path, n=40), None, Flags(gpus=16), [])
     running, refused = entrants(site, SHORTLIST, "fifo")
@@ -223,4 +229,6 @@ def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     assert stacks[0] == "fifo"
     assert not set(stacks) & set(refused)
     assert next(one for one in running if one.stack == "las/delay").blind
+    assert not any(resolve(stack).planner.shares_gpus for stack in stacks)  # a run would take minutes
     assert not next(one for one in running if one.stack == "srsf").blind
+    assert not next(one for one in running if one.stack == "weft").blind  # it goes by lengths where they are known

@@ -43,7 +43,7 @@ def test_one_run_takes_one_value(capsys: Capture) -> None:
 def test_hours_are_asked_about(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     """The estimate comes from runs that were made: with an hour of 10 ms, these take hours."""
     args = ["compare", DEMO, "--all", "--order", "fifo,srsf,sjf,las,fifo:backfill", "--interleave", "none", "--pace",
-            "fair,tcp:cubic", "--place", "first-fit,best-fit,ls", *SMALL, "--json"]  # fmt: skip
+            "fair,tcp:ideal", "--place", "first-fit,best-fit,ls", *SMALL, "--json"]  # fmt: skip
     assert run(args) == 0
     out, err = capsys.readouterr()
     assert len(json.loads(out)["combinations"]) == 30

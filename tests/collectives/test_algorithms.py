@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.collectives import CLOSED_FORMS, COLLECTIVES, Stage, closed_form, get_collective, stages
+from weft.collectives import APART, CLOSED_FORMS, COLLECTIVES, Stage, closed_form, get_collective, stages
 from weft.collectives.algorithms import host_ranks
 from weft.errors import InputError
 
@@ -175,13 +175,23 @@ def test_parameter_servers_move_the_message_twice_per_remote_worker(n: int, n_ps
 
 
 @FAST
+@given(st.integers(2, 40), st.integers(1, 60), SIZES)
+def test_servers_apart_move_the_message_twice_per_worker(n: int, n_ps: int, message: float) -> None:
+    push, pull = stages(APART, n, message, n_ps)
+    assert all(worker < n <= server < n + n_ps for worker, server in push.pairs)
+    assert pull.pairs == tuple((server, worker) for worker, server in push.pairs)
+    assert (push.bytes + pull.bytes) * len(push.pairs) == pytest.approx(2 * n * message)
+
+
+@FAST
 @given(st.sampled_from(list(COLLECTIVES)), st.integers(1, 20).map(lambda half: 2 * half), SIZES, st.integers(1, 5))
 def test_stages_are_well_formed(name: str, n: int, message: float, n_ps: int) -> None:
     for stage in stages(name, n, message, n_ps):
         assert stage.bytes > 0
         assert stage.steps >= 1
         assert stage.pairs
-        assert all(0 <= a < n and 0 <= b < n and a != b for a, b in stage.pairs)
+        places = n + n_ps if name == APART else n
+        assert all(0 <= a < places and 0 <= b < places and a != b for a, b in stage.pairs)
 
 
 @pytest.mark.parametrize("name", list(COLLECTIVES))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives.test_lowering import even_placements, link_bytes
-from weft.collectives import COLLECTIVES, open_collective, ring_order, route_collective
-from weft.collectives.lowering import OpenFlow
+from weft.collectives import APART, COLLECTIVES, open_collective, ring_order, route_collective
+from weft.collectives.lowering import OpenFlow, placed_stages
 from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, leaf_spine, single_switch
 
@@ -53,7 +53,7 @@ def test_every_flow_leads_between_servers_and_waits_for_earlier_ones(where: Wher
         assert flow.feed == (0, 0) or flow.after == (0, 0)
         assert 0.0 <= flow.chunk <= flow.share
     on_one = len({int(cluster.server_of_gpu[g]) for g in placement}) == 1
-    assert (flows == ()) == (on_one or not any(flow.path for flow in flows))
+    assert (flows == ()) == ((on_one and name != APART) or not any(flow.path for flow in flows))
 
 
 @FAST
@@ -113,8 +113,37 @@ def test_another_collective_goes_stage_by_stage() -> None:
     assert all(flow.feed == (0, 0) and flow.chunk == 0.0 for flow in flows)
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != APART])
 def test_nothing_leaves_a_server(name: str) -> None:
     cluster = leaf_spine(2, 2, Machine(4, intra_server_gbps=300))
     assert open_collective(name, (0, 1, 2, 3), cluster) == ()
     assert open_collective(name, (5,), cluster) == ()
+
+
+def test_servers_that_stand_apart_by_hand() -> None:
+    """Two workers on one machine of four, two parameter servers: each on a machine of its own, without a worker; four
+    pushes of half the message, and four broadcasts that follow the two pushes of their server."""
+    cluster = single_switch(4, Machine(2))
+    flows = open_collective(APART, (2, 3), cluster, n_ps=2, flow_key=7)
+    ends = [tuple(cluster.topology.links[link].src for link in flow.path) for flow in flows]
+    hosts = [flow.path[-1] for flow in flows]
+    assert [flow.share for flow in flows] == [0.5] * 8
+    assert [flow.feed for flow in flows] == [(0, 0), (0, 0), (0, 2), (0, 2), (0, 0), (0, 0), (4, 6), (4, 6)]
+    assert [src[0] == "s1" for src in ends] == [True, True, False, False, True, True, False, False]
+    assert hosts[0] == hosts[1] != hosts[4] == hosts[5]
+    assert "s1" not in {src[0] for src in (ends[2], ends[6])}
+
+
+@FAST
+@given(st.integers(0, 999), st.integers(1, 6), st.integers(1, 5))
+def test_parameter_servers_stand_beside_workers_only_where_there_is_no_other_machine(
+    flow_key: int, n_ps: int, machines: int
+) -> None:
+    """A worker on each of the first machines of six: as many parameter servers as there are machines left stand there,
+    one on each; the others stand beside workers."""
+    cluster = single_switch(6, Machine(2))
+    stage = placed_stages(APART, (*range(0, 2 * machines, 2), 1), cluster, n_ps, flow_key)[0]
+    hosts = stage.servers[machines + 1 :]
+    apart = [host for host in hosts if host >= machines]
+    assert len(hosts) == n_ps
+    assert len(apart) == len(set(apart)) == min(n_ps, 6 - machines)

@@ -49,6 +49,36 @@ def test_a_running_job_gives_way_only_if_that_pays_for_its_restart() -> None:
         assert ((5.0, Stop, "long") in moves("weft", jobs)) == stops
 
 
+@pytest.mark.parametrize(("soon_s", "stops"), [(40, False), (129, False), (131, True)])
+def test_nobody_gives_way_to_a_job_that_would_wait_for_less_than_they_lose(soon_s: int, stops: bool) -> None:
+    """`new` needs 100 s on the 8 GPUs that `soon` will leave. Who stops for it loses these and a restart of 30 s."""
+    jobs = [toy_job("soon", 8, soon_s), toy_job("long", 8, 1000), toy_job("new", 8, 100, submit_s=1e-3)]
+    found = moves("weft", jobs)
+    assert ((1e-3, Stop, "long") in found) == stops
+    assert ((float(soon_s), Start, "new") in found) == (not stops)
+
+
+@pytest.mark.parametrize(("second_s", "stops"), [(79, True), (81, False)])
+def test_who_waits_behind_another_waits_for_that_one_too(second_s: int, stops: bool) -> None:
+    """`soon` leaves 8 GPUs after 60 s and `first` then has them for 50 s, so `second` would wait for 110 s."""
+    jobs = [toy_job("soon", 8, 60), toy_job("long", 8, 1000)]
+    jobs += [toy_job(name, 8, n, submit_s=1e-3) for name, n in (("first", 50), ("second", second_s))]
+    assert ((1e-3, Stop, "long") in moves("weft", jobs)) == stops
+
+
+def test_a_higher_priority_takes_gpus_whether_that_pays_or_not() -> None:
+    jobs = [toy_job("low", 16, 10), replace(toy_job("high", 16, 1000, submit_s=5.0), priority=1)]
+    assert (5.0, Stop, "low") in moves("weft", jobs)
+
+
+def test_what_a_job_sends_counts_as_service() -> None:
+    """`quiet` computes for longer than `loud`, but `loud` must send 1 GB in each iteration, over two servers."""
+    jobs = [toy_job("all", 16, 10)]
+    jobs += [toy_job("loud", 16, 10, message_bytes=1e9, submit_s=1.0), toy_job("quiet", 16, 11, submit_s=2.0)]
+    starts = [job for _, what, job in moves("weft[place=best-fit]", jobs) if what is Start]
+    assert starts == ["all", "quiet", "loud"]
+
+
 def test_one_that_cannot_resume_never_gives_way() -> None:
     jobs = [replace(toy_job("long", 16, 1000), resumes=False), toy_job("short", 16, 1, submit_s=5.0)]
     assert moves("weft", jobs) == [(0.0, Start, "long"), (1000.0, Start, "short")]

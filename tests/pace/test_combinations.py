@@ -11,8 +11,8 @@ from weft.errors import StackError
 from weft.results.run import RunResult
 
 PACES = (
-    "flow", "flow:host-only", "flow:quantised", "flow:fill", "mcs", "ccml", "pcc", "priority", "tcp:cubic", "tcp:reno",
-    "tcp:bbr", "tcp:dctcp", "equal",
+    "flow", "flow:host-only", "flow:quantised", "flow:fill", "flow:no-estimate,own-load,volume=1.6,leaves=40%", "mcs",
+    "ccml", "pcc", "pcc:vivace", "priority", "shortest", "tcp:cubic", "tcp:bbr", "tcp:dctcp", "tcp:ideal-reno", "equal",
 )  # fmt: skip
 PLANS = (
     ("fifo", "first-fit"), ("srsf:preemptive", "best-fit"), ("las", "skew"), ("nw-sens", "delay"),

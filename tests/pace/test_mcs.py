@@ -8,25 +8,69 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, JOBS, Job
-from weft.model.flows import flow_set
-from weft.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates
+from weft.model.flows import FlowRows, flow_set
+from weft.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates, job_order
 from weft.pace.rates import Demand, Moment
 from weft.sim.engine.program import make_program
 from weft.sim.engine.ruled import flow_rows
 
 
 def test_by_hand() -> None:
-    """NICs of 10: job 0 sends 8 over NIC 0 (0.8 s), job 1 sends 4 over NIC 0 (0.4 s, first) and 2 over NIC 1."""
-    rates = coflow_rates([0, 1, 1], [(0, 2), (0, 3), (1, 3)], [8.0, 4.0, 2.0], [10.0] * 4)
-    # job 1: NIC 3 takes 6, so 0.6 s: 6.67 and 3.33; job 0 has 3.33 of NIC 0 left: 8 / 3.33 = 2.4 s
-    assert rates == pytest.approx([10 / 3, 20 / 3, 10 / 3])
+    """NICs of 10: job 0 sends 8 from NIC 0 to 2, job 1 sends 4 from 0 to 3 and 2 from 1 to 3, and comes first: NIC 3
+    takes 6, so 0.6 s, at 6.67 and 3.33. Job 0 has the 3.33 that are left of NIC 0. Nothing is left to fill: NIC 0 and
+    NIC 3 are full. With job 0 first, job 1 cannot send its 4, so as a coflow it has nothing; its 2 are backfilled."""
+    flows = ([0, 1, 1], [(0, 2), (0, 3), (1, 3)], [8.0, 4.0, 2.0], [10.0] * 4)
+    assert coflow_rates(*flows, {0: 1, 1: 0}) == pytest.approx([10 / 3, 20 / 3, 10 / 3])
+    assert coflow_rates(*flows, {0: 0, 1: 1}) == pytest.approx([10.0, 0.0, 10.0])
     assert bottleneck_s([(0, 2, 8.0)], [0.0, 0, 10, 10], [10.0] * 4) == float("inf")
+
+
+def test_the_order_of_jobs_by_hand() -> None:
+    """docs/baselines/mcs.md: NIC 0 has 3 + 2 + 2 seconds to do, NIC 1 has 1 + 4. On NIC 0 job 0 has least weight for
+    its seconds, 1/3: it goes last, and jobs 1 and 2 keep 1 - 2/3. Then NIC 1 has most left, 4 s, all of job 2: it goes
+    second. By smallest bottleneck first it would be job 1, job 0, job 2."""
+    assert job_order([{0: 3.0, 1: 1.0}, {0: 2.0}, {0: 2.0, 1: 4.0}]) == [2, 0, 1]
+    assert job_order([{0: 1.0}, {0: 1.0}]) == [0, 1]  # alike: who came first goes first
+    assert job_order([]) == []
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(4, 7), st.integers(1, 5)), min_size=1, max_size=4),
+                min_size=1, max_size=6))  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_the_kernel_orders_in_the_same_way(jobs: list[list[tuple[int, int, int]]]) -> None:
+    """Over NICs of 1 byte a second, so that seconds are whole numbers and sums exact."""
+    loads: list[dict[int, float]] = []
+    rows = [(j, a, b, size) for j, flows in enumerate(jobs) for a, b, size in flows]
+    for flows in jobs:
+        mine: dict[int, float] = {}
+        for a, b, size in flows:
+            for nic in (a, b):
+                mine[nic] = mine.get(nic, 0.0) + size
+        loads.append(mine)
+    job, path = np.array([row[0] for row in rows]), np.array([[row[1], row[2], -1] for row in rows], np.int32)
+    left = np.array([float(row[3]) for row in rows])
+    assert McsRule().kernel.job_order(job, path, left, np.ones(8)).tolist() == job_order(loads)
+
+
+def test_jobs_are_ordered_by_all_of_their_stages() -> None:
+    """Job 0 pushes 2 bytes and has 8 to broadcast from the same NIC, job 1 pushes 4: job 1 goes first though its coflow
+    is the larger. When the broadcast of job 0 is done it counts no more, and job 0 goes first."""
+    capacity = np.array([10.0] * 4)
+    flows = flow_set(3, 2)
+    flows.put(0, 0, FlowRows(((0, 2), (0, 3)), (2.0, 8.0), (0.0, 0.0), ((0, 0),) * 2, ((0, 0),) * 2), capacity)
+    flows.put(2, 1, FlowRows(((0, 2),), (4.0,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
+    flows.active[[0, 2]] = True
+    rule = McsRule()
+    rule.begin(Demand(capacity))
+    assert rule.decide(Moment(0), flows, np.array([0, 2])).caps.tolist() == [0.0, 0.0, 10.0]
+    rule.over(np.array([1]), flows)
+    assert rule.decide(Moment(1), flows, np.array([0, 2])).caps.tolist() == [10.0, 0.0, 0.0]
 
 
 @given(JOBS, st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
-    """Of whatever flows have bytes left; and no NIC is given away twice."""
+    """Of whatever flows have bytes left; no NIC is given away twice, and none that a flow could use is left idle."""
     rows = [flow_rows(make_program(flows, CAPACITY)) for flows, _, _ in jobs]
     flows = flow_set(sum(map(len, rows)), 3)
     at = 0
@@ -34,13 +78,15 @@ def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
         flows.put(at, job, mine, CAPACITY)
         at += len(mine)
     flows.sent[:] = [data.draw(st.sampled_from([0.0, 0.3, 1.0])) * size for size in flows.size]
-    live = np.flatnonzero(flows.sent < flows.size)
+    flows.active[:] = flows.sent < flows.size
+    live = np.flatnonzero(flows.active)
     rule = McsRule()
     rule.begin(Demand(CAPACITY))
     caps = rule.decide(Moment(0), flows, live).caps
     nics = [(int(flows.path[i, 0]), int(flows.path[i][flows.path[i] >= 0][-1])) for i in live]
     left = [flows.size[i] - flows.sent[i] for i in live]
-    plain = coflow_rates([int(flows.job[i]) for i in live], nics, left, CAPACITY.tolist())
+    places = {int(flows.uid[i]): int(rule.place[i]) for i in live}
+    plain = coflow_rates([int(flows.uid[i]) for i in live], nics, left, CAPACITY.tolist(), places)
     assert caps[live].tolist() == plain
     assert caps.sum() == pytest.approx(sum(plain))
     used = np.zeros(len(CAPACITY))
@@ -48,6 +94,7 @@ def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
         used[a] += rate
         used[b] += rate
     assert (used <= CAPACITY * (1 + 1e-9)).all()
+    assert all(max(used[a] / CAPACITY[a], used[b] / CAPACITY[b]) > 1 - 1e-6 for a, b in nics)
 
 
 def test_a_coflow_ends_together() -> None:

@@ -26,7 +26,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {name: folder / f"{name}.html" for name in ("compare", "sweep", "all")}
     assert run(["compare", DEMO, *stacks, *small, "--report", str(made["compare"])]) == 0
     assert run(["compare", DEMO, *stacks, *small, "--set", "nic_gbps=10,50", "--report", str(made["sweep"])]) == 0
-    chosen = ["--order", "fifo,srsf:preemptive", "--place", "best-fit,first-fit", "--pace", "fair,tcp:cubic"]
+    chosen = ["--order", "fifo,srsf:preemptive", "--place", "best-fit,first-fit", "--pace", "fair,tcp:ideal"]
     assert run(["compare", DEMO, "--all", *chosen, *small, "--report", str(made["all"])]) == 0
     one = weft.simulate(DEMO, stack="srsf", record=True)
     from weft.results.report import write_report

@@ -18,7 +18,7 @@ def fake(seed: int, jct: float | None, preemptions: int = 0) -> dict[str, Any]:
     spread = {"mean": jct, "median": jct, "p95": jct, "p99": jct}
     return {
         "scenario": "demo", "seed": seed, "makespan_s": jct, "jct_s": spread, "queueing_s": spread, "comm_s": spread,
-        "iteration_s": spread, "gpu_utilisation": 0.5, "preemptions": preemptions,
+        "iteration_s": spread, "gpu_utilisation": 0.5, "foreign_gbps": None, "preemptions": preemptions,
     }  # fmt: skip
 
 

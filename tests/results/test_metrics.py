@@ -16,7 +16,7 @@ from weft.results.run import ITERATIONS, RunResult
 
 KEYS = [
     "scenario", "stack", "seed", "jobs", "finished", "makespan_s", "jct_s", "queueing_s", "comm_s", "iteration_s",
-    "gpu_utilisation", "preemptions", "iterations", "events", "exact", "wall_s",
+    "gpu_utilisation", "foreign_gbps", "preemptions", "iterations", "events", "exact", "wall_s",
 ]  # fmt: skip
 SPREADS = ("jct_s", "queueing_s", "comm_s", "iteration_s")
 

@@ -23,7 +23,7 @@ def summary(seed: int, frame: pl.DataFrame) -> dict[str, object]:
     spread = {"mean": value, "median": value, "p95": value, "p99": value}
     return {
         "scenario": "t", "seed": seed, "makespan_s": 1.0, "jct_s": spread, "queueing_s": spread, "comm_s": spread,
-        "iteration_s": spread, "gpu_utilisation": 0.5, "preemptions": 0,
+        "iteration_s": spread, "gpu_utilisation": 0.5, "foreign_gbps": None, "preemptions": 0,
     }  # fmt: skip
 
 

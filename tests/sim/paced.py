@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 from weft.pace.admission import Fair
 from weft.pace.base import Pace
+from weft.pace.ccml import Ccml
 from weft.pace.flow import Flow, FlowRule, FlowSpec
 from weft.pace.mcs import Mcs
+from weft.pace.pcc import Pcc
 from weft.pace.rates import RateRule
-from weft.pace.senders import Ccml, Equal, Pcc, Tcp
+from weft.pace.shortest import Shortest
+from weft.pace.tcp import Equal, Tcp
 from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.limits import EngineBody
@@ -38,6 +41,7 @@ PACES: dict[str, Callable[[], Pace]] = {
     "flow lossy": lambda: Flow(FlowSpec(delay_s=0.02, message_loss=0.2)),
     "flow host-only": lambda: Flow(FlowSpec(host_only=True)), "flow fill": lambda: Flow(FlowSpec(fill=True)),
     "flow quantised": lambda: Flow(FlowSpec(quantised=True)), "mcs": Mcs, "ccml": Ccml, "pcc": Pcc, "tcp": Tcp,
+    "shortest": Shortest,
     "equal": Equal, "fair": Fair,
 }  # fmt: skip
 

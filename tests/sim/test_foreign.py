@@ -33,7 +33,7 @@ from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowRule
 from weft.pace.mcs import Mcs
 from weft.pace.rates import Transport
-from weft.pace.senders import Equal, Tcp, loss_limit
+from weft.pace.tcp import Equal, Tcp, loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, make_program, transfer_node
@@ -96,7 +96,7 @@ def beside(pace: Pace, foreign: Sequence[Foreign], size: float, n: int = 1, comp
     return lab
 
 
-@pytest.mark.parametrize("pace", [Tcp(), Tcp("bbr"), Equal(), Fair(), AdaDual()])
+@pytest.mark.parametrize("pace", [Tcp(ideal=True), Tcp("bbr", ideal=True), Equal(), Fair(), AdaDual()])
 def test_senders_that_react_and_a_foreign_flow_have_half_each(pace: Pace) -> None:
     """Section VI-F: one of ours and one of theirs on a NIC of 10 bytes/s: five each, as between TCP flows. 60 bytes
     take 12 s, and so many of theirs pass."""
@@ -122,6 +122,17 @@ def test_senders_that_do_not_react_leave_a_foreign_flow_the_rest(cap: float, lef
     assert lab.others.bytes[0] == pytest.approx(left * 60.0 / cap, abs=1e-6)
 
 
+@pytest.mark.parametrize("level", [1, 3])
+def test_what_senders_that_do_not_react_leave_on_all_of_their_levels(level: int) -> None:
+    """One of ours on a later level keeps its rate just as one on the first does: at 8 of 10 theirs has 2, not half."""
+    network, told = NetworkSpec(foreign=(Foreign(S0, S1),)), Told([{0: (8.0, 1, level)}])
+    lab = Lab(CLUSTER, lambda: told, Transport(opened=True, reacts=False), network)
+    lab.attach(0, 0.0, push(60.0))
+    lab.run(3.0)
+    there = lab.engine.on_link(NIC)
+    assert (there[0][0], there[FOREIGN][0]) == pytest.approx((8.0, 2.0))
+
+
 @pytest.mark.parametrize("pace", [Flow(), Mcs()])
 def test_flow_and_mcs_do_not_react(pace: Pace) -> None:
     """They ask for the whole line while they have bytes, and a foreign flow has it while they compute: of 0.5 s of
@@ -136,7 +147,7 @@ def test_flow_and_mcs_do_not_react(pace: Pace) -> None:
 def test_a_modest_foreign_flow_leaves_the_rest() -> None:
     """It asks for 2 of 10: ours have 8, and beside one that asks for 7 still their half."""
     for asks, ours in ((2.0, 8.0), (7.0, 5.0)):
-        lab = beside(Tcp(), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
+        lab = beside(Tcp(ideal=True), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
         assert lab.engine.finish_s(0) == pytest.approx(60.0 / ours)
         assert lab.others.bytes[0] == pytest.approx(min(asks, 5.0) * 60.0 / ours)
     below = beside(Flow(), [Foreign(S0, S1, bytes_per_s=2.0)], 60.0)
@@ -147,10 +158,10 @@ def test_a_modest_foreign_flow_leaves_the_rest() -> None:
 def test_ends_and_starts_in_the_middle() -> None:
     """A foreign flow from 1.25 to 3.5 s beside one of ours on a line of 10: 12.5 bytes, 11.25 in 2.25 s, and the rest
     of 30 from 3.5 s on: 4.125 s. Another comes back at 4 s and finds 1.25 bytes left, at 5 a second: 4.25 s."""
-    lab = beside(Tcp(), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
+    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(3.5 + (30.0 - 12.5 - 11.25) / 10.0)
     assert lab.others.bytes[0] == pytest.approx(11.25)
-    lab = beside(Tcp(), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
+    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(4.25)
     assert lab.others.bytes.tolist() == pytest.approx([11.25, 1.25])
 
@@ -387,3 +398,50 @@ def test_cross_traffic_without_a_pause_never_pauses(every_s: float) -> None:
         if others.next_s > engine.now + 1e-9:  # an end may come a bit in the last place before the next start
             assert len(others._job_rows) == len(CLUSTER.servers)
         engine.run(others.next_s)
+
+
+def test_the_goodput_of_others_by_hand() -> None:
+    """A job that sends nothing, beside a flow that asks for 4 Gbit/s from 0.25 s on and one for 2 Gbit/s that
+    ends after half a second."""
+    run = weft.simulate(
+        {
+            "cluster": {"topology": "single-switch", "servers": 3, "gpus_per_server": 1, "nic_gbps": 10},
+            "workload": {"source": "jobs", "job": [{"model": "vgg16@ada-srsf", "gpus": 1, "iterations": 10}]},
+            "network": {
+                "foreign": [
+                    {"src": "s0", "dst": "s1", "start_s": 0.25, "gbps": 4},
+                    {"src": "s2", "dst": "s1", "end_s": 0.5, "gbps": 2},
+                ]
+            },
+            "stack": {"order": "fifo", "place": "first-fit", "pace": "equal"},
+        }
+    )
+    lasts = float(run.jobs["jct_s"][0])
+    assert run.foreign_bytes_per_s == pytest.approx((4e9 * (lasts - 0.25) + 2e9 * 0.5) / 8 / lasts)
+    alone = weft.simulate(SMALL)
+    assert alone.foreign_bytes_per_s is None
+
+
+SMALL = {
+    "cluster": {"topology": "single-switch", "servers": 2, "gpus_per_server": 2, "nic_gbps": 10},
+    "workload": {
+        "source": "jobs",
+        "job": [
+            {
+                "model": "vgg16@ada-srsf[parallel=parameter-server,servers=1,apart=true]",
+                "gpus": 2,
+                "iterations": 3,
+            }
+        ],
+    },
+    "stack": {"order": "fifo", "place": "first-fit", "pace": "equal"},
+}
+
+
+def test_workers_on_one_machine_send_to_servers_on_another() -> None:
+    """Both workers on s0: each pushes 526.4 MB over its NIC of 1.25 GB/s, and the broadcasts keep step with them."""
+    run = weft.simulate(SMALL)
+    message, compute_s = 526.4e6, 0.0358 + 0.0537
+    iteration_s = compute_s + 2 * message / 1.25e9
+    assert run.jobs["servers"][0] == 1
+    assert run.jobs["run_s"][0] == pytest.approx(3 * iteration_s, rel=1e-6)

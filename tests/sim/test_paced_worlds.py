@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +14,11 @@ import pytest
 import weft
 from tests.sim.cases import thorough
 from tests.sim.paced import PACES
+from tests.sim.rules import Told
 from tests.sim.runs import Together, draw_run, watch
 from tests.sim.test_conservation import check_run, check_work
 from weft.core.stack import Stack
-from weft.errors import StackError
+from weft.errors import EngineError, StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
@@ -24,7 +26,8 @@ from weft.pace.admission import Fair
 from weft.pace.base import Pace
 from weft.pace.flow import Flow
 from weft.pace.mcs import Mcs
-from weft.pace.senders import Equal
+from weft.pace.rates import RateRule
+from weft.pace.tcp import Equal
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.spec import Foreign
 from weft.sim.world import SimWorld
@@ -206,3 +209,47 @@ def test_why_nothing_is_skipped_is_said() -> None:
         ("equal", True): ("foreign traffic never repeats", False),
         ("equal", False): ("", True),
     }
+    cluster, stack = toy_cluster(2, 2, 1), Stack("x", resolve("fifo").planner, pace=Flow())
+    told = [simulate(cluster, jobs, stack, run=RunSpec(exact=exact)).notes for exact in (True, False)]
+    words = "exact = false changes nothing here: the rates of pace flow have a memory, so every event was simulated"
+    assert told == [(), (words,)]
+
+
+class Capped(Pace):
+    """Lock-step groups, each of whose flows may have so much."""
+
+    name = "capped"
+    steers = True
+
+    def __init__(self, cap: float) -> None:
+        self.cap = cap
+
+    def rates(self) -> RateRule:
+        """The same for all, for ever."""
+        return Told([dict.fromkeys(range(9), (self.cap, 1, 0))])
+
+
+def test_a_cap_holds_for_a_lock_step_group() -> None:
+    """A ring of four, 100 MB, so 150 MB out of every NIC of 1.25 GB/s: 0.12 s, and 0.3 s at 500 MB/s."""
+    for cap, comm_s in ((math.inf, 0.12), (5e8, 0.3)):
+        job = toy_job("a", 4, 3, 0.5, message_bytes=1e8)
+        result = simulate(toy_cluster(2, 2, 1), [job], Stack("x", resolve("fifo").planner, pace=Capped(cap)))
+        assert result.jobs["comm_s"][0] == pytest.approx(3 * comm_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["ideal", "k-way"])
+def test_caps_where_links_know_no_flows_are_refused(sharing: str) -> None:
+    """Such networks give a transfer its rate whatever a rule says: the caps of a lock-step group were left out."""
+    stack = Stack("x", resolve("fifo").planner, pace=Capped(1e6))
+    with pytest.raises(StackError, match="pace capped needs single flows on links"):
+        simulate(toy_cluster(), [toy_job("a", 2, 3)], stack, network=NetworkSpec(sharing=sharing))
+
+
+def test_a_rule_that_lets_nothing_through_ends_a_run() -> None:
+    """It went on for ever, looking at the links again and again."""
+    with pytest.raises(EngineError, match="the rule Told lets nothing through, and nothing else will happen"):
+        simulate(
+            toy_cluster(2, 2, 1),
+            [toy_job("a", 4, 3, message_bytes=1e8)],
+            Stack("x", resolve("fifo").planner, pace=Capped(0.0)),
+        )

@@ -10,7 +10,7 @@ from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, 
 from weft.model.flows import Traffic
 from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowSpec
-from weft.pace.senders import Equal, Tcp
+from weft.pace.tcp import Equal, Tcp
 from weft.sim.engine import Engine
 from weft.sim.played import PlayedTraffic
 

@@ -34,10 +34,10 @@ from weft.stacks import names, resolve
 from weft.workload.streams import Stream
 
 # What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
+# None lets jobs share GPUs: each iteration of jobs that meet on one is simulated, which takes minutes for days of jobs.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
     "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally",
-    "ada-srsf",
 )  # fmt: skip
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
@@ -81,7 +81,7 @@ class Entrant:
     """A stack in the race, and what became of it in each replicate so far."""
 
     stack: str
-    blind: bool  # it needs no lengths
+    blind: bool  # it does not go by lengths
     outcomes: list[dict[str, float]] = field(default_factory=list)
     out: str = ""  # why it dropped out
 
@@ -142,7 +142,8 @@ def entrants(site: Site, stacks: Sequence[str], reference: str) -> tuple[list[En
             refused[text] = str(error)
             continue
         needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
-        found.append(Entrant(text, Fact.ITERATIONS_LEFT not in needs))
+        adapts = stack.suited is not None  # it needs nothing, but goes by lengths here, where they are known
+        found.append(Entrant(text, Fact.ITERATIONS_LEFT not in needs and not adapts))
     return found, refused
 
 

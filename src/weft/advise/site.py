@@ -74,6 +74,7 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     workload = {"source": "trace", "trace": str(log.file), "oversize": "leave-out"}
     chosen = {"as given": {"models": models}} if models else NAMED if log.has_models else GUESSES
     run = {"exact": False, **rest.get("run", {})}
+    _assume(run, {"restart_s": 30.0}, assumed)  # were it 0, stacks that stop jobs would look better than they are
     guesses = {
         name: Scenario.load({"cluster": section, "workload": {**workload, **guess}, **rest, "run": run})
         for name, guess in chosen.items()
@@ -144,12 +145,12 @@ def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]
     gpus = section.pop("gpus", None)
     _assume(section, {"gpus_per_server": 8, "servers_per_rack": 4}, assumed)
     per_server, per_rack = section["gpus_per_server"], section["servers_per_rack"]
-    if gpus is None:
-        gpus, why = _guessed_size(log)
-        assumed.insert(0, f"gpus = {ceil(gpus / per_server) * per_server} ({why})")
-    servers = ceil(gpus / per_server)
+    wanted, why = (gpus, "") if gpus is not None else _guessed_size(log)
+    servers = ceil(wanted / per_server)
     section["servers_per_rack"] = min(per_rack, servers)
     section["racks"] = ceil(servers / section["servers_per_rack"])
+    if gpus is None:
+        assumed.insert(0, f"gpus = {section['racks'] * section['servers_per_rack'] * per_server} ({why})")
     _assume(section, {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}, assumed)
     section["intra_server_gbps"] = 300.0
     return section

@@ -12,7 +12,7 @@ from weft.advise.race import Entrant, Race, ratios, score
 from weft.advise.replayed import Replayed
 from weft.advise.site import Site
 from weft.results.compare import mean_and_interval
-from weft.results.display import duration, number
+from weft.results.display import number, time_unit
 
 CLOSE = 1.02  # stacks nearer to the best than this are as good
 
@@ -74,17 +74,18 @@ class Advice:
             second = next((one for one in self.ranked if one is not best), None)
             other = f"; the next best, {second.stack}, comes to {_ratio(self.ratio(second))} of it" if second else ""
             return f"Stay with {today}: over {counted} no other stack tried is better by 2 %{other}."
-        means = (
-            duration(math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes))
+        before_s, after_s = (
+            math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes)
             for one in (self.reference, best)
         )
-        before, after = means
+        unit = time_unit([before_s, after_s])
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
         doubt = "" if high is None or high < 1 else ", though the interval does not exclude that nothing changes"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls from {before} to {after}, to {_ratio(ratio)} of today's{doubt}."
+            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {_ratio(ratio)} of today's"
+            f"{doubt}."
         )
 
     def _price(self) -> str:

@@ -85,7 +85,7 @@ class Conductor:
         self.flowing: FlowSpec | None = None  # hosts plan their rates by themselves
         if isinstance(pace, Flow) and not pace.spec.fill:
             self.flowing = pace.spec
-        self.rule = None if self.flowing else pace.rates()
+        self.rule = None if self.flowing or pace.natural else pace.rates()
         if self.rule is not None:
             self.rule.begin(Demand(self.capacity, seed))
         self._slot = -1
@@ -108,7 +108,11 @@ class Conductor:
 
     def remove(self, name: str) -> None:
         """A job has ended."""
-        self.members.pop(name, None)
+        member = self.members.pop(name, None)
+        if member is not None and self.rule is not None:
+            left = flow_set(1, 1)
+            left.uid[0] = member.uid
+            self.rule.gone(np.array([0]), left)
 
     def set_gate(self, name: str, gate: Mapping[str, float] | None) -> None:
         """Other slots for a job, from its next phase on."""
@@ -212,6 +216,7 @@ class Conductor:
         for number, member in enumerate(members):
             first[member.name] = at
             flows.put(at, number, _rows(member), self.capacity, member.uid)
+            self.rule.came(np.arange(at, at + len(member.flows)), flows)  # again: what is known of a job grows
             for i, host in enumerate(member.senders):
                 said = member.hosts.get(host, _Host())
                 flows.sent[at + i] = min(said.sent, flows.size[at + i])
@@ -268,4 +273,5 @@ def _rows(member: _Member) -> FlowRows:
         tuple(size * flow.chunk / (flow.share or 1.0) for size, flow in zip(sizes, member.flows, strict=True)),
         tuple(flow.feed for flow in member.flows),
         tuple((min(f), max(f) + 1) if f else (0, 0) for f in following),
+        max((max(said.period_s - said.phase_s, 0.0) for said in member.hosts.values()), default=0.0),
     )  # fmt: skip

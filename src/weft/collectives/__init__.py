@@ -1,6 +1,7 @@
 """Collectives: what workers send each other, stage by stage, and what that is on the links of a cluster."""
 
 from weft.collectives.algorithms import (
+    APART,
     CLOSED_FORMS,
     COLLECTIVES,
     Collective,
@@ -21,6 +22,6 @@ from weft.collectives.lowering import (
 )
 
 __all__ = [
-    "CLOSED_FORMS", "COLLECTIVES", "Collective", "Leg", "OpenFlow", "RoutedCollective", "Stage", "alone_s",
+    "APART", "CLOSED_FORMS", "COLLECTIVES", "Collective", "Leg", "OpenFlow", "RoutedCollective", "Stage", "alone_s",
     "closed_form", "get_collective", "lower", "open_collective", "ring_order", "route_collective", "stages",
 ]  # fmt: skip

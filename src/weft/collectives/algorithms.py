@@ -9,6 +9,7 @@ from math import log2
 from weft.errors import InputError
 
 Pair = tuple[int, int]  # (source rank, destination rank)
+APART = "parameter-server-apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,13 @@ def _parameter_server(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     return (Stage(size, push), Stage(size, pull))
 
 
+def _apart(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
+    """The same with servers that are places of their own, after the workers: no worker has one beside it."""
+    push = tuple((r, n + j) for j in range(n_ps) for r in range(n))
+    size = message_bytes / n_ps
+    return (Stage(size, push), Stage(size, tuple((host, r) for r, host in push)))
+
+
 def _all_to_all(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     """One stage: M/n from every worker to every other, all at once; the part for itself stays where it is."""
     return (Stage(message_bytes / n, tuple((a, b) for a in range(n) for b in range(n) if a != b)),)
@@ -157,6 +165,7 @@ COLLECTIVES: dict[str, Collective] = {
         Collective("recursive-doubling", _recursive_doubling, "all-reduce by exchanges of whole messages"),
         Collective("tree", _tree, "reduce and broadcast over a binary tree"),
         Collective("parameter-server", _parameter_server, "push to n servers beside the workers, and pull"),
+        Collective(APART, _apart, "push to n servers on machines without workers of the job, and pull"),
         Collective("all-to-all", _all_to_all, "a part from every worker to every other", all_reduce=False),
         Collective("point-to-point", _point_to_point, "from the first worker to the second", all_reduce=False),
     )

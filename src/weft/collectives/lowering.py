@@ -11,6 +11,9 @@ of the message each) of all of its workers; after that it is never ahead of the 
 gets a push from every worker on another server, and its broadcasts are never ahead of the least advanced push. Any
 other collective goes stage by stage, with one flow for each pair of workers.
 
+Parameter servers that stand apart need no GPU. Each is drawn, by the job's key, from the servers that have no worker of
+the job and none of its other parameter servers; where no such server is left they stand beside workers.
+
 Messages between GPUs of one server load no link: a server's inner fabric is not a shared resource here, not even
 between jobs on the same server. They cap the flows of their stage instead, at the speed of a GPU's port divided by the
 number of messages that it sends or receives at once.
@@ -23,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from weft.collectives.algorithms import Pair, Stage, Stages, get_collective, host_ranks, stages
+from weft.collectives.algorithms import APART, Pair, Stage, Stages, get_collective, host_ranks, stages
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
@@ -95,7 +98,7 @@ def route_collective(
     """The part of lowering that does not depend on the size of the message."""
     known: list[Leg] = []  # of each stage
     legs: list[Leg] = []
-    for stage in placed_stages(collective, placement, cluster, n_ps):
+    for stage in placed_stages(collective, placement, cluster, n_ps, flow_key):
         leg = _leg(stage, cluster, flow_key) if stage.like < 0 else known[stage.like]
         known.append(leg)
         last = legs[-1] if legs else None
@@ -127,7 +130,9 @@ class PlacedStage:
         return cluster.topology.router(self.servers[src], self.servers[dst], key)
 
 
-def placed_stages(collective: str, placement: Sequence[int], cluster: Cluster, n_ps: int = 1) -> list[PlacedStage]:
+def placed_stages(
+    collective: str, placement: Sequence[int], cluster: Cluster, n_ps: int = 1, flow_key: int = 0
+) -> list[PlacedStage]:
     """The stages of a collective on these GPUs."""
     spec, n = get_collective(collective), len(placement)
     rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
@@ -136,9 +141,22 @@ def placed_stages(collective: str, placement: Sequence[int], cluster: Cluster, n
     servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
     if spec.rack_aware:
         servers = [servers[r] for r in _by_rack(servers, cluster)]
+    if collective == APART:
+        servers += _standing_apart(servers, cluster, n_ps, flow_key)
     number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
     shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
     return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
+
+
+def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: int) -> list[int]:
+    """Where the parameter servers of a job stand whose workers are on these servers."""
+    taken = set(workers)
+    free = [server.id for server in cluster.servers if server.id not in taken]
+    hosts = []
+    for j, rank in enumerate(host_ranks(len(workers), n_ps)):
+        lot = ((flow_key + 1) * _SPREAD + j) * 0x9E3779B97F4A7C15 % 2**64 >> 32
+        hosts.append(free.pop(lot % len(free)) if free else workers[rank])
+    return hosts
 
 
 def ring_order(placement: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
@@ -234,13 +252,15 @@ def open_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> tuple[OpenFlow, ...]:
     """The flows of a collective on these GPUs; none if nothing leaves a server."""
-    rounds = placed_stages(collective, placement, cluster, n_ps)
+    rounds = placed_stages(collective, placement, cluster, n_ps, flow_key)
     if not any(stage.between for stage in rounds):
         return ()
     if collective == "ring":
         return _open_ring(rounds[0], len(placement), cluster, flow_key)
-    if collective == "parameter-server":
-        return _open_servers(rounds[0], rounds[-1], len(placement), cluster, n_ps, flow_key)
+    if collective in ("parameter-server", APART):
+        n = len(placement)
+        hosts = host_ranks(n, n_ps) if collective != APART else range(n, n + n_ps)
+        return _open_servers(rounds[0], rounds[-1], n, cluster, hosts, flow_key)
     flows: list[OpenFlow] = []
     last = _NOBODY
     for stage in rounds:
@@ -273,10 +293,10 @@ def _open_ring(stage: PlacedStage, n: int, cluster: Cluster, flow_key: int) -> t
 
 
 def _open_servers(
-    push: PlacedStage, pull: PlacedStage, n: int, cluster: Cluster, n_ps: int, flow_key: int
+    push: PlacedStage, pull: PlacedStage, n: int, cluster: Cluster, hosts: Sequence[int], flow_key: int
 ) -> tuple[OpenFlow, ...]:
     flows: list[OpenFlow] = []
-    for host in host_ranks(n, n_ps):
+    for host in hosts:
         far = [r for r in range(n) if push.servers[r] != push.servers[host]]
         pushes = (len(flows), len(flows) + len(far))
         flows += [_flow(push, tuple(push.path(cluster, (r, host), flow_key))) for r in far]

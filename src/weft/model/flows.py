@@ -79,6 +79,7 @@ class FlowRows:
     chunk: tuple[float, ...]  # bytes that it may send before anything has reached its source
     feed: tuple[tuple[int, int], ...]
     next: tuple[tuple[int, int], ...]
+    compute_s: float = 0.0  # that an iteration of the job computes for, one thing after the other
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -100,6 +101,7 @@ class FlowSet:
     sent: Floats  # of this iteration
     rate: Floats  # bytes per second in the last slot
     line: Floats  # of the slowest link of its path
+    compute_s: Floats  # of its job's iteration
     active: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -116,7 +118,7 @@ class FlowSet:
             self.next0[here], self.next1[here] = at + np.array(rows.next).T
         self.job[here], self.uid[here] = job, job if uid is None else uid
         self.size[here], self.chunk[here], self.sent[here], self.rate[here] = rows.size, rows.chunk, 0.0, 0.0
-        self.active[here] = False
+        self.compute_s[here], self.active[here] = rows.compute_s, False
 
     def grown(self, n: int, width: int) -> FlowSet:
         """The same flows with room for n, and for paths of `width` links."""
@@ -131,7 +133,7 @@ class FlowSet:
 def flow_set(n: int, width: int) -> FlowSet:
     """Room for n flows with paths of at most `width` links; none of them active."""
     job, feed0, feed1, next0, next1 = (np.zeros(n, np.int32) for _ in range(5))
-    size, chunk, sent, rate, line = (np.zeros(n) for _ in range(5))
+    size, chunk, sent, rate, line, compute_s = (np.zeros(n) for _ in range(6))
     path = np.full((n, max(width, 1)), -1, np.int32)
     uid, idle = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    return FlowSet(job, uid, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, idle)
+    return FlowSet(job, uid, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, compute_s, idle)

@@ -205,10 +205,12 @@ class ClusterView(Protocol):
 _ENOUGH = 10  # iterations after which their mean says something
 
 
-def measured_s(view: ClusterView, job: JobView) -> float:
+def measured_s(view: ClusterView, job: JobView, done: int | None = None) -> float:
     """What an iteration of a running job has taken on average since it started, a restart aside; 0 where that is not
-    known yet."""
-    done = view.iterations_done(job.id) - job.saved_iterations if Fact.ITERATIONS_LEFT in view.facts else 0
+    known yet. `done`: its iterations so far, if these have been asked for."""
+    if done is None:
+        done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+    done -= job.saved_iterations
     if done < _ENOUGH:
         return 0.0
     again_s = view.restart_s if job.run_s > 0.0 else 0.0

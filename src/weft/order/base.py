@@ -16,13 +16,15 @@ class Claim:
     """A job that should run on `gpus` workers, and why it stands where it stands.
 
     `anew` asks for a running job to be placed again, its own GPUs being part of the offer (its lease has ended, or
-    it should have another size); it keeps what it has when no place is found.
+    it should have another size); it keeps what it has when no place is found. Nobody gives way to a claim that is not
+    `urgent`: it is offered what is free.
     """
 
     job: str
     gpus: int
     reason: str = ""
     anew: bool = False
+    urgent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Pace(Policy):
 
     holds_back: bool = False  # may delay a transfer that is ready; contradicts time-shifts
     steers: bool = False  # asks more of the world than fair sharing (holding back implies it)
+    natural: bool = False  # its rule is a model of what real senders do by themselves: a real network needs none
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """How its transfers go over the network, given the share of packets that are lost at random."""

@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+MOST_RANK = 1 << 20  # the largest weight, and the last level, that a rule may give
+
 
 @dataclass(frozen=True)
 class Transport:
@@ -30,6 +32,7 @@ class Transport:
     reacts: bool = True  # senders slow down for loss: foreign TCP beside them has its fair share, else what they leave
     loss_limit: float = math.inf  # bytes per second that random loss leaves a flow
     goodput: float = 1.0  # part of what is sent that counts, random losses aside
+    claim: int = 1  # weight of our flows, where a rule does not give them others
     foreign_weight: int = 1  # of a foreign flow, where ours have weights
 
 
@@ -65,8 +68,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class Limits:
-    """What transfers may have, by row: bytes per second at most, whole-number weights, and levels (0 is served first).
+    """What transfers may have, by row: bytes per second at most, weights and levels.
 
+    Caps are 0 or more. Weights are whole numbers from 1 to MOST_RANK; without any all have 1. Levels are whole numbers
+    from 0, which is served first, to MOST_RANK; without any all have 0.
     Flows that keep step with each other must have the same weight and level.
     """
 
@@ -97,3 +102,9 @@ class RateRule(ABC):
 
     def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """These flows have ended: all their bytes are sent, or their job is gone."""
+
+    def came(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
+        """A job has been given GPUs, and these rows."""
+
+    def gone(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
+        """The job whose rows these were is gone: finished, or stopped."""

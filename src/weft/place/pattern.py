@@ -74,7 +74,8 @@ def pattern_of(kind: Kind) -> Pattern:
     for workers, collective, servers, part in parts:
         ranks = np.arange(n) if workers is None else np.asarray(workers)
         for stage in stages(collective, len(ranks), part, servers):
-            pairs = ranks[np.asarray(stage.pairs, dtype=np.int64).reshape(-1, 2)]
+            among = [pair for pair in stage.pairs if max(pair) < len(ranks)]  # the others end at parameter servers
+            pairs = ranks[np.asarray(among, dtype=np.int64).reshape(-1, 2)]
             found.append((pairs, stage.bytes))
             for a, b in {(min(p), max(p)) for p in pairs.tolist()}:
                 between[a, b] += stage.bytes * stage.steps

@@ -38,6 +38,7 @@ METRICS: dict[str, tuple[str, ...]] = {
     "iteration_mean_s": ("iteration_s", "mean"),
     "iteration_p99_s": ("iteration_s", "p99"),
     "gpu_utilisation": ("gpu_utilisation",),
+    "foreign_gbps": ("foreign_gbps",),
     "preemptions": ("preemptions",),
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from weft.model.units import bytes_per_s_to_gbps
 from weft.results.run import RunResult
 from weft.results.series import Steps, spans_until
 
@@ -28,7 +29,7 @@ def summary(run: RunResult) -> dict[str, Any]:
 
     JCT, queueing and exposed communication are over finished jobs; iteration times pool every iteration of every job.
     Makespan is last finish - first submission; utilisation is GPU seconds computed (lost ones included) over
-    GPUs x makespan.
+    GPUs x makespan. `foreign_gbps` is what all traffic of others got through, null where there was none.
     """
     done = finished_jobs(run)
     makespan_s = _makespan_s(run)
@@ -45,6 +46,7 @@ def summary(run: RunResult) -> dict[str, Any]:
         "comm_s": distribution(_numbers(done["comm_s"])),
         "iteration_s": distribution(durations, counts),
         "gpu_utilisation": _gpu_utilisation(run, makespan_s),
+        "foreign_gbps": None if run.foreign_bytes_per_s is None else bytes_per_s_to_gbps(run.foreign_bytes_per_s),
         "preemptions": int(run.jobs["preemptions"].sum()),
         "iterations": round(float(counts.sum())),
         "events": int(run.events),

@@ -54,10 +54,12 @@ def run_grid(summary: Mapping[str, Any]) -> Grid:
 
 def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The single numbers of one run, as words."""
+    others = summary["foreign_gbps"]
     return [
         ("jobs finished", f"{count(summary['finished'])} of {count(summary['jobs'])}"),
         ("makespan", duration(summary["makespan_s"])),
         ("GPU utilisation", percent(summary["gpu_utilisation"])),
+        *([] if others is None else [("goodput of others", f"{number(others)} Gbit/s")]),
         ("preemptions", count(summary["preemptions"])),
         ("iterations", count(summary["iterations"])),
         ("engine", f"{count(summary['events'])} events, {'exact' if summary['exact'] else 'estimated'}"),
@@ -89,6 +91,12 @@ def comparison_grid(comparison: Mapping[str, Any]) -> Grid:
             for row, entry in zip(rows, stacks, strict=True):
                 metric = entry["metrics"][name]
                 row.append(Cell(unit.of(metric["mean"]), _interval(metric["ci95"], unit.seconds)))
+    if all(entry["metrics"]["foreign_gbps"]["mean"] is not None for entry in stacks):
+        titles.append("goodput of others")
+        units.append("Gbit/s")
+        for row, entry in zip(rows, stacks, strict=True):
+            got = entry["metrics"]["foreign_gbps"]
+            row.append(Cell(number(got["mean"]), _interval(got["ci95"], 1.0)))
     titles += ["GPU util.", f"mean JCT relative to {stacks[0]['stack']}"]
     units += ["%", ""]
     for row, entry in zip(rows, stacks, strict=True):

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft.errors import StackError
 from weft.model.cluster import Cluster
-from weft.pace.rates import Transport
-from weft.pace.senders import loss_limit
+from weft.pace.rates import MOST_RANK, Transport
+from weft.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
@@ -62,7 +62,7 @@ class Others:
 
     def __init__(self, cluster: Cluster, network: NetworkSpec, seed: int, beside: Transport) -> None:
         self.cluster, self.cross, self.seed = cluster, network.cross_traffic, seed
-        self._level, self._claim = 0 if beside.reacts else 1, beside.foreign_weight
+        self._level, self._claim = 0 if beside.reacts else MOST_RANK + 1, beside.foreign_weight  # below all of ours
         self._loss = network.packet_loss
         self._most = loss_limit("cubic", network.packet_loss)  # they are TCP flows, and lose as such
         self._job_rows: dict[int, int] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives import open_collective, route_collective
+from weft.collectives import APART, open_collective, route_collective
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
@@ -59,7 +59,7 @@ class Lowering:
         """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
         if self.cost is not None:
             return self._fixed(self.cost, profile, gpus, model)
-        alone = not self.shared_gpus and self._on_one_server(gpus)
+        alone = not self.shared_gpus and self._on_one_server(gpus) and not self._leaves(profile)
         key = (id(profile), _ONE_SERVER)
         if alone and key in self._kept:
             return self._kept[key][1]
@@ -69,6 +69,12 @@ class Lowering:
         if alone:  # no link, no route: the same wherever it is; most jobs of most traces
             self._kept[key] = (profile, program)
         return program
+
+    def _leaves(self, profile: Profile) -> bool:
+        """Whether it sends to other servers wherever its workers are."""
+        return any(
+            isinstance(t, Transfer) and (t.collective or self.network.collective) == APART for t in profile.tasks
+        )
 
     def _on_one_server(self, gpus: Placement) -> bool:
         server = self.cluster.server_of_gpu
@@ -171,7 +177,12 @@ class Lowering:
             cap, size = g.demand_bytes_per_s, g.bytes
             if g.links:
                 cap, size = min(cap, self.transport.loss_limit), size / self.good
-            nodes.append(transfer_node(index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0))
+            nodes.append(
+                transfer_node(
+                    index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0,
+                    claim=self.transport.claim,
+                )
+            )  # fmt: skip
             before = (len(nodes) - 1,)
         return before
 
@@ -197,6 +208,7 @@ class Lowering:
                     index, size, [(link, 1) for link in flow.path], earlier or before, demand=cap,
                     latency=flow.latency_s, leads=tuple(range(base + feed[0], base + feed[1])),
                     chunk=flow.chunk * task.bytes / self.good, continued=bool(earlier),
+                    claim=self.transport.claim,
                 )
             )  # fmt: skip
         return tuple(i for i in range(base, len(nodes)) if i not in waited_for)

@@ -115,7 +115,15 @@ def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: flo
         notes=tuple(notes),
         server_of_gpu=tuple(int(s) for s in world.cluster.server_of_gpu),
         adjustments={r.job.id: r.adjusted for r in records if r.adjusted},
+        foreign_bytes_per_s=_foreign_bytes_per_s(world),
     )
+
+
+def _foreign_bytes_per_s(world: SimWorld) -> float | None:
+    """Goodput of the traffic of others, over the whole run."""
+    if world.foreign is None or world.engine.now <= 0.0:
+        return None
+    return float(world.foreign.bytes.sum()) / world.engine.now
 
 
 def _beyond_links(b_s_per_byte: float, capacity: npt.NDArray[np.float64]) -> list[str]:

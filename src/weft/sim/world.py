@@ -103,13 +103,13 @@ class SimWorld:
             return
         network, run = self.network, self.spec
         transport = pace.transport(network.packet_loss)
-        refuse_without_links(network, pace.name, transport.opened)
+        ruled = pace.rates() is not None
+        refuse_without_links(network, pace.name, transport.opened or ruled)
         self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport)
         if transport.opened:
             self._played = PlayedTraffic(pace, self.lowering.capacity, network.packet_loss)
         if there_are_others(network):
             self.foreign = Others(self.cluster, network, run.seed, transport)
-        ruled = pace.rates() is not None
         if ruled or self.foreign is not None:
             self.why_exact = (
                 f"the rates of pace {pace.name} have a memory" if ruled else "foreign traffic never repeats"
@@ -226,6 +226,8 @@ class SimWorld:
             finished = engine.run(min(target, sample, others))
             if finished:
                 return [self._finish(self._by_row[row]) for row in finished]
+            if target == math.inf:
+                engine.check_rule()
             if others <= min(target, sample):
                 continue
             if sample < target:

@@ -96,6 +96,15 @@ def test_a_running_job_without_a_claim_goes_first() -> None:
     assert decided(core, toy_job("new", 4)) == [("Stop", "d")]
 
 
+def test_nobody_gives_way_to_a_claim_that_is_not_urgent() -> None:
+    """It is offered what is free, before those that rank below it."""
+    calm = Claim("new", 4, "told", urgent=False)
+    core = running(Layered(Told(calm, *claims("a", "b", "c", "d")), FirstFit()), **FULL)
+    assert decided(core, toy_job("new", 4)) == []
+    core = running(Layered(Told(calm, *claims("newer", "a", "b", "c")), FirstFit()), **{k: FULL[k] for k in "abc"})
+    assert decided(core, toy_job("new", 4), toy_job("newer", 4)) == [("Stop", "c"), ("Start", "new")]
+
+
 def test_nobody_is_stopped_in_vain() -> None:
     """12 GPUs are wanted, and only two jobs of 4 rank below: stopping them would not do."""
     order = Told(*claims("a", "b"), Claim("new", 12, "told"), *claims("c", "d"))

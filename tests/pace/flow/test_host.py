@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 
 from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
-from weft.model.flows import FlowRows, flow_set
+from weft.model.flows import FlowRows, FlowSet, flow_set
 from weft.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable
-from weft.pace.rates import Carried, Demand, Limits, Moment
+from weft.pace.rates import Carried, Demand, Ints, Limits, Moment
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program
 from weft.sim.engine.ruled import flow_rows
@@ -218,6 +218,7 @@ def test_conforms() -> None:
         "host-only,fill,loss=5%",
         "quantised",
         "host-only,quantised,slot=30ms",
+        "no-estimate,own-load,volume=1.6,leaves=40%",
     ],
 )
 def test_settings(text: str) -> None:
@@ -231,7 +232,7 @@ def test_settings(text: str) -> None:
         ("x", "write flow, flow:host-only"), ("", "write flow"), ("slot", "write flow"), ("slot=30", "given in ms"),
         ("slot=0ms", "slot must"), ("slot=nanms", "slot must"), ("slots=0", "slots must"), ("slots=1.5", "slots must"),
         ("delay=600ms", "delay must be"), ("loss=100%", "loss must be"), ("slot=9ms,slot=8ms", "write flow"),
-        ("fill,quantised", "choose one of the two"),
+        ("fill,quantised", "choose one of the two"), ("volume=0.5", "volume must"), ("leaves=101%", "leaves must"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(text: str, words: str) -> None:
@@ -281,3 +282,50 @@ def test_a_start_within_a_slot(quantised: bool) -> None:
             told = host.decide(0, 0, {0: Answer(load, 10.0), 5: Answer([0.0] * 10, 10.0)}, Peers({}, {}), 1.0 / 3.0)
             assert told.rates[0] == pytest.approx(cap)
             assert list(told.rates[1:4]) == pytest.approx(later)
+
+
+def test_more_volume_is_planned_than_there_is() -> None:
+    """6 bytes on a link of 10 bytes a slot (of a second), where others have posted 6 for now: all of them in the next
+    slot, which is empty. With 1.6 times the volume 9.6 are planned there, of which 3.6 never come."""
+    for volume, planned in ((1.0, [0.0, 6.0]), (1.6, [0.0, 9.6])):
+        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, volume=volume), 6.0)
+        rule.table[0, 0] = 6.0
+        rule.decide(Moment(0), flows, live)
+        assert rule.plans[0, :2].tolist() == pytest.approx(planned)
+
+
+def test_the_estimate_of_what_is_ours_can_be_left_out() -> None:
+    """A full link carried 3 of 10: that is ours, unless the estimate is off."""
+    for off, ours in ((False, 3.0), (True, 10.0)):
+        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, no_estimate=off), 60.0)
+        rule.decide(Moment(0), flows, live)
+        rule.carried(0, flows, live, Carried(np.array([3.0, 3.0]), np.array([True, False])))
+        assert rule.available[0] == ours
+
+
+def test_flows_of_a_job_as_load_for_each_other() -> None:
+    """Two flows of a job of 8 bytes each on a link of 10: they share it, 5 each; as load for each other the first,
+    whose last bytes fit into the slot, sends at all that is free, and the second waits."""
+    for own, now in ((False, [5.0, 5.0]), (True, [10.0, 0.0])):
+        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, own_load=own), 8.0, 2)
+        assert rule.decide(Moment(0), flows, live).caps[live].tolist() == pytest.approx(now, abs=1e-6)
+
+
+def test_what_a_foreign_flow_keeps() -> None:
+    """None of its half by default: it is on a lower level. 40 % of it: weights of 1000 and 250, so 0.2 of a link."""
+    assert not Flow().transport().reacts
+    some = Flow.from_text("leaves=40%").transport()
+    assert some.reacts
+    assert some.foreign_weight / (some.foreign_weight + some.claim) == pytest.approx(0.2)
+    all_of_it = Flow.from_text("leaves=100%").transport()
+    assert all_of_it.foreign_weight == all_of_it.claim
+
+
+def _one_flow(spec: FlowSpec, size: float, n: int = 1) -> tuple[FlowRule, FlowSet, Ints]:
+    capacity, flows = np.array([10.0, 10.0]), flow_set(n, 2)
+    none, zeros = ((0, 0),) * n, (0.0,) * n
+    flows.put(0, 0, FlowRows(((0, 1),) * n, (size,) * n, zeros, none, none), capacity)
+    flows.active[:] = True
+    rule = FlowRule(spec)
+    rule.begin(Demand(capacity))
+    return rule, flows, np.arange(n)

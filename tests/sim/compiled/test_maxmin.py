@@ -13,6 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.api import Task, run_task
+from weft.scenario import Scenario
+from weft.scenario.build import Layers
+from weft.scenario.shipped import scenario_path
 from weft.sim.compiled.state import UNLIMITED, rate_unit
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import make_program, transfer_node
@@ -261,3 +265,11 @@ def test_k_way(k: int, b: float, eta: float) -> None:
     assert k * k_way(k, b, eta) <= 1 / b * (1 + 1e-12)
     assert k * k_way(k, b, 0.0) == pytest.approx(1 / b, rel=1e-12)
     assert k_way(k + 1, b, eta) < k_way(k, b, eta)
+
+
+def test_a_rate_that_was_rounded_up_does_not_hide_its_equals() -> None:
+    """Two pushes of a job over the same two NICs, beside others: one flow of a full port had three units more than the
+    other three, which is what had been left by rounding. When it ended these were taken for slower than the change, and
+    had no bottleneck from then on; one of them got no rate when it was next looked at, and its job never ended."""
+    run = run_task(Task(Scenario.load(scenario_path("flows")), Layers("fifo[place=first-fit,pace=equal]"), 5, False))
+    assert run.jobs["finish_s"].null_count() == 0

@@ -40,7 +40,7 @@ from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowSpec
 from weft.pace.rates import RateRule
-from weft.pace.senders import Equal
+from weft.pace.tcp import Equal
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
@@ -167,6 +167,7 @@ INF = math.inf
     [
         ({0: (INF, 1, 0), 1: (INF, 4, 0)}, [2.0, 8.0]),  # 10 x 1/5 and 10 x 4/5
         ({0: (INF, 1, 0), 1: (5.0, 4, 0)}, [5.0, 5.0]),  # what a cap leaves the other has
+        ({0: (1e30, 1, 0), 1: (INF, 1 << 20, 0)}, [10.0 / (1 + (1 << 20)), 10.0 * (1 << 20) / (1 + (1 << 20))]),
         ({0: (4.0, 1, 0), 1: (INF, 1, 1), 2: (INF, 1, 1)}, [4.0, 3.0, 3.0]),  # half each of 10 - 4
         ({0: (INF, 1, 1), 1: (6.0, 1, 0), 2: (INF, 3, 1)}, [1.0, 6.0, 3.0]),  # 1 : 3 of 10 - 6
         ({0: (INF, 1, 2), 1: (INF, 1, 0), 2: (INF, 1, 1)}, [0.0, 10.0, 0.0]),
@@ -188,6 +189,24 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
         engine.attach(uid, make_program([transfer_node(0, size, [(0, 1)])], LINE), 1)
     run_all(engine, 2)
     assert [engine.detach(slot).finish_s for slot in range(2)] == pytest.approx([3.5, 4.0])
+
+
+@BOTH
+def test_ranks_that_are_not_given_again_are_gone(make: Any) -> None:
+    """A link of 10 and slots of 1 s. Weights 1 and 4 in the first: 2 and 8. Then the rule says nothing of weights, so
+    all are alike: 5 and 5. A has 7 bytes and ends at 2 s; B has 13 then, and 2 more at 10: 2.2 s. Left as they were,
+    flows that began before and after such an answer kept step with different weights."""
+
+    class Once(Nothing):
+        def decide(self, when, flows, live):  # type: ignore[no-untyped-def]
+            limits = super().decide(when, flows, live)
+            return limits if when.slot else replace(limits, weights=np.where(flows.uid == 1, 4, 1))
+
+    engine = make(spec_of(lambda: Once(1.0), LINE))
+    for uid, size in enumerate((7.0, 15.0)):
+        engine.attach(uid, make_program([transfer_node(0, size, [(0, 1)])], LINE), 1)
+    run_all(engine, 2)
+    assert [engine.detach(slot).finish_s for slot in range(2)] == pytest.approx([2.0, 2.2])
 
 
 @BOTH

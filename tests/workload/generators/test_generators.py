@@ -310,3 +310,21 @@ def test_short_jobs_get_more_iterations_and_models_make_applications() -> None:
         ("vgg16", 200, "vgg16"), ("lstm-ptb", 400, "lstm-ptb"),
     }  # fmt: skip
     assert {job.app for job in make(estimate=True, **table).jobs} == {""}
+
+
+def test_a_model_may_have_a_size_of_its_own() -> None:
+    """`workers` in a model's name comes before the sizes that are drawn, and changes nothing else that is drawn."""
+    mine, plain = "vgg16[workers=2]", "resnet50"
+    asked: list[tuple[str, int]] = []
+
+    def known(model: str, gpus: int) -> Profile:
+        asked.append((model, gpus))
+        return profile_of(model.partition("[")[0], gpus)
+
+    spec = WorkloadSpec(source="batch", jobs=40, models=[mine, plain], gpus={4: 1, 8: 1}, iterations=(5, 9))
+    jobs = generate(spec, 64, "V100", known, 1, Path()).jobs
+    others = make(source="batch", jobs=40, models=["vgg16", plain], gpus={4: 1, 8: 1}, iterations=(5, 9)).jobs
+    assert {job.gpus for job in jobs if job.model == mine} == {2}
+    assert {job.gpus for job in jobs if job.model == plain} == {4, 8}
+    same = [(job.model.partition("[")[0], job.iterations) for job in jobs]
+    assert same == [(job.model, job.iterations) for job in others]

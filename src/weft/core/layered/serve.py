@@ -187,7 +187,7 @@ class _Service:
                 self._accept(claim, answer.gpus, answer.reason, memory, self.draft)
                 return True
             refusal = answer
-        if self._displace(job, claim, memory):
+        if claim.urgent and self._displace(job, claim, memory):
             return True
         reason = refusal.reason if refusal else self._no_room(claim.gpus, memory)
         self.outcome.declined.append(Declined(claim.job, reason, refusal.ask_again_s if refusal else None))

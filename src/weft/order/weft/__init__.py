@@ -12,12 +12,13 @@ from weft.errors import StackError
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.order.base import Claim, Order, Ranking
+from weft.order.weft.outlook import Outlook
 from weft.order.weft.sizes import WORTH, closest, shared_out
 
 BOUND = 20.0  # times its own length that a job may wait while later ones run,
 LEAST_BOUND_S = 3600.0  # or so long, if that is longer
 NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
-_MOST = 10_000  # jobs whose spread is remembered
+_MOST = 10_000  # jobs of which something is remembered between cycles
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
 Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
@@ -26,10 +27,11 @@ Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
 class Weft(Order):
     """Jobs by the GPU seconds that they are expected to need still, least first; running jobs give way.
 
-    Of a job whose length is known that is what is left of its computing. A job of unknown length is expected to run for
-    as long again as it has run, counted in doublings (a minute, two, four, ...), so that it is passed over once per
-    doubling and not continuously. A running job counts for less by what stopping it would cost: GPU seconds of its
-    restart and of the work since its last checkpoint. One that cannot resume never gives way.
+    Of a job whose length is known that is what is left of it, alone on the closest place. A job of unknown length is
+    expected to run for as long again as it has run, counted in doublings (a minute, two, four, ...), so that it is
+    passed over once per doubling and not continuously. A running job counts for less by what stopping it would cost:
+    GPU seconds of its restart and of the work since its last checkpoint. It gives way only to a job that would wait for
+    longer than that one runs (`outlook.py`). One that cannot resume never gives way.
 
     Jobs of a higher priority come first. Among those of one priority nobody starves: a job that has waited for nine
     tenths of its bound (20 times its length, at least an hour) goes to the front, those submitted first first, and
@@ -48,6 +50,10 @@ class Weft(Order):
         self.lengths = lengths
         self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
         self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, with the GPUs that they are for
+        self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
+        self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
+        self._closest: dict[int, Spread] = {}  # for so many GPUs
+        self._done: dict[str, int] = {}  # iterations of running jobs in this cycle
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
 
@@ -68,35 +74,59 @@ class Weft(Order):
 
     def initial_state(self) -> State:
         """Nobody is at the front, no sizes are decided, nobody moves."""
+        self._alone_s.clear()
+        self._closest.clear()
         return {"front": {}, "jobs": [], "sizes": {}, "moving": []}
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """The front, then least expected service first."""
+        self._view = view
+        self._done.clear()
         front = self._front(view, state["front"])
         state = {**state, "front": front}
-        if self.resizes and any(len(job.job.sizes) > 1 for job in chain(_running(view), view.waiting.values())):
+        if self.resizes and any(map(_is_elastic, chain(view.running.values(), view.waiting.values()))):
             return self._elastic(view, state)
         moving = [name for name in state["moving"] if name in view.waiting or _stops(view, name)]
         scattered = {job.id for job in _running(view) if self._scattered(view, job)}
         state = {**state, "moving": sorted({*moving, *scattered})}
-        if not view.waiting and not scattered:
-            return Ranking((), state, preemptive=True)  # nobody to give way to
-        claims = self._claims(self._entries(view, front, moving), scattered)
-        return Ranking(claims, state, preemptive=True, wake_s=self._wake_s(view) if view.waiting else None)
+        wake_s = self._wake_s(view) if view.waiting else None
+        wanted = sum(gpus * jobs for (gpus, _), jobs in view.demand.items())
+        if wanted <= view.offer.n_free and not (moving or scattered or front.keys() & view.waiting.keys()):
+            free = (Claim(j.id, j.job.gpus, self._words(self._waiting(j), j)) for j in view.waiting_by(self._waiting))
+            return Ranking(free, state, wake_s=wake_s)  # nobody has to give way
+        claims = self._claims(view, self._entries(view, front, moving), scattered)
+        return Ranking(claims, state, preemptive=True, wake_s=wake_s)
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """The same key, as it shrinks with every iteration."""
-        return (0.0, _per_iteration(job)) if self._knows(job) else (self._waiting(job), 0.0)
+        return (0.0, self._per_iteration(job)) if self._knows(job) else (self._waiting(job), 0.0)
 
     # The key
 
     def _knows(self, job: JobView) -> bool:
         return self.lengths and job.job.known
 
+    def _per_iteration(self, job: JobView) -> float:
+        """GPU seconds of one iteration at the size asked for, alone on the closest place."""
+        return job.job.gpus * self._iteration_s(job)
+
+    def _iteration_s(self, job: JobView) -> float:
+        """Seconds of it. What a job sends counts, because it holds its GPUs meanwhile."""
+        found = self._alone_s.get(job.id)
+        if found is None:
+            if self._view is None:  # nobody has ranked yet
+                return job.job.profile.compute_s
+            if len(self._alone_s) > _MOST:
+                self._alone_s.clear()
+            gpus = job.job.gpus
+            found = self._view.estimate(job.job, gpus, closest(self._view, gpus)).iteration_s
+            self._alone_s[job.id] = found
+        return found
+
     def _waiting(self, job: JobView) -> float:
         """GPU seconds that a waiting job is expected to need: nothing about it changes until it starts."""
         if self._knows(job):
-            return _per_iteration(job) * (job.job.iterations - job.saved_iterations)
+            return self._per_iteration(job) * (job.job.iterations - job.saved_iterations)
         return job.job.gpus * _doubling_s(job.run_s)
 
     def _of_running(self, view: ClusterView, job: JobView) -> float:
@@ -105,9 +135,9 @@ class Weft(Order):
         cost = view.restart_s * gpus
         if not self._knows(job):
             return job.job.gpus * _doubling_s(job.run_time_s(view.now)) - cost
-        done = view.iterations_done(job.id)
+        done = self._iterations(view, job)
         lost = done % max(1, job.job.checkpoint_every)
-        return _per_iteration(job) * (job.job.iterations - done - lost) - cost
+        return self._per_iteration(job) * (job.job.iterations - done - lost) - cost
 
     def _entries(self, view: ClusterView, front: dict[str, float], moving: Sequence[str] = ()) -> Iterator[Entry]:
         """Running jobs that cannot resume; then, for each priority, the front by submission and the others by key.
@@ -131,13 +161,29 @@ class Weft(Order):
         waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in held)
         return chain(fixed, merge(ahead, rest, waits, key=_key))
 
-    def _claims(self, entries: Iterator[Entry], scattered: set[str]) -> Iterator[Claim]:
+    def _claims(self, view: ClusterView, entries: Iterator[Entry], scattered: set[str]) -> Iterator[Claim]:
+        outlook = Outlook(view, {job.id: self._rest_s(view, job) for job in view.running.values()})
+        lowest = min((job.job.priority for job in view.running.values()), default=0)
         for key, waits, job in entries:
             if waits:
-                yield Claim(job.id, job.job.gpus, self._words(key, job))
+                pays = outlook.pays(job, self._rest_s(view, job))
+                urgent = pays or key == -inf or job.job.priority > lowest
+                yield Claim(job.id, job.job.gpus, self._words(key, job), urgent=urgent)
             else:
                 moves = job.id in scattered
                 yield Claim(job.id, len(job.gpus), "closer together" if moves else "", anew=moves)
+
+    def _rest_s(self, view: ClusterView, job: JobView) -> float:
+        """Seconds that a job is expected to run still."""
+        if job.status is JobStatus.STOPPING:
+            return 0.0
+        if not self._knows(job):
+            return _doubling_s(job.run_time_s(view.now))
+        alone_s = self._iteration_s(job)
+        if job.gpus:
+            measured = measured_s(view, job, self._iterations(view, job))
+            alone_s = measured or view.estimate(job.job, len(job.gpus), self._spread(view, job)).iteration_s
+        return self._left(view, job) * alone_s
 
     def _words(self, key: float, job: JobView) -> str:
         if key == -inf:
@@ -206,11 +252,13 @@ class Weft(Order):
         n = len(job.gpus)
         if n < 2 or job.status is not JobStatus.RUNNING or not job.job.resumes or not self._knows(job):
             return False
-        own, best = self._spread(view, job), closest(view, n)
+        own, best = self._spread(view, job), self._closest.get(n)
+        if best is None:
+            best = self._closest[n] = closest(view, n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
-        slow_s = max(slow_s, measured_s(view, job))
+        slow_s = max(slow_s, measured_s(view, job, self._iterations(view, job)))
         return self._left(view, job) * (slow_s - fast_s) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow_s
 
     def _spread(self, view: ClusterView, job: JobView) -> Spread:
@@ -224,13 +272,23 @@ class Weft(Order):
 
     def _left(self, view: ClusterView, job: JobView) -> float:
         """Iterations that a job is expected to do still."""
-        done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+        done = self._iterations(view, job)
         return float(job.job.iterations - done) if self._knows(job) else max(1.0, float(done))
+
+    def _iterations(self, view: ClusterView, job: JobView) -> int:
+        """Iterations that a job has done; 0 where the world does not know."""
+        if job.id not in self._done:
+            self._done[job.id] = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+        return self._done[job.id]
 
 
 def bound_s(job: JobView, known: bool = True) -> float:
     """Seconds that a job may wait in all while later ones run; its length is that of its computing."""
     return max(LEAST_BOUND_S, BOUND * (job.job.compute_s if known else job.run_s))
+
+
+def _is_elastic(job: JobView) -> bool:
+    return len(job.job.profiles) > 1 and len(job.job.sizes) > 1
 
 
 def _running(view: ClusterView) -> Iterator[JobView]:
@@ -239,11 +297,6 @@ def _running(view: ClusterView) -> Iterator[JobView]:
 
 def _stops(view: ClusterView, name: str) -> bool:
     return name in view.running and view.running[name].status is JobStatus.STOPPING
-
-
-def _per_iteration(job: JobView) -> float:
-    """GPU seconds of one iteration at the size asked for."""
-    return job.job.profile.compute_s * job.job.gpus
 
 
 def _doubling_s(run_s: float) -> float:

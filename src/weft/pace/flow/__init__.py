@@ -4,6 +4,11 @@
 free for the rest of the slot, and what it leaves is free at once. `flow:quantised` is the for-loop over slots of
 section VII: a flow waits for the next slot, and has one rate throughout a slot. `flow:fill` (ours) gives priorities
 instead of limits: jobs that have planned for this slot go first, and the others have what these leave.
+
+What the authors' prototype does otherwise than their text is settings: `flow:volume=1.6` plans 1.6 times the bytes that
+a flow has left, `flow:no-estimate` takes every link to be ours at line rate, `flow:own-load` lets flows of one job
+count as load for each other, and `flow:leaves=40%` says how much of its fair share a foreign TCP flow keeps beside our
+senders (none of it by default, since these do not react to loss; all of it if they do).
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule
+from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
 WINDOW = 4  # slots
 
@@ -83,6 +88,10 @@ class FlowSpec:
     message_loss: float = 0.0
     fill: bool = False
     quantised: bool = False
+    volume: float = 1.0
+    no_estimate: bool = False
+    own_load: bool = False
+    leaves: float = 0.0
 
     @property
     def late(self) -> int:
@@ -100,10 +109,14 @@ class FlowSpec:
         parts = ["host-only"] if self.host_only else []
         parts += ["fill"] if self.fill else []
         parts += ["quantised"] if self.quantised else []
+        parts += ["no-estimate"] if self.no_estimate else []
+        parts += ["own-load"] if self.own_load else []
         parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
         parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
         parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
         parts += [f"loss={100 * self.message_loss:g}%"] if self.message_loss else []
+        parts += [f"volume={self.volume:g}"] if self.volume != 1.0 else []
+        parts += [f"leaves={100 * self.leaves:g}%"] if self.leaves else []
         return "flow" + (":" + ",".join(parts) if parts else "")
 
 
@@ -253,9 +266,10 @@ class FlowRule(RateRule):
             first_of_its_job(flows, live, when.slot), when.slot, when.part, self.slot_s, spec.late, spec.waiting,
             spec.host_only, spec.quantised, self._alike, spec.message_loss, self.seed,
         )  # fmt: skip
+        job = np.arange(len(flows), dtype=np.int32) if spec.own_load else flows.job
+        size = flows.size if spec.volume == 1.0 else flows.sent + spec.volume * (flows.size - flows.sent)
         of = Flows(
-            flows.job, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, flows.size, flows.chunk,
-            flows.sent,
+            job, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, size, flows.chunk, flows.sent
         )  # fmt: skip
         tables = Tables(
             line, self.available, self.table, self.posted, self.plans, *self._seen, self.told, self.reached, self.caps
@@ -267,7 +281,8 @@ class FlowRule(RateRule):
         planned = live[self.plans[live, slot % self.spec.slots] > 0.0]
         levels = np.zeros(len(flows), np.int64)
         levels[live] = ~np.isin(flows.job[live], flows.job[planned])
-        return Limits(np.full(len(flows), np.inf), levels=levels)
+        weights = np.full(len(flows), _CLAIM, np.int64) if self.spec.leaves > 0.0 else None
+        return Limits(np.full(len(flows), np.inf), weights, levels)
 
     def _hear(self, slot: int, flows: int) -> tuple[Floats, Floats]:
         """Tables and schedules as they were said `late` slots ago or, if nobody said anything then, before that; what
@@ -286,7 +301,7 @@ class FlowRule(RateRule):
         idle = range(max(self._last + 1, slot - WINDOW), slot)
         for past in idle:
             self._carried[past % WINDOW], self._full[past % WINDOW] = 0.0, False
-        if idle:
+        if idle and not self.spec.no_estimate:
             self.available = available_bandwidth(self.capacity, self._carried, self._full)
 
     def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:
@@ -294,7 +309,8 @@ class FlowRule(RateRule):
         row = slot % WINDOW
         self.reached[: len(flows), row] = flows.rate[: len(self.reached)]
         self._carried[row], self._full[row] = came.link, came.full
-        self.available = available_bandwidth(self.capacity, self._carried, self._full)
+        if not self.spec.no_estimate:
+            self.available = available_bandwidth(self.capacity, self._carried, self._full)
 
     def over(self, rows: Ints, flows: FlowSet) -> None:
         """What they had planned is withdrawn."""
@@ -305,13 +321,21 @@ class FlowRule(RateRule):
             heard.reach[rows], heard.posted[rows] = 0.0, 0.0
 
 
-_KEYS = {"slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", "")}
-_FLAGS = {"host-only": "host_only", "fill": "fill", "quantised": "quantised"}
+_KEYS = {
+    "slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", ""),
+    "volume": ("volume", ""), "leaves": ("leaves", "%"),
+}  # fmt: skip
+_FLAGS = {
+    "host-only": "host_only", "fill": "fill", "quantised": "quantised", "no-estimate": "no_estimate",
+    "own-load": "own_load",
+}  # fmt: skip
 _HOW = (
     "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, flow:quantised "
-    "for rates that change at slots only, or settings such as flow:slot=30ms,slots=10,delay=6ms,loss=1%"
+    "for rates that change at slots only, flow:no-estimate or flow:own-load as the prototype has it, or settings such "
+    "as flow:slot=30ms,slots=10,delay=6ms,loss=1%,volume=1.6,leaves=40%"
 )
 MOST_SLOTS = 1000  # of a horizon
+_CLAIM = 1000  # weight of our flows where foreign ones have less: fine enough for a percent
 
 
 def _settings(text: str) -> FlowSpec:
@@ -338,10 +362,15 @@ def _settings(text: str) -> FlowSpec:
         raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
     if not 0.0 <= loss < 1.0:
         raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
+    volume, leaves = found.get("volume", 1.0), found.get("leaves", 0.0) / 100.0
+    if not 1.0 <= volume <= 100.0:
+        raise StackError(f"flow:{text}: volume must be from 1 to 100 times what is left")
+    if not 0.0 <= leaves <= 1.0:
+        raise StackError(f"flow:{text}: leaves must be from 0% to 100% of a fair share")
     flags = {name: bool(found.get(name)) for name in _FLAGS.values()}
     if flags["fill"] and flags["quantised"]:
         raise StackError(f"flow:{text}: fill sets no rates, so they cannot be quantised; choose one of the two")
-    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, **flags)
+    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, volume=volume, leaves=leaves, **flags)
 
 
 class Flow(RatedPace):
@@ -355,6 +384,14 @@ class Flow(RatedPace):
     def from_text(cls, arg: str | None) -> Self:
         """`flow`, or with settings after the colon."""
         return cls(None if arg is None else _settings(arg))
+
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows that leave a foreign flow beside one of them so much of its half, by weights; if none of it,
+        then what our plans leave."""
+        leaves = self.spec.leaves
+        if leaves <= 0.0:
+            return super().transport(packet_loss)
+        return Transport(opened=True, claim=_CLAIM, foreign_weight=max(round(_CLAIM * leaves / (2.0 - leaves)), 1))
 
     def rates(self) -> RateRule:
         """The rule of one run."""

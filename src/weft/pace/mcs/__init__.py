@@ -1,12 +1,12 @@
-"""mcs: coflows with start-after dependencies on one big switch, smallest bottleneck first (the paper's MCS).
+"""mcs: coflows of jobs in stages on one big switch, in the job order of MCS's own paper, and backfilled.
 
-A central scheduler sees all flows and all NICs, and no link between them. `coflow_rates` is meant to be read;
-mcs_kernel.py does the same operations in the same order for thousands of jobs.
+A central scheduler sees all flows and all NICs, and no link between them (Tian et al., INFOCOM 2018). `job_order` and
+`coflow_rates` are meant to be read; mcs_kernel.py does the same operations in the same order for thousands of jobs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -14,9 +14,36 @@ import numpy as np
 from weft.compiled import load
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import Bools, Demand, Ints, Limits, Moment, RateRule, Transport
 
 FULL = 1e-6  # a NIC with no more than this part of its capacity left is full
+
+
+def job_order(loads: Sequence[Mapping[int, float]]) -> list[int]:
+    """The places of jobs, given the seconds that each still needs of each NIC, all stages of its iteration together.
+
+    The sum of completion times is relaxed to a linear program with one family of inequalities for each NIC, and solved
+    from the last place to the first (primal-dual): on the NIC with the most left the job that has the least weight for
+    what it needs there goes last, and the others there pay its weight in proportion to what they need.
+    """
+    weight = [1.0] * len(loads)
+    total: dict[int, float] = {}
+    for mine in loads:
+        for nic, seconds in mine.items():
+            total[nic] = total.get(nic, 0.0) + seconds
+    left, places = set(range(len(loads))), [0] * len(loads)
+    for place in reversed(range(len(loads))):
+        busiest = max(sorted(total), key=total.__getitem__, default=-1)
+        there = [j for j in sorted(left) if loads[j].get(busiest, 0.0) > 0.0] or sorted(left)
+        cost = {j: weight[j] / (loads[j].get(busiest, 0.0) or 1.0) for j in there}
+        last = min(reversed(there), key=cost.__getitem__)  # of several the one that came last
+        for j in there:
+            weight[j] -= cost[last] * loads[j].get(busiest, 0.0)
+        places[last] = place
+        left.discard(last)
+        for nic, seconds in loads[last].items():
+            total[nic] -= seconds
+    return places
 
 
 def bottleneck_s(
@@ -36,34 +63,47 @@ def bottleneck_s(
 
 
 def coflow_rates(
-    job: Sequence[int], nics: Sequence[tuple[int, int]], left: Sequence[float], capacity: Sequence[float]
-) -> list[float]:
-    """Rates of flows that may send; the flows of a job (side by side) are a coflow and end together."""
+    job: Sequence[int], nics: Sequence[tuple[int, int]], left: Sequence[float], capacity: Sequence[float],
+    places: Mapping[int, int],
+) -> list[float]:  # fmt: skip
+    """Rates of flows that may send; the flows of a job (side by side) are a coflow and end together. What is left of
+    NICs then goes to single flows, in the same order."""
     coflows: dict[int, list[int]] = {}
     for i, name in enumerate(job):
         coflows.setdefault(name, []).append(i)
     room, rates = list(capacity), [0.0] * len(job)
-    flows = {name: [(*nics[i], left[i]) for i in members] for name, members in coflows.items()}
-    need = {name: bottleneck_s(flows[name], capacity, capacity) for name in coflows}
-    for name in sorted(coflows, key=need.__getitem__):  # stable: earlier rows first
-        seconds = bottleneck_s(flows[name], room, capacity)
+    ranked = sorted(coflows, key=places.__getitem__)
+    for name in ranked:
+        seconds = bottleneck_s([(*nics[i], left[i]) for i in coflows[name]], room, capacity)
         if not 0.0 < seconds < float("inf"):
             continue
         for i in coflows[name]:
             rates[i] = left[i] / seconds
             for link in nics[i]:
                 room[link] = max(room[link] - rates[i], 0.0)
+    for name in ranked:
+        for i in coflows[name]:
+            more = min(room[nics[i][0]], room[nics[i][1]])
+            rates[i] += more
+            for link in nics[i]:
+                room[link] -= more
     return rates
 
 
 class McsRule(RateRule):
-    """Coflow by coflow: all of its flows end together, as early as what is left of the NICs allows."""
+    """Coflow by coflow: all of its flows end together, as early as what is left of the NICs allows; then the rest.
+
+    Jobs are ordered anew at every slot and when one begins an iteration.
+    """
 
     everyone = True
 
     def begin(self, demand: Demand) -> None:
         """NICs are the first and last links of paths."""
         self.capacity = demand.capacity
+        self.place: Ints = np.zeros(0, np.int64)  # of the job of each row
+        self.done: Bools = np.zeros(0, np.bool_)  # rows that have ended in this iteration of their job
+        self.owner: Ints = np.zeros(0, np.int64)  # whose rows they are
 
     @property
     def kernel(self) -> ModuleType:
@@ -71,10 +111,32 @@ class McsRule(RateRule):
         return load("weft.pace.mcs.mcs_kernel")
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
-        """Rates by the smallest remaining bottleneck."""
+        """Rates by the order of jobs."""
+        if len(flows) != len(self.place):
+            kept, more = min(len(flows), len(self.place)), max(len(flows) - len(self.place), 0)
+            self.place = np.concatenate([self.place[:kept], np.full(more, -1, np.int64)])
+            self.done = np.concatenate([self.done[:kept], np.zeros(more, np.bool_)])
+            self.owner = np.concatenate([self.owner[:kept], np.full(more, -1, np.int64)])
+        others = self.owner != flows.uid
+        self.place[others], self.done[others], self.owner[others] = -1, False, flows.uid[others]
+        again = live[self.done[live] | (self.place[live] < 0)]
+        if when.begins or len(again):
+            self.done[np.isin(flows.uid, flows.uid[again])] = False
+            self._order(flows, live)
         rates = np.zeros(len(flows))
-        self.kernel.decide(live, flows.path, flows.job, flows.sent, flows.size, self.capacity, rates)
+        self.kernel.decide(live, flows.path, flows.uid, flows.sent, flows.size, self.capacity, self.place, rates)
         return Limits(rates)
+
+    def _order(self, flows: FlowSet, live: Ints) -> None:
+        """Places of the jobs that send, by what all stages of their iterations still have to send."""
+        rows = np.flatnonzero(np.isin(flows.uid, flows.uid[live]) & ~self.done & (flows.path[:, 0] >= 0))
+        left = np.where(flows.active[rows], flows.size[rows] - flows.sent[rows], flows.size[rows])
+        _, job = np.unique(flows.uid[rows], return_inverse=True)
+        self.place[rows] = self.kernel.job_order(job, flows.path[rows], left, self.capacity)[job]
+
+    def over(self, rows: Ints, flows: FlowSet) -> None:
+        """They count no more in this iteration."""
+        self.done[rows[rows < len(self.done)]] = True
 
 
 class Mcs(RatedPace):

@@ -1,10 +1,53 @@
-"""MCS for a data centre; `coflow_rates` in __init__.py does the same in plain Python."""
+"""MCS for a data centre; `job_order` and `coflow_rates` in __init__.py do the same in plain Python."""
 
 import numpy as np
 from numba import njit
 
 FULL = 1e-6
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # it makes no arrays and counts none
+
+
+@njit(cache=True, nogil=True)
+def job_order(job, path, left, capacity):
+    """The place of each job; `job` numbers the jobs of the rows from 0 on."""
+    jobs, links = job.max() + 1 if len(job) else 0, len(capacity)
+    need = np.zeros((2 * len(job), 3))  # job, NIC, seconds; NICs of one job may come twice
+    total = np.zeros(links)
+    for a in range(len(job)):
+        last = 0
+        while last + 1 < path.shape[1] and path[a, last + 1] >= 0:
+            last += 1
+        for b, link in ((2 * a, path[a, 0]), (2 * a + 1, path[a, last])):
+            need[b, 0], need[b, 1], need[b, 2] = job[a], link, left[a] / capacity[link]
+            total[link] += need[b, 2]
+    by_link = np.argsort(need[:, 1], kind="mergesort")
+    first = np.searchsorted(need[:, 1][by_link], np.arange(links + 1))
+    weight, places = np.ones(jobs), np.full(jobs, -1, np.int64)
+    by_job = np.argsort(need[:, 0], kind="mergesort")
+    mine = np.searchsorted(need[:, 0][by_job], np.arange(jobs + 1))
+    there = np.zeros(jobs)  # seconds of each job on the busiest NIC, zero before and after
+    for place in range(jobs - 1, -1, -1):
+        busiest = np.argmax(total)
+        some = False
+        for b in by_link[first[busiest] : first[busiest + 1]]:
+            j = int(need[b, 0])
+            if places[j] < 0:
+                there[j] += need[b, 2]
+                some = some or need[b, 2] > 0.0
+        last, least = -1, np.inf
+        for j in range(jobs):
+            if places[j] < 0 and (there[j] > 0.0 or not some):
+                cost = weight[j] / (there[j] if some else 1.0)
+                if cost <= least:
+                    last, least = j, cost
+        for j in range(jobs):
+            if there[j] > 0.0:
+                weight[j] -= least * there[j]
+                there[j] = 0.0
+        places[last] = place
+        for b in by_job[mine[last] : mine[last + 1]]:
+            total[int(need[b, 1])] -= need[b, 2]
+    return places
 
 
 @leaf
@@ -27,29 +70,26 @@ def bottleneck_s(low, high, out, into, left, room, capacity, load):
 
 
 @njit(cache=True, nogil=True)
-def decide(live, path, job, sent, size, capacity, rates):
+def decide(live, path, uid, sent, size, capacity, place, rates):
     """Rates of the live flows, in `rates`; those of a job lie side by side."""
     most = len(live)
     flow, out, into = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    left, begins = np.empty(most), np.empty(most + 1, np.int64)
+    left, begins, rank = np.empty(most), np.empty(most + 1, np.int64), np.empty(most, np.int64)
     n, groups, last = 0, 0, -1
     for a in range(most):
         i = live[a]
-        rates[i] = 0.0
         h = 0
         while h + 1 < path.shape[1] and path[i, h + 1] >= 0:
             h += 1
         flow[n], out[n], into[n], left[n] = i, path[i, 0], path[i, h], size[i] - sent[i]
-        if job[i] != last:
-            begins[groups], last = n, job[i]
+        if uid[i] != last:
+            begins[groups], rank[groups], last = n, place[i], uid[i]
             groups += 1
         n += 1
     begins[groups] = n
     load, room = np.zeros(len(capacity)), capacity.copy()
-    need = np.empty(groups)
-    for g in range(groups):
-        need[g] = bottleneck_s(begins[g], begins[g + 1], out, into, left, capacity, capacity, load)
-    for g in np.argsort(need, kind="mergesort"):
+    ranked = np.argsort(rank[:groups], kind="mergesort")
+    for g in ranked:
         seconds = bottleneck_s(begins[g], begins[g + 1], out, into, left, room, capacity, load)
         if not 0.0 < seconds < np.inf:
             continue
@@ -58,3 +98,9 @@ def decide(live, path, job, sent, size, capacity, rates):
             rates[flow[a]] = rate
             room[out[a]] = max(room[out[a]] - rate, 0.0)
             room[into[a]] = max(room[into[a]] - rate, 0.0)
+    for g in ranked:
+        for a in range(begins[g], begins[g + 1]):
+            more = min(room[out[a]], room[into[a]])
+            rates[flow[a]] += more
+            room[out[a]] -= more
+            room[into[a]] -= more

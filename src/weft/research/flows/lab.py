@@ -25,7 +25,7 @@ from weft.sim.spec import Foreign, NetworkSpec
 from weft.workload import zoo
 
 NIC_GBPS = 25.0
-TWO_SERVERS = "[parallel=parameter-server,servers=2]"
+TWO_SERVERS = "[batch=64,parallel=parameter-server,servers=2,apart=true]"
 GPU = "P100"  # of the zoo's, the one nearest to the testbed's GTX 1080 Ti
 
 
@@ -79,7 +79,7 @@ def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[floa
 @lru_cache(maxsize=64)
 def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
     """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
-    engine, seen = _play(("vgg19", "resnet50"), ((0, 1), (0, 1)), pace, iterations)
+    engine, seen = _play(("vgg19[batch=64]", "resnet50[batch=64]"), ((0, 1), (0, 1)), pace, iterations)
     records = engine.records()
     means = [
         float(np.average(mine["duration"], weights=mine["count"]))
@@ -100,7 +100,7 @@ def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
 def beside_foreign(pace: str, iterations: int = 60) -> float:
     """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on: the foreign flow's share of the NIC
     while VGG19 has bytes to send."""
-    _, seen = _play(("vgg19",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
+    _, seen = _play(("vgg19[batch=64]",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
     ours = theirs = 0.0
     for start, lasts, sends in _stretches(seen):
         if start >= 0.6 and 0 in sends:
@@ -111,8 +111,8 @@ def beside_foreign(pace: str, iterations: int = 60) -> float:
 
 @lru_cache(maxsize=256)
 def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> float:
-    """Iterations per second of one job with 4 workers on 4 servers, as in Figure 10."""
-    engine, _ = _play((model,), ((0, 1, 2, 3),), pace, iterations, n_servers=4, loss=loss)
+    """Iterations per second of one job with 2 workers and 2 parameter servers on 4 machines, as in Figure 10."""
+    engine, _ = _play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
     return iterations / engine.finish_s(0)
 
 

@@ -42,7 +42,7 @@ _METRIC_NAMES = {
     "jct_mean_s": "mean JCT", "jct_median_s": "median JCT", "jct_p95_s": "p95 JCT", "jct_p99_s": "p99 JCT",
     "makespan_s": "makespan", "queueing_mean_s": "queueing", "comm_mean_s": "exposed communication",
     "iteration_mean_s": "mean iteration", "iteration_p99_s": "p99 iteration", "gpu_utilisation": "GPU utilisation",
-    "preemptions": "preemptions",
+    "foreign_gbps": "goodput of others", "preemptions": "preemptions",
 }  # fmt: skip
 
 
@@ -134,8 +134,11 @@ def link_utilisation(run: RunResult, end_s: float | None = None, title: str = ""
 @house_style()
 def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
     """Every stack's ratio to the first, with its 95 % interval, metric by metric; left of 1 is less than the first."""
-    metrics = [m for m in METRICS if m not in ("preemptions", "jct_median_s", "jct_p95_s", "iteration_p99_s")]
     others = comparison["stacks"][1:]
+    left_out = {"preemptions", "jct_median_s", "jct_p95_s", "iteration_p99_s"}
+    if all(entry["ratio_to_first"]["foreign_gbps"]["mean"] is None for entry in others):
+        left_out.add("foreign_gbps")
+    metrics = [m for m in METRICS if m not in left_out]
     figure, (axes,) = new_figure(11.4, 0.9 + 0.11 * len(metrics) * (len(others) + 1))
     step = 0.7 / max(len(others), 1)
     for i, entry in enumerate(others):

@@ -48,15 +48,28 @@ def note_rates(rows, sent, slot_s, before, rate, caps, going):
 
 @njit(cache=True)
 def note_caps(rows, caps, told, going):
-    """The rows whose cap is not what they were told before; they are told now."""
+    """The rows whose cap is not what they were told before; they are told now. Also the first row whose cap is no rate,
+    or -1."""
     changed, n = np.empty(len(rows), np.int64), 0
     for i in rows:
         if caps[i] != told[i]:
+            if not caps[i] >= 0.0:  # neither is a cap that is not a number
+                return changed[:0], i
             told[i] = caps[i]
             going[i] |= caps[i] > 0.0
             changed[n] = i
             n += 1
-    return changed[:n]
+    return changed[:n], -1
+
+
+@njit(cache=True)
+def apart(rows, ranks, active, feed0, feed1):
+    """Whether a row has another weight or level than one that feeds it and is still sending."""
+    for i in rows:
+        for k in range(feed0[i], feed1[i]):
+            if active[k] and ranks[k] != ranks[i]:
+                return True
+    return False
 
 
 @njit(cache=True)
@@ -162,7 +175,7 @@ def _rank(E, x, claim, level):
     if node.claim == claim and node.level == level:
         return
     if node.state == ACTIVE:
-        m.scalars(E).ranked += (claim != 1 or level != 0) - (node.claim != 1 or node.level != 0)
+        m.scalars(E).ranked += int(claim != 1 or level != 0) - int(node.claim != 1 or node.level != 0)
         for f in range(node.flow0, node.flow1):
             link = m.links(E)[m.flows(E)[f].link]
             link.weight += m.flows(E)[f].n * (claim - node.claim)

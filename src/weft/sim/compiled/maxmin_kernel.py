@@ -20,6 +20,10 @@ from weft.sim.compiled.state import (
     UNLIMITED,
 )
 
+# A link's share is rounded down. What that leaves goes to those on it that are solved again without the others: their
+# rates are larger by up to as many units as the link has flows, and mean the same level.
+ROUNDED = 1 << 16
+
 
 @inner((TABLE, int64), merged=True)
 def loose(E, k):
@@ -95,7 +99,7 @@ def _felt_from(E):
                 break
             if links[flows[f].link].binding != 0 and links[flows[f].link].tight != 0:
                 level = min(level, _fills_at(E, flows[f].link))
-    return level
+    return level if level == UNLIMITED else max(level - ROUNDED, 0)
 
 
 @inner((TABLE, int64, int64, int64))

@@ -287,7 +287,7 @@ class Engine:
                 finished += self.arrays.finished[:count].tolist()
             if self.ruled is not None and why == state.REACHED and stop < until:
                 self.ruled.renew(self.now)
-                if not (self.ruled.stuck and until == math.inf and self.arrays.scalars["n_heap"] == 0):
+                if until < math.inf or not self._is_stuck():
                     continue
             if why != state.RECORDS_FULL:
                 if until == math.inf and not finished:
@@ -314,6 +314,16 @@ class Engine:
             raise EngineError(
                 f"the admission rule lets none of {int(scalars['n_held'])} waiting transfers start, and nothing else "
                 "will happen: a rule must let a transfer start when nothing runs beside it"
+            )
+
+    def _is_stuck(self) -> bool:
+        return self.ruled is not None and self.ruled.stuck and int(self.arrays.scalars["n_heap"]) == 0
+
+    def check_rule(self) -> None:
+        """Refuse, in words, a rule that has let nothing through for long where nothing else will happen by itself."""
+        if self.ruled is not None and self._is_stuck():
+            raise EngineError(
+                f"the rule {type(self.ruled.rule).__name__} lets nothing through, and nothing else will happen"
             )
 
     def _catch_up(self) -> None:

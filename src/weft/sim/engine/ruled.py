@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
-from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
+from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import Program
@@ -77,6 +77,7 @@ class Ruled:
         self._carried = np.zeros(len(demand.capacity))
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         self._kernel = kernel("limits")
+        self._ranked = False  # the rule has given weights or levels; from then on those that it does not give are plain
         self._bare: dict[int, list[int]] = {}  # rows of transfers that use no link: those that each may keep step with
         rule.begin(demand)
 
@@ -95,12 +96,14 @@ class Ruled:
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
+        self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
     def detach(self, job: int) -> None:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
+        self.rule.gone(np.arange(low, high), self.flows)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
         self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
 
@@ -179,23 +182,37 @@ class Ruled:
             return
         self.decisions += len(live)
         limits = self.rule.decide(when, self.flows, live)
-        for ranks in (limits.weights, limits.levels):
-            if ranks is not None:
-                self._check_step(live, ranks)
-        ranked = limits.weights is not None or limits.levels is not None
-        changed = self._kernel.note_caps(live, limits.caps, self._caps, self._going)
+        if len(limits.caps) != len(self.flows):
+            raise self._refused(f"has {len(limits.caps)} caps for {len(self.flows)} rows")
+        ranked = self._ranked = self._ranked or limits.weights is not None or limits.levels is not None
+        if ranked:
+            n, weights, levels = len(self.flows), limits.weights, limits.levels
+            weights = np.ones(n, np.int64) if weights is None else weights
+            levels = np.zeros(n, np.int64) if levels is None else levels
+            self._check_ranks(live, weights, "weight", 1)
+            self._check_ranks(live, levels, "level", 0)
+            limits = Limits(limits.caps, weights, levels)
+        changed, wrong = self._kernel.note_caps(live, limits.caps, self._caps, self._going)
+        if wrong >= 0:
+            raise self._refused(f"gives a flow a cap of {limits.caps[wrong]}; give 0 or more bytes per second")
         self.body.limit(live if ranked else changed, limits)
         if ranked and (len(self._dust) or self._bare):
             self._rank_others(live, limits)
 
-    def _check_step(self, live: Ints, ranks: Ints) -> None:
-        """Flows that keep step must have one weight and one level: they have one rate."""
-        fed = live[self.flows.feed0[live] < self.flows.feed1[live]]
-        feeder = self.flows.feed0[fed]
-        if (self.flows.active[feeder] & (ranks[fed] != ranks[feeder])).any():
-            raise EngineError(
-                f"the rule {type(self.rule).__name__} gives flows of a job that keep step different weights or levels"
-            )
+    def _check_ranks(self, live: Ints, ranks: Ints, what: str, least: int) -> None:
+        """Refuse weights or levels that the engine cannot count in; flows that keep step have one rate, so they must
+        have one weight and one level."""
+        if len(ranks) != len(self.flows):
+            raise self._refused(f"has {len(ranks)} {what}s for {len(self.flows)} rows")
+        given = ranks[live]
+        if given.dtype.kind not in "iu" or given.min() < least or given.max() > MOST_RANK:
+            raise self._refused(f"gives a flow a {what} that is no whole number from {least} to {MOST_RANK}")
+        f = self.flows
+        if self._kernel.apart(live, ranks, f.active, f.feed0, f.feed1):
+            raise self._refused("gives flows of a job that keep step different weights or levels")
+
+    def _refused(self, why: str) -> EngineError:
+        return EngineError(f"the rule {type(self.rule).__name__} {why}")
 
     def _rank_others(self, live: Ints, limits: Limits) -> None:
         """Transfers that the rule is not asked about have the weight and the level of those they may keep step with:
@@ -263,7 +280,17 @@ def flow_rows(program: Program) -> FlowRows:
         tuple(spec.chunk for spec in specs),
         tuple(_stretch(spec.leads) for spec in specs),
         tuple(_stretch(rows) for rows in followers),
+        _computing_s(program),
     )
+
+
+def _computing_s(program: Program) -> float:
+    """Seconds of the longest chain of computing in an iteration."""
+    done: list[float] = []
+    for spec in program.specs:
+        mine = 0.0 if spec.kind == TRANSFER else spec.amount
+        done.append(mine + max((done[i] for i in spec.after), default=0.0))
+    return max(done, default=0.0)
 
 
 def _bare(program: Program) -> dict[int, list[int]]:

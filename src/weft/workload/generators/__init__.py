@@ -119,6 +119,7 @@ def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | No
     """Drafts of these sizes: iterations from the spec's range, its log-normal, or else these durations."""
     spec, seed, n = making.spec, making.seed, len(sizes)
     models = drawn.draw_models(n, spec.models, seed)
+    sizes = drawn.own_sizes(models, sizes)
     if spec.iterations is not None:
         lengths = drawn.iterations_between(n, *spec.iterations, seed)
         if spec.shortest_s is not None:

@@ -17,6 +17,7 @@ from weft.errors import InputError
 from weft.workload.generators import arrivals
 from weft.workload.generators.draft import Draft, Times
 from weft.workload.streams import Stream
+from weft.workload.zoo.names import split
 
 ADA_SRSF_SIZES = {1: 80, 2: 14, 4: 26, 8: 30, 16: 8, 32: 2}  # GPUs: jobs
 ADA_SRSF_ITERATIONS = (1000, 6000)
@@ -35,6 +36,12 @@ def draw_sizes(n: int, gpus: Mapping[int, float], seed: int) -> list[int]:
     """GPUs of n jobs, by weight; the order of the table does not matter."""
     sizes = sorted(gpus)
     return Stream(seed, "sizes").choices(n, sizes, [gpus[g] for g in sizes])
+
+
+def own_sizes(models: Sequence[str], sizes: Sequence[int]) -> list[int]:
+    """Those sizes, but of models whose name says it (`vgg16[workers=2]`) their own."""
+    own = {model: split(model)[1].get("workers") for model in set(models)}
+    return [own[model] or size for model, size in zip(models, sizes, strict=True)]
 
 
 def iterations_between(n: int, low: int, high: int, seed: int) -> list[int]:

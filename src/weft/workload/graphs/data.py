@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.collectives import APART
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import Work
@@ -28,7 +29,7 @@ def data_parallel(
     if workers == 1 or not overlap:
         tasks.append(Compute("backward", work.backward_s, (0,)))
         if workers > 1:
-            name = "push-pull" if collective == "parameter-server" else "all-reduce"
+            name = "push-pull" if collective in ("parameter-server", APART) else "all-reduce"
             tasks.append(Transfer(name, work.gradient_bytes, (1,), None, collective, None, servers))
     else:
         at, sent = 0.0, None
@@ -46,11 +47,18 @@ def data_parallel(
     return work.profile(tasks, workers)
 
 
-def parameter_server(work: Work, workers: int, *, servers: int = 1, overlap: bool = False) -> Profile:
-    """Data parallelism in which workers push their gradients to `servers` parameter servers and pull the sum."""
+def parameter_server(
+    work: Work, workers: int, *, servers: int = 1, apart: bool = False, overlap: bool = False
+) -> Profile:  # fmt: skip
+    """Data parallelism in which workers push their gradients to `servers` parameter servers and pull the sum.
+
+    These stand beside workers, or `apart` from them.
+    """
     if servers < 1:
         raise InputError(f"model {work.name!r}: servers is {servers}; it must be at least 1")
-    return data_parallel(work, workers, overlap=overlap, collective="parameter-server", servers=servers)
+    return data_parallel(
+        work, workers, overlap=overlap, collective=APART if apart else "parameter-server", servers=servers
+    )
 
 
 def gradient_buckets(

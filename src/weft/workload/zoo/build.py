@@ -8,7 +8,7 @@ from pathlib import Path
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
-from weft.model.units import gbps_to_bytes_per_s
+from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.workload import graphs
 from weft.workload.graphs import Work
 from weft.workload.profiles.files import MeasuredModel, parse_file
@@ -95,17 +95,21 @@ def profile(
     micro_batches: int = 3,
     schedule: str = "gpipe",
     servers: int = 1,
+    apart: bool = False,
+    gradient_gb: float | None = None,
 ) -> Profile:
     """One iteration of a zoo model, or of a file that describes one (its path), on `workers` GPUs.
 
     `batch` is per worker under data parallelism and per replica of the model otherwise (default: the model's usual
     one). `parallel`: "auto" is the model's usual scheme; "hybrid:TxPxD" fixes tensor x pipeline x data, plain "hybrid"
     chooses them; "pipeline" and "tensor" put one replica on all workers. `overlap` sends gradient buckets during the
-    backward pass. `dtype` asks for times in one precision (fp32, bf16). Options in the name, `vgg16[batch=64]`, come
-    before these.
+    backward pass. `dtype` asks for times in one precision (fp32, bf16). Parameter servers stand beside workers, or
+    `apart` from them. `gradient_gb` replaces the size of all gradients. Options in the name, `vgg16[batch=64]`, come
+    before these; `workers` among them is for those who draw jobs.
     """
     name, own = split(model)
-    how = replace(_How(batch, gpu, parallel, overlap, dtype, micro_batches, schedule, servers), **own)
+    how = _How(batch, gpu, parallel, overlap, dtype, micro_batches, schedule, servers, apart, gradient_gb)
+    how = replace(how, **{key: value for key, value in own.items() if key != "workers"})
     if workers < 1:
         raise InputError(f"model {model!r}: workers is {workers}; it must be at least 1")
     if how.batch is not None and how.batch < 1:
@@ -129,6 +133,8 @@ class _How:
     micro_batches: int
     schedule: str
     servers: int
+    apart: bool
+    gradient_gb: float | None
 
 
 def _from_zoo(name: str, workers: int, how: _How) -> Profile:
@@ -141,6 +147,7 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
     if how.dtype is not None and how.dtype not in PRECISIONS:
         raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}")
     work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
+    work = work if how.gradient_gb is None else work.with_gradients(how.gradient_gb * GB)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
     if how.parallel != "auto":
         return _parallelised(work, workers, how, cap)
@@ -272,7 +279,7 @@ def _parallelised(
     if scheme == "data":
         return graphs.data_parallel(work, workers, overlap=how.overlap)
     if scheme == "parameter-server":
-        return graphs.parameter_server(work, workers, servers=how.servers, overlap=how.overlap)
+        return graphs.parameter_server(work, workers, servers=how.servers, apart=how.apart, overlap=how.overlap)
     if scheme == "embedding":
         return graphs.sharded_embedding(work, workers)
     tensor, pipeline, data = grid(scheme, shape, workers, two_stages)

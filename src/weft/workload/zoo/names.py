@@ -15,9 +15,10 @@ from weft.errors import InputError
 from weft.workload.zoo.catalogue import MODELS
 from weft.workload.zoo.entry import Model, Published
 
-_COUNTS = ("batch", "micro_batches", "servers")
+_COUNTS = ("batch", "micro_batches", "servers", "workers")
 _WORDS = ("parallel", "dtype", "schedule")
-OPTIONS = (*_COUNTS, *_WORDS, "overlap")
+_TRUTHS = ("overlap", "apart")
+OPTIONS = (*_COUNTS, *_WORDS, *_TRUTHS, "gradient_gb")
 
 
 def without(name: str) -> str:
@@ -57,10 +58,14 @@ def _value(name: str, key: str, value: str) -> Any:
         if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
             raise InputError(f"model {name!r}: {key} is {value!r}; it must be a whole number of at least 1")
         return int(value)
-    if key == "overlap":
+    if key in _TRUTHS:
         if value not in ("true", "false"):
-            raise InputError(f"model {name!r}: overlap is {value!r}; it must be true or false")
+            raise InputError(f"model {name!r}: {key} is {value!r}; it must be true or false")
         return value == "true"
+    if key == "gradient_gb":
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not 0 < float(value) <= 1e6:
+            raise InputError(f"model {name!r}: gradient_gb is {value!r}; it must be a number of gigabytes above 0")
+        return float(value)
     if not value:
         raise InputError(f"model {name!r}: {key} has no value; write {key}=... or leave it out")
     return value

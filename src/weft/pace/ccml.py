@@ -1,0 +1,156 @@
+"""ccml: jobs that could send at different times share a NIC unfairly, so that they come to do so (the paper's CCML).
+
+A host knows the jobs that send over its NIC: how long each computes and how much it sends in an iteration. It first
+tests which of them are compatible. Only among those is one more aggressive than the next: its flows have larger
+weights. Everybody else shares fairly, and what a flow cannot use goes to the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.flows import FlowSet
+from weft.pace.base import RatedPace
+from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
+
+FINE = 840.0  # the weight of a job that shares fairly: a number that up to 8 flows of a job share evenly
+MOST = float(1 << 18)  # the weight of the first of many jobs; weights are whole numbers, and their sums small
+CLOSE = 0.05  # part by which iterations may differ from a ratio of small whole numbers
+LARGEST = 4  # of those numbers
+
+
+@dataclass(frozen=True)
+class Circle:
+    """A job on a NIC: seconds of an iteration alone, and seconds of it in which it sends there at full speed."""
+
+    period_s: float
+    arc_s: float
+
+
+def common_s(one: float, other: float) -> float:
+    """The time in which a relative shift of two jobs repeats itself: their periods' common divisor, if these are close
+    to a ratio of whole numbers up to 4; else 0, since jobs that drift past each other cannot be kept apart."""
+    found = 0.0
+    for a, b in product(range(1, LARGEST + 1), repeat=2):
+        if abs(a * one - b * other) <= CLOSE * min(a * one, b * other):
+            found = max(found, min(one / b, other / a))
+    return found
+
+
+def compatible(jobs: Sequence[Circle]) -> list[int]:
+    """Which of the jobs on a NIC, in the order in which they came, can all send at different times.
+
+    A job joins those before it if every pair has a common divisor, and all their arcs fit into the smallest of these.
+    A job that has no partner is not among them.
+    """
+    members: list[int] = []
+    room = math.inf
+    for i, job in enumerate(jobs):
+        shared = min([room, *(common_s(jobs[m].period_s, job.period_s) for m in members)])
+        if sum(jobs[m].arc_s for m in members) + job.arc_s <= min(shared, job.period_s) * (1.0 + 1e-9):
+            members.append(i)
+            room = min(shared, job.period_s)
+    return members if len(members) > 1 else []
+
+
+class CcmlRule(RateRule):
+    """Of compatible jobs on a NIC each weighs `unfair` times as much as the next, whatever the number of its flows."""
+
+    slot_s = math.inf
+
+    def __init__(self, unfair: float = 4.0) -> None:
+        self.unfair = unfair
+
+    def begin(self, demand: Demand) -> None:
+        """No job is known yet."""
+        self.capacity = demand.capacity
+        self.circles: dict[int, dict[int, Circle]] = {}  # by job, which is known by its uid, and NIC
+        self.beside: dict[int, int] = {}  # most flows of a job on one NIC
+        self.weight: dict[int, int] = {}
+
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
+        """One weight for all flows of a job, since they keep step with each other."""
+        uids, of_row = np.unique(flows.uid[live], return_inverse=True)
+        weights = np.ones(len(flows), np.int64)
+        weights[live] = np.array([self.weight[uid] for uid in uids.tolist()], np.int64)[of_row]
+        return Limits(np.full(len(flows), math.inf), weights)
+
+    def came(self, rows: Ints, flows: FlowSet) -> None:
+        """Its profile is known in advance."""
+        if len(rows):
+            self._learn(int(flows.uid[rows[0]]), flows, rows)
+            self._weigh()
+
+    def gone(self, rows: Ints, flows: FlowSet) -> None:
+        """The others share without it."""
+        known = {*flows.uid[rows].tolist()} & {*self.weight}
+        for uid in known:
+            del self.circles[uid], self.beside[uid], self.weight[uid]
+        if known:
+            self._weigh()
+
+    def _learn(self, uid: int, flows: FlowSet, rows: Ints) -> None:
+        """What the profile of a job says: computing, then all bytes at line rate."""
+        every: dict[int, float] = {}  # seconds that it needs of each link
+        count: dict[int, int] = {}  # flows that leave each NIC
+        for row in rows[flows.size[rows] > 0.0].tolist():
+            path = [link for link in flows.path[row].tolist() if link >= 0]
+            for link in path:
+                every[link] = every.get(link, 0.0) + flows.size[row] / self.capacity[link]
+            if path:
+                count[path[0]] = count.get(path[0], 0) + 1
+        period = float(flows.compute_s[rows].max(initial=0.0)) + max(every.values(), default=0.0)
+        self.circles[uid] = {nic: Circle(period, every[nic]) for nic in count}
+        self.beside[uid] = max(count.values(), default=1)
+        self.weight[uid] = 1
+
+    def _weigh(self) -> None:
+        """Weights by the number of compatible jobs that came later, on the NIC where a job has most of them."""
+        on: dict[int, list[int]] = {}
+        for uid in sorted(self.circles):
+            for nic in self.circles[uid]:
+                on.setdefault(nic, []).append(uid)
+        ahead = dict.fromkeys(self.circles, 0)
+        for nic, uids in on.items():
+            members = compatible([self.circles[uid][nic] for uid in uids])
+            for k, m in enumerate(members):
+                ahead[uids[m]] = max(ahead[uids[m]], len(members) - 1 - k)
+        deepest = math.log(MOST / FINE) / math.log(self.unfair) if self.unfair > 1.0 else 0.0
+        for uid, steps in ahead.items():
+            self.weight[uid] = max(round(FINE * self.unfair ** min(steps, deepest) / self.beside[uid]), 1)
+
+
+class Ccml(RatedPace):
+    """`ccml`, or `ccml:X` for X times the share of the next job."""
+
+    def __init__(self, unfair: float = 4.0) -> None:
+        self.unfair = unfair
+        self.name = "ccml" if unfair == 4.0 else f"ccml:{unfair:g}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`ccml` or `ccml:X`."""
+        if arg is None:
+            return cls()
+        try:
+            unfair = float(arg)
+        except ValueError:
+            unfair = 0.0
+        if not 1.0 <= unfair <= 1e6:
+            raise StackError(f"ccml:{arg}: write ccml, or ccml:X with a number X from 1 to 1000000")
+        return cls(unfair)
+
+    def transport(self, packet_loss: float = 0.0) -> Transport:
+        """Single flows of senders that react to congestion; a foreign flow is like a job that shares fairly."""
+        return Transport(opened=True, foreign_weight=int(FINE))
+
+    def rates(self) -> RateRule:
+        """The rule of one run."""
+        return CcmlRule(self.unfair)

@@ -1,0 +1,136 @@
+"""CCML: which jobs are compatible, and what unfairness among those does, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.sim.paced import program, rule_of, run_all, servers, spec_of
+from weft.errors import StackError
+from weft.model.flows import FlowRows, FlowSet, flow_set
+from weft.pace.base import Pace
+from weft.pace.ccml import Ccml, CcmlRule, Circle, common_s, compatible
+from weft.pace.rates import Demand, Moment
+from weft.pace.tcp import Equal
+from weft.sim.engine import Engine
+from weft.sim.readable.sharing import Sharer, max_min
+
+
+def test_compatible_by_hand() -> None:
+    """docs/baselines/ccml.md: iterations of 2 s repeat a shift every 2 s, of 2 and 3 s every second, of 2 and 2.3 s
+    never (they are no ratio of whole numbers up to 4, within 5 %)."""
+    assert common_s(2.0, 2.0) == 2.0
+    assert common_s(2.0, 3.0) == pytest.approx(1.0)
+    assert common_s(2.0, 4.08) == pytest.approx(2.0)
+    assert common_s(2.0, 2.3) == 0.0
+    half, third = Circle(2.0, 1.0), Circle(2.0, 0.7)
+    assert compatible([half, half]) == [0, 1]  # they just fit
+    assert compatible([half, half, half]) == [0, 1]  # three halves do not: the third shares fairly
+    assert compatible([third, Circle(2.0, 1.5), Circle(2.0, 0.4)]) == [0, 2]  # 0.7 and 1.5 do not fit, 0.7 and 0.4 do
+    assert compatible([third, Circle(3.0, 0.4)]) == []  # 1.1 s do not fit into 1 s
+    assert compatible([Circle(2.0, 0.6), Circle(3.0, 0.4)]) == [0, 1]
+    assert compatible([half]) == compatible([]) == []
+
+
+def shares(weights: np.ndarray, nics: list[int], capacity: list[int]) -> list[float]:  # type: ignore[type-arg]
+    """What flows of these weights have of their NICs, in millionths."""
+    sharers = [Sharer({nic: 1}, claim=int(w)) for nic, w in zip(nics, weights, strict=True)]
+    max_min(sharers, [c * 10**9 for c in capacity])
+    return [s.rate / 10**9 for s in sharers]
+
+
+def jobs_on(nics: tuple[tuple[int, ...], ...], compute_s: tuple[float, ...], capacity: list[float]) -> FlowSet:
+    """Jobs with a flow of one byte over each of these NICs, to a link that all share, in the order of their rows."""
+    flows, at = flow_set(sum(map(len, nics)), 2), 0
+    for uid, (mine, seconds) in enumerate(zip(nics, compute_s, strict=True)):
+        none = ((0, 0),) * len(mine)
+        paths = tuple((nic, len(capacity) - 1) for nic in mine)
+        ones, zeros = (1.0,) * len(mine), (0.0,) * len(mine)
+        flows.put(at, uid, FlowRows(paths, ones, zeros, none, none, seconds), np.array(capacity))
+        at += len(mine)
+    return flows
+
+
+def test_weights_by_hand() -> None:
+    """docs/baselines/ccml.md: three jobs on a NIC of 21 that compute for long have 16, 4 and 1 of it; two flows of a
+    job share its part; a flow alone on another NIC has all of it. When the first is gone the others have 16.8 and 4.2.
+    """
+    capacity = [21.0, 10.0, 99.0]
+    flows = jobs_on(((0,), (0, 0), (0, 1)), (10.0, 10.0, 10.0), capacity)
+    rule = CcmlRule()
+    rule.begin(Demand(np.array(capacity)))
+    for rows in ([0], [1, 2], [3, 4]):
+        rule.came(np.array(rows), flows)
+    all_of_them = rule.decide(Moment(0), flows, np.arange(5))
+    assert (all_of_them.caps == math.inf).all()
+    assert all_of_them.weights is not None
+    assert shares(all_of_them.weights, [0, 0, 0, 0, 1], [21, 10]) == pytest.approx([16.0, 2.0, 2.0, 1.0, 10.0])
+    rule.gone(np.array([0]), flows)
+    later = rule.decide(Moment(1), flows, np.array([1, 2, 3])).weights
+    assert later is not None
+    assert shares(later[1:4], [0, 0, 0], [21]) == pytest.approx([8.4, 8.4, 4.2])
+
+
+def test_jobs_that_are_not_compatible_share_fairly() -> None:
+    """The second job computes for 1.7 of 1.75 s where the others compute for 10: no ratio of whole numbers."""
+    capacity = [21.0, 99.0]
+    flows = jobs_on(((0,), (0,), (0,)), (10.0, 1.7, 10.0), capacity)
+    rule = CcmlRule()
+    rule.begin(Demand(np.array(capacity)))
+    for row in range(3):
+        rule.came(np.array([row]), flows)
+    weights = rule.decide(Moment(0), flows, np.arange(3)).weights
+    assert weights is not None
+    assert shares(weights, [0, 0, 0], [21]) == pytest.approx([14.0, 3.5, 3.5])
+
+
+def test_a_job_that_comes_later_is_not_before_one_that_sends() -> None:
+    """The first of three jobs ends and the third takes its place in the engine, but not its rank: 4 : 1 for the second,
+    on a NIC of 10 bytes/s."""
+    engine = Engine(spec_of(rule_of(Ccml())))
+    first = engine.attach(0, program(0.5, servers(1, (0,), 0.5)), 1)
+    engine.attach(1, program(20.0, servers(1, (0,), 60.0)), 1)
+    assert engine.run(60.0) == [first]
+    engine.detach(first)
+    assert engine.attach(2, program(20.0, servers(1, (0,), 60.0)), 1) == first
+    engine.run(engine.now + 20.2)
+    there = engine.on_link(0)
+    assert (there[1][0], there[2][0]) == pytest.approx((8.0, 2.0))
+
+
+def test_what_the_first_cannot_use_the_second_has() -> None:
+    """Congestion control leaves no link idle: the first job's 8 of a NIC of 10 are cut to 6 by the core, so the second
+    has 4 and not 2."""
+    engine = Engine(spec_of(rule_of(Ccml())))
+    for uid, (to, size) in enumerate(((2, 60.0), (1, 100.0))):  # over the core, which has 6; beside it: 10 s each
+        engine.attach(uid, program(20.0, servers(to, (0,), size)), 1)
+    engine.run(20.3)
+    there = engine.on_link(0)
+    assert (there[0][0], there[1][0]) == pytest.approx((6.0, 4.0))
+
+
+def test_unfairness_moves_jobs_apart() -> None:
+    """The property that CCML was published for: two jobs alike, half of an iteration computing and half sending. Shared
+    fairly they meet for ever, 3 s each; shared unfairly they come apart and both have the NIC to themselves, 2 s."""
+
+    def last_iterations(pace: Pace) -> list[float]:
+        engine = Engine(spec_of(rule_of(pace)))
+        for uid in range(2):
+            engine.attach(uid, program(1.02, servers(1, (0,), 10.2)), 40)
+        run_all(engine, 2)
+        records, means = engine.records(), []
+        for uid in range(2):
+            mine = records[records["uid"] == uid]
+            means.append(float(np.repeat(mine["duration"], mine["count"].astype(int))[20:35].mean()))
+        return means
+
+    assert last_iterations(Equal()) == pytest.approx([3.06, 3.06])
+    assert last_iterations(Ccml()) == pytest.approx([2.04, 2.04], abs=0.01)
+
+
+def test_parameters() -> None:
+    assert Ccml.from_text("2").unfair == 2.0
+    with pytest.raises(StackError, match="write ccml"):
+        Ccml.from_text("x")

@@ -1,0 +1,227 @@
+"""TCP as a fluid model, and the baselines of flow scheduling side by side, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.sim.paced import ends, ring, servers
+from weft.errors import StackError
+from weft.model.flows import FlowRows, FlowSet, flow_set
+from weft.pace.ccml import Ccml
+from weft.pace.flow import Flow
+from weft.pace.mcs import Mcs
+from weft.pace.pcc import Pcc
+from weft.pace.rates import Carried, Demand, Moment
+from weft.pace.tcp import (
+    BUFFER_BYTES,
+    CONTROLS,
+    FIRST_WINDOW,
+    RTT_S,
+    SEGMENT_BYTES,
+    VARIANTS,
+    Equal,
+    Tcp,
+    TcpRule,
+    loss_limit,
+    missed_bytes,
+)
+from weft.testing import check_pace
+
+
+def test_two_jobs_on_one_nic_by_hand() -> None:
+    """docs/baselines/equal.md: two pushes of 6 bytes from server 0 to 1 at 10 bytes/s, and their broadcasts."""
+    jobs = [servers(1, (0,), 6.0), servers(1, (0,), 6.0)]
+    assert ends(Equal(), jobs) == pytest.approx([1.2, 1.2])
+    assert ends(Tcp(ideal=True), jobs) == pytest.approx([1.2, 1.2])
+    # neither computes, so their communication cannot be moved apart: they share fairly
+    assert ends(Ccml(), jobs) == pytest.approx([1.2, 1.2])
+    # A's push, then A's broadcast beside B's push, then B's broadcast
+    assert ends(Mcs(), jobs) == pytest.approx([1.2, 1.8], rel=1e-4)
+
+
+def test_mcs_waits_where_flow_pipelines() -> None:
+    """A push and its broadcast alone: start-after takes twice the time (section VII of the paper); a ring does not."""
+    alone = [servers(1, (0,), 6.0)]
+    assert ends(Flow(), alone) == pytest.approx([0.6])
+    assert ends(Mcs(), alone) == pytest.approx([1.2])
+    assert ends(Mcs(), [ring((0, 1), 6.0)]) == pytest.approx([0.6])
+    assert ends(Flow(), [ring((0, 1), 6.0)]) == pytest.approx([0.6])
+
+
+def test_loss() -> None:
+    """p = 0.002, RTT 0.2 ms: Reno reaches 1460 / 0.0002 x sqrt(1.5 / 0.002) = 199.9 MB/s, CUBIC the same."""
+    assert loss_limit("reno", 0.002) == pytest.approx(199.9e6, rel=1e-3)
+    assert loss_limit("cubic", 0.002) == loss_limit("dctcp", 0.002) == loss_limit("reno", 0.002)
+    assert loss_limit("cubic", 1e-13) > loss_limit("reno", 1e-13)  # beyond its Reno-friendly region
+    assert loss_limit("bbr", 0.01) == loss_limit("reno", 0.0) == float("inf")
+    assert loss_limit("dctcp-ecn", 0.002) == float("inf")  # no mark, no reaction
+    big, fast = [servers(1, (0,), 6e8)], 3.125e8  # 25 Gbit/s
+    clean, lossy = (ends(Tcp("cubic", ideal=True), big, loss=loss, line=fast)[0] for loss in (0.0, 0.002))
+    assert clean == pytest.approx(6e8 / 3.125e9)
+    assert lossy == pytest.approx(6e8 / 0.998 / loss_limit("cubic", 0.002))
+    flow, flow_lossy = (ends(Flow(), big, loss=loss, line=fast)[0] for loss in (0.0, 0.002))
+    assert flow_lossy == pytest.approx(flow / 0.998, rel=1e-6)
+    bbr = ends(Tcp("bbr", ideal=True), big, loss=0.002, line=fast)[0]
+    assert bbr == pytest.approx(clean / 0.998 / 0.98)  # a fiftieth of its time it drains its queue
+
+
+LINE = 3.125e9  # 25 Gbit/s
+CAPACITY = np.array([LINE] * 3)  # two NICs that send, and the port of the server that both send to
+PIPE = LINE * RTT_S
+
+
+def two_flows(uids: tuple[int, int] = (0, 1)) -> FlowSet:
+    flows = flow_set(2, 2)
+    for row, uid in enumerate(uids):
+        flows.put(row, row, FlowRows(((row, 2),), (1e12,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY, uid)
+    return flows
+
+
+def play(rule: TcpRule, flows: FlowSet, slots: int, first: int = 0) -> list[list[float]]:
+    """Rates slot by slot, where all that is asked for is carried."""
+    seen = []
+    for slot in range(first, first + slots):
+        live = np.flatnonzero(flows.active)
+        caps = rule.decide(Moment(slot), flows, live).caps
+        flows.rate[live] = caps[live]
+        flows.sent[live] += caps[live] * rule.slot_s
+        seen.append(caps.tolist())
+        link = np.array([flows.rate[0], flows.rate[1], flows.rate[live].sum()])
+        rule.carried(slot, flows, live, Carried(link, np.zeros(3, np.bool_)))
+    return seen
+
+
+def started(variant: str = "cubic", buffer_bytes: float = BUFFER_BYTES) -> TcpRule:
+    rule = TcpRule(variant, buffer_bytes)
+    rule.begin(Demand(CAPACITY))
+    return rule
+
+
+def test_slow_start_by_hand() -> None:
+    """docs/baselines/tcp.md: from ten segments to 428 (625 kB in flight) takes log2(42.8) = 5.42 round trips, in which
+    418 segments are sent and not 2,320: 2.78 MB are missing, 0.9 ms at 25 Gbit/s."""
+    pipe = PIPE / SEGMENT_BYTES
+    trips = math.log2(pipe / 10)
+    missed = missed_bytes(np.array([LINE]))[0]
+    assert missed == pytest.approx((trips * pipe - (pipe - 10)) * SEGMENT_BYTES)
+    assert missed / LINE == pytest.approx(0.89e-3, rel=0.01)
+    assert missed_bytes(np.array([0.5 * FIRST_WINDOW / RTT_S]))[0] == 0.0  # what ten segments do anyway
+
+
+def test_a_flow_alone_has_its_link_but_for_slow_start_and_its_overshoot() -> None:
+    """The first window is twice what pipe and buffer hold (1.625 MB): half of it is lost and sent again."""
+    rule, flows = started(), two_flows()
+    flows.active[0] = True
+    first, second = (rates[0] for rates in play(rule, flows, 2))
+    lost = PIPE + BUFFER_BYTES
+    assert first == pytest.approx(LINE - (missed_bytes(np.array([LINE]))[0] + lost) / rule.slot_s)
+    assert second == pytest.approx(LINE)
+    assert rule.window[0] < PIPE + BUFFER_BYTES
+
+
+def test_a_saw_by_hand() -> None:
+    """No buffer: CUBIC keeps 0.7 of 625 kB and gains 0.529 segments in 0.2 ms, so it is back after 0.3 x 428 / 0.529
+    = 243 round trips, 48.5 ms, and has 0.85 of its link on average; Reno has 0.75, after 214 round trips."""
+    for variant, keeps, mean in (("cubic", 0.7, 0.85), ("reno", 0.5, 0.75)):
+        rule, flows = started(variant, 0.0), two_flows()
+        flows.active[0] = True
+        play(rule, flows, 10)
+        rates = [row[0] / LINE for row in play(rule, flows, 400, 10)]
+        assert min(rates) == pytest.approx(keeps, rel=0.05)
+        assert max(rates) <= 1.0 + 1e-9
+        assert float(np.mean(rates)) == pytest.approx(mean, abs=0.03)
+
+
+def test_a_buffer_of_finite_size_that_is_large_enough() -> None:
+    """1.6 pipes of buffer: 0.7 of 2.6 pipes are still more than one, so the link never idles. So it is in the shallow
+    buffer of 1.75 ms at 200 Mbit/s, in which two real CUBIC flows reach 0.91 of the link: a fluid does not show why."""
+    rule, flows = started(), two_flows()
+    flows.active[:] = True
+    play(rule, flows, 5)
+    assert [sum(row) / LINE for row in play(rule, flows, 100, 5)] == pytest.approx([1.0] * 100)
+    slow = np.array([25e6] * 3)
+    shallow = TcpRule("cubic", 25e6 * 1.75e-3)
+    shallow.begin(Demand(slow))
+    flows.line[:] = 25e6
+    play(shallow, flows, 5)
+    assert [sum(row) / 25e6 for row in play(shallow, flows, 100, 5)] == pytest.approx([1.0] * 100)
+
+
+def test_rates_follow_windows_and_windows_even_out() -> None:
+    """A flow that comes later finds little room, so it starts with less; losses take parts and growth is alike for
+    both, so they draw level. DCTCP's windows follow its marks and even out too; BBR's are even at once."""
+    for variant, soon, later in (("cubic", 0.45, 0.48), ("dctcp", 0.45, 0.48), ("bbr", 0.5, 0.5)):
+        rule, flows = started(variant), two_flows()
+        flows.active[0] = True
+        play(rule, flows, 20)
+        flows.active[1] = True
+        shares = [row[1] / LINE for row in play(rule, flows, 300, 20)]
+        if variant == "bbr":
+            assert shares[1:] == pytest.approx([0.5] * 299)
+            continue
+        assert shares[1] < soon, variant
+        assert later < float(np.mean(shares[-50:])) < 0.52, variant
+
+
+def test_an_idle_window_starts_anew() -> None:
+    """After 50 ms a flow goes on with its window, after 300 ms with a slow start up to three quarters of it; the next
+    job on the same row knows nothing."""
+    rule, flows = started(), two_flows()
+    flows.active[0] = True
+    play(rule, flows, 30)
+    window = rule.window[0]
+    for pause, fresh in ((5, False), (30, True)):
+        rule, flows = started(), two_flows()
+        flows.active[0] = True
+        play(rule, flows, 30)
+        flows.active[0], flows.sent[0] = False, 0.0
+        rule.over(np.array([0]), flows)
+        flows.active[0] = True
+        caps = rule.decide(Moment(30 + pause), flows, np.array([0])).caps
+        assert (caps[0] < 0.95 * LINE) == fresh
+        assert rule.window[0] == pytest.approx(max(0.75 * window, rule.threshold[0]) if fresh else window, rel=0.1)
+    flows.put(0, 0, FlowRows(((0, 2),), (1e12,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY, 9)
+    flows.active[0] = True
+    rule.decide(Moment(70, 0.5, begins=False), flows, np.array([0]))
+    assert rule.threshold[0] == math.inf
+
+
+def test_a_window_that_is_not_used_makes_room() -> None:
+    """A flow that sends a tenth of what its window allows keeps twice that; the other has the rest."""
+    rule, flows = started(), two_flows()
+    flows.active[:] = True
+    play(rule, flows, 3)
+    flows.rate[0] = 0.05 * LINE
+    before = rule.window[0]
+    used = flows.rate[0] / rule.rate[0]
+    rule.carried(3, flows, np.arange(2), Carried(np.zeros(3), np.zeros(3, np.bool_)))
+    assert rule.window[0] == pytest.approx(before * 2.0 * used)
+    assert rule.decide(Moment(4), flows, np.arange(2)).caps[1] > 0.75 * LINE
+
+
+def test_variants() -> None:
+    """RFC 9438, 4.3: CUBIC keeps 0.7 and gains 3 (1 - 0.7) / (1 + 0.7) segments in its Reno-friendly region."""
+    assert set(CONTROLS) == set(VARIANTS)
+    assert CONTROLS["cubic"].gains == pytest.approx(0.5294, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Equal, Mcs, Ccml, Pcc, lambda: Pcc("vivace"), lambda: Tcp(ideal=True), *(lambda v=v: Tcp(v) for v in VARIANTS)],
+)
+def test_conforms(make: type[Equal]) -> None:
+    check_pace(make)
+    assert make().transport().opened
+    assert (make().rates() is None) == (make().name in ("equal", "tcp:ideal"))
+
+
+def test_parameters() -> None:
+    for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB"):
+        assert Tcp.from_text(name).name == f"tcp:{name}"
+    assert Tcp.from_text(None).name == "tcp:cubic"
+    for wrong in ("vegas", "ideal,buffer=2kB", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas"):
+        with pytest.raises(StackError, match="write tcp:X"):
+            Tcp.from_text(wrong)
