@@ -268,5 +268,15 @@ def without(case: Case, feature: str) -> Case:
 
 
 def jostled(case: Case, rng: random.Random, by: float = 1e-13) -> Case:
-    """The same with every amount changed a little, each by its own amount."""
-    return map_nodes(case, lambda s: replace(s, amount=s.amount * (1.0 + by * rng.uniform(-1.0, 1.0))))
+    """The same with every amount, latency and gate changed a little, each by its own amount."""
+
+    def moved(x: float) -> float:
+        return x * (1.0 + by * rng.uniform(-1.0, 1.0))
+
+    case = map_nodes(case, lambda s: replace(s, amount=moved(s.amount), latency=moved(s.latency)))
+    jobs = [
+        replace(job, gate=replace(job.gate, epoch_s=moved(job.gate.epoch_s), period_s=moved(job.gate.period_s)))
+        if job.gate is not None else job
+        for job in case.jobs
+    ]  # fmt: skip
+    return replace(case, jobs=tuple(jobs))

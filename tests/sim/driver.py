@@ -187,7 +187,7 @@ def lone_links(case: Case) -> list[int]:
 
 
 def well_posed(case: Case, reference: Outcome, tolerance: float = 1e-10) -> bool:
-    """Whether the plain run of a case stays where it is when every amount moves by 1e-13.
+    """Whether the plain run of a case stays where it is when every amount, latency and gate moves by 1e-13.
 
     If not, no two ways of rounding can be asked to agree: contended runs are chaotic (three jobs on a link amplify a
     change by a factor at every meeting), and where two events fall on one instant, an admission or a turn on a GPU
