@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, program, rule_of, servers, spec_of
 from weft.model.flows import flow_set
-from weft.pace.rates import Demand, Moment
+from weft.pace.rates import MOST_RANK, Demand, Moment
 from weft.pace.shortest import FINE, Shortest, ShortestRule, ranks
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
@@ -30,6 +30,17 @@ def test_two_jobs_on_one_nic() -> None:
     """As on the page of `equal`: pushes of 6 and 4 bytes at 10 bytes/s. The shorter is done after 0.4 s, the other
     after 1 s; shared fairly it would be 0.8 and 1 s."""
     assert ends(Shortest(), [servers(1, (0,), 6.0), servers(1, (0,), 4.0)]) == pytest.approx([1.0, 0.4])
+
+
+def test_weights_stay_within_what_a_rule_may_give() -> None:
+    """1,300 jobs on one NIC: the first of them would weigh more than the engine takes."""
+    jobs = [{0: (float(j), 1)} for j in range(1300)]
+    assert ranks(jobs)[0] == (0, MOST_RANK)
+    engine = Engine(spec_of(rule_of(Shortest())))
+    for uid in range(len(jobs)):
+        engine.attach(uid, program(0.0, servers(1, (0,), 1.0)), 1)
+    engine.run(0.01)
+    assert sum(rate for rate, _ in engine.on_link(0).values()) == pytest.approx(10.0)
 
 
 def test_others_have_what_they_would_have_beside_fair_flows() -> None:

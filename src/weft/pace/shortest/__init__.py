@@ -17,7 +17,7 @@ import numpy as np
 from weft.compiled import load
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import MOST_RANK, Demand, Ints, Limits, Moment, RateRule, Transport
 
 FINE = 840  # weight of a foreign flow, and of a flow that has its links to itself
 
@@ -37,7 +37,7 @@ def ranks(jobs: Sequence[Mapping[int, tuple[float, int]]]) -> list[tuple[int, in
         share = max((flows[link] / count for link, (_, count) in jobs[j].items()), default=1.0)
         for link in jobs[j]:
             taken[link] = level + 1
-        found[j] = (level, round(FINE * share))
+        found[j] = (level, min(round(FINE * share), MOST_RANK))
     return found
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 from numba import njit
 
+from weft.pace.rates import MOST_RANK
+
 
 @njit(cache=True, nogil=True)
 def ranks(live, job, path, left, capacity, fine, levels, weights):
@@ -40,7 +42,7 @@ def ranks(live, job, path, left, capacity, fine, levels, weights):
                 if link >= 0:
                     share = max(share, flows[link] / count[link])
         for a in mine:
-            levels[live[a]], weights[live[a]] = level, round(fine * share)
+            levels[live[a]], weights[live[a]] = level, min(round(fine * share), MOST_RANK)
             for link in path[live[a]]:
                 if link >= 0:
                     taken[link], count[link] = level + 1, 0

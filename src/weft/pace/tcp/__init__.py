@@ -125,7 +125,7 @@ class TcpRule(RateRule):
                     break
                 self._share(flows, rows)
         caps = self.rate.copy()
-        lasts = when.part * self.slot_s
+        lasts = max(when.part, 1e-9) * self.slot_s
         caps[fresh] -= missed_bytes(caps[fresh]) / lasts
         caps[rows] = np.maximum(caps[rows] - self.lost[rows] / lasts, 0.1 * self.rate[rows])
         self.lost[rows] = 0.0
