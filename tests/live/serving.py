@@ -56,19 +56,24 @@ def statuses(folder: Path) -> dict[str, str]:
 def ended_for_good(folder: Path, lines: Sequence[Sequence[str]]) -> set[str]:
     """Jobs whose witness (`lines`: word, job, attempt) said that it ends. Asserts that each attempt said so once, and
     that nobody was started again afterwards unless it had been told to stop: a stop may come while the process that
-    has said its word is still going away."""
+    has said its word is still going away. It may also come between the report of the last iteration and that word;
+    then the job has finished without it."""
     ends = [(job, int(attempt)) for word, job, attempt in lines if word == "end"]
     assert len(set(ends)) == len(ends)
     ledger = Ledger(folder, read_only=True)
     try:
+        done = {
+            row.id: [step.action for _, step in ledger.decisions(row.id) if step.action in ("start", "stop")]
+            for row in ledger.jobs()
+        }
         for job, attempt in ends:
-            done = [row.action for _, row in ledger.decisions(job) if row.action in ("start", "stop")]
-            starts = [i for i, action in enumerate(done) if action == "start"]
-            after = done[starts[attempt - 1] + 1 :][:1]
+            starts = [i for i, action in enumerate(done[job]) if action == "start"]
+            after = done[job][starts[attempt - 1] + 1 :][:1]
             assert after in ([], ["stop"]), f"{job} was started again though it had ended, and nobody stopped it"
+        stopped = {row.id for row in ledger.jobs() if row.status == "finished" and done[row.id][-1:] == ["stop"]}
     finally:
         ledger.close()
-    return {job for job, _ in ends}
+    return {job for job, _ in ends} | stopped
 
 
 def fork_server(folder: Path, stack: str) -> int:
