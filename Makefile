@@ -60,7 +60,7 @@ test: dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there.
-KERNELS := tests/sim/engine tests/sim/readable tests/sim/compiled tests/pace tests/interleave
+KERNELS := tests/sim/engine tests/sim/readable tests/sim/compiled tests/pace tests/interleave --ignore=tests/pace/test_combinations.py
 bounds: dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(KERNELS) $(ARGS)
 

@@ -78,8 +78,10 @@ def test_a_rival_may_be_written_in_short(monkeypatch: pytest.MonkeyPatch) -> Non
     assert claim.measured is not None
 
 
-def test_the_race_names_the_best_other_stack() -> None:
-    """Quick, two seeds, few rivals: the claim says who was best, and the notes say of how many."""
+def test_the_race_names_the_best_other_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick, two seeds, three rivals: the claim says who was best, and the notes say of how many."""
+    rivals = ["fifo", "srsf/tight", "srsf:preemptive/tight"]
+    monkeypatch.setitem(TRIALS, "flows", replace(TRIALS["flows"], rivals=lambda: rivals))
     found = reproduce(Request(quick=True, seeds=2, claims=("flows-best",), workers=1))
     (claim,) = found.claims
     assert claim.seeds == (6, 7)
