@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.paced import CAPACITY, JOBS, Job
+from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
 from weft.model.flows import FlowRows, flow_set
 from weft.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates, job_order
 from weft.pace.rates import Demand, Moment
-from weft.sim.engine.program import make_program
-from weft.sim.engine.ruled import flow_rows
 
 
 def test_by_hand() -> None:
@@ -71,13 +69,7 @@ def test_jobs_are_ordered_by_all_of_their_stages() -> None:
 @settings(max_examples=60, deadline=None)
 def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
     """Of whatever flows have bytes left; no NIC is given away twice, and none that a flow could use is left idle."""
-    rows = [flow_rows(make_program(flows, CAPACITY)) for flows, _, _ in jobs]
-    flows = flow_set(sum(map(len, rows)), 3)
-    at = 0
-    for job, mine in enumerate(rows):
-        flows.put(at, job, mine, CAPACITY)
-        at += len(mine)
-    flows.sent[:] = [data.draw(st.sampled_from([0.0, 0.3, 1.0])) * size for size in flows.size]
+    flows = partly_sent(jobs, data)
     flows.active[:] = flows.sent < flows.size
     live = np.flatnonzero(flows.active)
     rule = McsRule()

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.paced import CAPACITY, JOBS, Job, ends, program, rule_of, servers, spec_of
-from weft.model.flows import flow_set
+from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, program, rule_of, servers, spec_of
 from weft.pace.rates import MOST_RANK, Demand, Moment
 from weft.pace.shortest import FINE, Shortest, ShortestRule, ranks
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
-from weft.sim.engine.ruled import flow_rows
 from weft.testing import check_pace
 
 
@@ -60,13 +58,7 @@ def test_others_have_what_they_would_have_beside_fair_flows() -> None:
 @given(JOBS, st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
-    rows = [flow_rows(make_program(flows, CAPACITY)) for flows, _, _ in jobs]
-    flows = flow_set(sum(map(len, rows)), 3)
-    at = 0
-    for job, mine in enumerate(rows):
-        flows.put(at, job, mine, CAPACITY)
-        at += len(mine)
-    flows.sent[:] = [data.draw(st.sampled_from([0.0, 0.3, 1.0])) * size for size in flows.size]
+    flows = partly_sent(jobs, data)
     live = np.flatnonzero(flows.sent < flows.size)
     rule = ShortestRule()
     rule.begin(Demand(CAPACITY))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from weft.model.flows import FlowSet, flow_set
 from weft.pace.admission import Fair
 from weft.pace.base import Pace
 from weft.pace.ccml import Ccml
@@ -27,6 +28,7 @@ from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import NodeSpec, Program, compute_node, make_program, transfer_node
+from weft.sim.engine.ruled import flow_rows
 
 CAPACITY = np.array([10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 6.0, 6.0])
 SLOT_S = 0.06  # of flow and mcs
@@ -210,3 +212,15 @@ def slowest_s(job: Job) -> float:
     """The least time of an iteration: computing, then the flow that takes longest at the rate of its own path."""
     flows, compute_s, _ = job
     return compute_s + max(spec.amount / min(CAPACITY[k] for k, _ in spec.links) for spec in flows)
+
+
+def partly_sent(jobs: Sequence[Job], data: st.DataObject) -> FlowSet:
+    """The flows of these jobs, each of which has sent nothing, some or all of its bytes."""
+    rows = [flow_rows(make_program(flows, CAPACITY)) for flows, _, _ in jobs]
+    flows = flow_set(sum(map(len, rows)), 3)
+    at = 0
+    for job, mine in enumerate(rows):
+        flows.put(at, job, mine, CAPACITY)
+        at += len(mine)
+    flows.sent[:] = [data.draw(st.sampled_from([0.0, 0.3, 1.0])) * size for size in flows.size]
+    return flows

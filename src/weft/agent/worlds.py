@@ -52,9 +52,8 @@ class PacedWorld(LocalWorld):
     def set_pace(self, pace: Pace) -> None:
         """Start the agents, if the pace is more than the network's own sharing."""
         self._pace = pace
-        if (pace.rates() is not None and not pace.natural) or pace.admission(
-            1e-9, 0.0
-        ).kind != "all":  # real links share without loss
+        rated = pace.rates() is not None and not pace.natural
+        if rated or pace.admission(1e-9, 0.0).kind != "all":  # real links share without loss
             if not may_trace():
                 raise InputError(
                     f"pace {pace.name}: an agent may not look into other processes here; run weft serve as root, or "

@@ -20,7 +20,7 @@ import numpy as np
 from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 from weft.pace.tcp import BUFFER_BYTES
 
 FIRST = 0.05  # part of the line's rate at which a flow begins
@@ -71,17 +71,11 @@ class PccRule(RateRule):
         self.up: Bools = np.zeros((0, 4), np.bool_)  # which of the trials are at the higher rate
         self.seen: Floats = np.zeros((0, 4))  # their utilities
 
-    def _room(self, n: int) -> None:
-        more = max(n - len(self.rate), 0)
-        for name in (*_FLOATS, *_WHOLE, "tried", "up", "seen"):
-            old = getattr(self, name)[:n]
-            setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
-        self.owner[n - more :] = -1
-
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """The rate of the trial."""
         if len(flows) != len(self.rate):
-            self._room(len(flows))
+            for name in (*_FLOATS, *_WHOLE, "tried", "up", "seen"):
+                setattr(self, name, resized(getattr(self, name), len(flows), -1 if name == "owner" else 0))
         new = live[(self.rate[live] == 0.0) | (self.owner[live] != flows.uid[live])]
         self.owner[new], self.state[new] = flows.uid[new], STARTING
         self.rate[new], self.last[new] = FIRST * flows.line[new], -np.inf

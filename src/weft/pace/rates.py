@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from weft.model.flows import FlowSet
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Kind = TypeVar("Kind", bound=np.generic)
 
 MOST_RANK = 1 << 20  # the largest weight, and the last level, that a rule may give
 
@@ -78,6 +80,12 @@ class Limits:
     caps: Floats
     weights: Ints | None = None
     levels: Ints | None = None
+
+
+def resized(array: npt.NDArray[Kind], n: int, fill: int = 0) -> npt.NDArray[Kind]:
+    """What a rule keeps of each row, for n rows; what is new is `fill`."""
+    more = np.full((max(n - len(array), 0), *array.shape[1:]), fill, array.dtype)
+    return np.concatenate([array[:n], more])
 
 
 class RateRule(ABC):

@@ -14,7 +14,7 @@ import numpy as np
 from weft.compiled import load
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Bools, Demand, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import Bools, Demand, Ints, Limits, Moment, RateRule, Transport, resized
 
 FULL = 1e-6  # a NIC with no more than this part of its capacity left is full
 
@@ -113,10 +113,8 @@ class McsRule(RateRule):
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Rates by the order of jobs."""
         if len(flows) != len(self.place):
-            kept, more = min(len(flows), len(self.place)), max(len(flows) - len(self.place), 0)
-            self.place = np.concatenate([self.place[:kept], np.full(more, -1, np.int64)])
-            self.done = np.concatenate([self.done[:kept], np.zeros(more, np.bool_)])
-            self.owner = np.concatenate([self.owner[:kept], np.full(more, -1, np.int64)])
+            self.place, self.owner = (resized(old, len(flows), -1) for old in (self.place, self.owner))
+            self.done = resized(self.done, len(flows))
         others = self.owner != flows.uid
         self.place[others], self.done[others], self.owner[others] = -1, False, flows.uid[others]
         again = live[self.done[live] | (self.place[live] < 0)]

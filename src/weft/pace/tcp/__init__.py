@@ -20,7 +20,7 @@ from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import Pace
-from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 
 RTT_S, SEGMENT_BYTES = 2e-4, 1460.0  # of an empty network
 BUFFER_BYTES = 1e6  # of a switch's port
@@ -102,17 +102,11 @@ class TcpRule(RateRule):
         """weft.pace.tcp.tcp_kernel, compiled by numba when first called."""
         return load("weft.pace.tcp.tcp_kernel")
 
-    def _room_for(self, n: int) -> None:
-        more = n - len(self.window)
-        for name in ("window", "threshold", "rate", "top", "lost", "held", "owner", "ended"):
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros(more, old.dtype)]))
-        self.owner[n - more :] = -1
-
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Rates that the windows come to, less what slow start and the losses of this slot cost."""
         if len(flows) != len(self.window):
-            self._room_for(len(flows))
+            for name in ("window", "threshold", "rate", "top", "lost", "held", "owner", "ended"):
+                setattr(self, name, resized(getattr(self, name), len(flows), -1 if name == "owner" else 0))
         self._slot, rows = when.slot, np.flatnonzero(flows.active)
         fresh = self._start(flows, live, rows)
         self._share(flows, rows)
