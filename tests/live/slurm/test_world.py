@@ -51,7 +51,8 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
     server = serving.start(f"srsf-preemptive{EVEN}")
     says = "iterations={} iteration_s=0.05"
     long = serving.sbatch(128, python(tmp_path, LOOP, 0.05, 60), says=says.format(60))
-    serve_until(server, lambda: running(server, long)() and server.world.iterations_done(long) > 5)
+    # The job's own report counts here: until it reports, the world only estimates how far it is.
+    serve_until(server, lambda: running(server, long)() and server.world.attempt(long, 1).progress().step > 5)
     short = serving.sbatch(8, python(tmp_path, LOOP, 0.05, 4), says=says.format(4))
     serve_until(server, ended(server, long, short))
     assert actions(server) == [(long, "start"), (long, "stop"), (short, "start"), (long, "start")]
@@ -130,9 +131,9 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
     """The gate of the start is in the environment of all four tasks on two nodes, and holds their iterations; the gate
     that is set while they run holds the later ones: every one begins at its slot, by the clock of the machine."""
     server = serving.start(Stack("shifted", Waking(planner(), 0.1), Shifted()))
-    job = serving.sbatch(
-        16, f"srun {' '.join(python(tmp_path, REPORT, tmp_path / 'seen'))}", "--ntasks=4", says="iterations=50"
-    )
+    script = f"srun {' '.join(python(tmp_path, REPORT, tmp_path / 'seen'))}"
+    # Iterations are said to be long, so that no estimate made before the first report reaches five of them.
+    job = serving.sbatch(16, script, "--ntasks=4", says="iterations=50 iteration_s=30")
     serve_until(server, ended(server, job))
     zero = server.world.clock.wall_s
     nodes = set()
