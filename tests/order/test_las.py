@@ -83,3 +83,21 @@ def test_short_jobs_do_not_wait_behind_long_ones() -> None:
         run(core, world)
         start = next(t for t, what, job in moves(core) if job == "short" and what is Start)
         assert 203.0 <= start <= 210.0
+
+
+@pytest.mark.parametrize("stack", ["tiresias:10", "dally[order=nw-sens:10]", "dally-consolidated[order=nw-sens:10]"])
+def test_ends_of_leases_that_nobody_could_take_are_not_waited_for(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same decisions as when every end is a cycle, in fewer of them."""
+
+    def played() -> tuple[list[tuple[float, type, str]], int]:
+        jobs = [toy_job(f"j{i}", 1 + (3 * i) % 4, 20 + (7 * i) % 90, submit_s=float((11 * i) % 60)) for i in range(14)]
+        world = ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("large", 8, 40)])
+        core = Core(resolve(stack), world)
+        run(core, world)
+        return moves(core), core.cycle
+
+    ahead, fewer = played()
+    monkeypatch.setattr("weft.order.leases._AHEAD", 0)
+    one_by_one, cycles = played()
+    assert ahead == one_by_one
+    assert fewer < cycles

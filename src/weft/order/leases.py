@@ -18,6 +18,8 @@ Key = tuple[float, float]  # what a job is ranked by, then when it last gave up 
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
 _NEVER = -1e300  # JSON has no infinity
 _OFFER = 1e-4  # of a lease: how long after another an offer is made, where leases end at the same moment
+_AHEAD = 32  # ends of leases that are looked at before they come
+Rival = tuple[int, float]  # of the first waiting job that a number of GPUs is enough for: priority turned round, key
 
 
 class LeaseOrder(Order):
@@ -88,7 +90,7 @@ class OwnLeases(LeaseOrder):
     The memory: `ends`, when the current lease of each running job ends, first to last, listed once for each lease's
     length (whoever starts later has a later end than all of them); `next`, how many of these have passed; `from_s`, the
     moment from which they were listed, or are to be if there is no list; `due`, jobs whose lease has ended and is still
-    to be offered.
+    to be offered; `renewed_s`, before which no lease that ends finds a taker, unless something is reported first.
     """
 
     default_s: float = 3600.0
@@ -115,7 +117,11 @@ class OwnLeases(LeaseOrder):
         """Nothing has been listed."""
         if self.together:
             return super().initial_state()
-        return {"ends": None, "next": 0, "from_s": None, "due": []}
+        return {"ends": None, "next": 0, "from_s": None, "due": [], "renewed_s": _NEVER}
+
+    def key_ahead(self, job: JobView, at_s: float) -> float | None:
+        """Key that a running job will have at a moment to come; None if that cannot be told."""
+        return None
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs, with one whose lease is over among them."""
@@ -123,15 +129,16 @@ class OwnLeases(LeaseOrder):
             return super().rank(view, state)
         if not view.waiting and (state["from_s"] is None or view.now < state["from_s"]):
             return self._quiet(view, None)
-        state, next_s = self._passed(view, state)
+        state = self._passed(view, state)
         due = list(state["due"])
         ended = bool(due)
         over: JobView | None = None
-        moves = False
+        moves, mine, rivals = False, 0.0, dict[int, Rival | None]()
         while due and over is None:
             over = view.running[due.pop(0)]
             moves = self.moves and bool(scattered(view, [over]))
-            if not moves and self._stays(view, over):
+            mine = self.key_of_running(view, over)
+            if not moves and self._stays(view, over, mine, rivals):
                 over = None
         if not view.waiting:
             return self._quiet(view, over if moves else None)
@@ -140,17 +147,19 @@ class OwnLeases(LeaseOrder):
         if not told:
             entries = self._among(view, [] if over is None else [over])
         elif over is not None:
-            entries = self._taking(view, over)
+            entries = self._taking(view, over, mine)
+        wake_s = view.now + _OFFER * self.lease_s if due else self._taken(view, state, rivals)
         return Ranking(
             self._claims(entries, {over.id} if over and moves else set()),
-            {**state, "due": due},
-            wake_s=view.now + _OFFER * self.lease_s if due else next_s,
+            {**state, "due": due, "renewed_s": _NEVER if due else wake_s},
+            wake_s=wake_s,
             pooled=True, released=frozenset() if over is None else frozenset({over.id}), told=told,
         )  # fmt: skip
 
-    def _passed(self, view: ClusterView, state: State) -> tuple[State, float]:
-        """The memory with what has become due by now, and when the next lease ends or the next list is made."""
-        due = [name for name in state["due"] if name in view.running]
+    def _passed(self, view: ClusterView, state: State) -> State:
+        """The memory with what has become due by now."""
+        running, renewed_s = view.running, min(state.get("renewed_s", _NEVER), view.now)
+        due = [name for name in state["due"] if name in running] if view.news else list(state["due"])
         ends, passed, from_s = state["ends"], state["next"], state["from_s"]
         lease_s, now = self.lease_s, view.now * (1 + 1e-12)  # ends that were rounded are met
         if ends is None:
@@ -162,16 +171,13 @@ class OwnLeases(LeaseOrder):
             while passed < len(ends) and ends[passed][0] <= now:
                 end_s, name = ends[passed]
                 passed += 1
-                job = view.running.get(name)
-                lasted = job is not None and job.started_s is not None and end_s - job.started_s > lease_s * (1 - 1e-9)
-                if lasted and name not in due:  # else it has started again since
+                if end_s >= renewed_s and self._lasted(running.get(name), end_s) and name not in due:
                     due.append(name)
             if from_s + lease_s > now:
                 break
             from_s += lease_s * int((now - from_s) / lease_s)
             ends, passed = self._ends(view, from_s), 0
-        next_s = ends[passed][0] if passed < len(ends) else from_s + lease_s
-        return {**state, "ends": ends, "next": passed, "from_s": from_s, "due": due}, next_s
+        return {**state, "ends": ends, "next": passed, "from_s": from_s, "due": due}
 
     def _ends(self, view: ClusterView, from_s: float) -> list[list[Any]]:
         """When the lease of each running job ends for the first time after a moment, first to last."""
@@ -180,21 +186,48 @@ class OwnLeases(LeaseOrder):
         ends = [[start_s + (int((from_s - start_s) / lease_s + 1e-9) + 1) * lease_s, name] for start_s, name in starts]
         return sorted(ends, key=itemgetter(0))
 
-    def _stays(self, view: ClusterView, job: JobView) -> bool:
+    def _lasted(self, job: JobView | None, end_s: float) -> bool:
+        """Whether an end that was listed is that of a job's present assignment: it has not started again since."""
+        return job is not None and job.started_s is not None and end_s - job.started_s > self.lease_s * (1 - 1e-9)
+
+    def _taken(self, view: ClusterView, state: State, rivals: dict[int, Rival | None]) -> float:
+        """The first end of a lease to come at which somebody might take the job's GPUs or the job might move, as far as
+        can be told; at most the end of the list.
+
+        Starts that this cycle decides leave fewer GPUs and fewer rivals, and whatever else happens is reported before.
+        """
+        ends, first = state["ends"], state["next"]
+        for end_s, name in ends[first : first + _AHEAD]:
+            job = view.running.get(name)
+            if job is None or not self._lasted(job, end_s):
+                continue
+            if self.moves and scattered(view, [job]):
+                return float(end_s)
+            key = self.key_ahead(job, end_s)
+            if not self._stays(view, job, math.inf if key is None else key, rivals):
+                return float(end_s)
+        return float(ends[first + _AHEAD][0]) if first + _AHEAD < len(ends) else state["from_s"] + self.lease_s
+
+    def _stays(self, view: ClusterView, job: JobView, key: float, rivals: dict[int, Rival | None]) -> bool:
         """Whether nobody could take a job's GPUs, so that no offer need be made: who waits wants more GPUs than there
         would be, or comes after it."""
-        room, key_of = view.offer.n_free + len(job.gpus), self.key_of_waiting
-        if all(gpus > room for gpus, _ in view.demand):
-            return True
-        first = next((other for other in view.waiting_by(key_of, most=room) if other.job.gpus <= room), None)
-        if first is None:
-            return True
-        mine = (-job.job.priority, self.key_of_running(view, job))
-        return mine <= (-first.job.priority, key_of(first)[0])
+        room = view.offer.n_free + len(job.gpus)
+        if room not in rivals:
+            rivals[room] = self._rival(view, room)
+        rival = rivals[room]
+        return rival is None or (-job.job.priority, key) <= rival
 
-    def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
+    def _rival(self, view: ClusterView, room: int) -> Rival | None:
+        """The first waiting job that so many GPUs would be enough for."""
+        if all(gpus > room for gpus, _ in view.demand):
+            return None
+        key_of = self.key_of_waiting
+        first = next((other for other in view.waiting_by(key_of, most=room) if other.job.gpus <= room), None)
+        return None if first is None else (-first.job.priority, key_of(first)[0])
+
+    def _taking(self, view: ClusterView, over: JobView, mine: float) -> Iterator[Entry]:
         """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
-        mine, room, key_of = self.key_of_running(view, over), view.offer.n_free + len(over.gpus), self.key_of_waiting
+        room, key_of = view.offer.n_free + len(over.gpus), self.key_of_waiting
         before = True
         for job in view.waiting_by(key_of, most=room):
             if job.job.gpus > room:
@@ -214,7 +247,7 @@ class OwnLeases(LeaseOrder):
             near = {job.id for job in restless}
             next_s = next((end_s for end_s, name in self._ends(view, view.now) if name in near), None)
         from_s = None if next_s is None else next_s - 1e-6 * self.lease_s  # ends before that are renewed
-        state: State = {"ends": None, "next": 0, "from_s": from_s, "due": []}
+        state: State = {"ends": None, "next": 0, "from_s": from_s, "due": [], "renewed_s": _NEVER}
         entries = self._among(view, [] if over is None else [over])
         claims = self._claims(entries, set() if over is None else {over.id})
         released = frozenset() if over is None else frozenset({over.id})
