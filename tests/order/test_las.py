@@ -74,6 +74,15 @@ def test_nobody_migrates() -> None:
     assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]
 
 
+def test_a_job_moves_if_the_order_says_so() -> None:
+    """The same jobs under `las:moving@10`: b moves to one server when its lease ends."""
+    jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
+    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
+    core = Core(resolve("tiresias-racks[order=las:moving@10]"), world)
+    run(core, world)
+    assert moves(core)[3:] == [(10.0, Stop, "b"), (10.0, Start, "b")]
+
+
 def test_short_jobs_do_not_wait_behind_long_ones() -> None:
     """The property of docs/baselines/tiresias.md: a short job runs at the next end of a lease, whoever came before."""
     jobs = [toy_job("long", 4, 500), toy_job("longer", 4, 600), toy_job("short", 4, 8, submit_s=203.0)]

@@ -16,6 +16,7 @@ from weft.order.base import Claim, Order, Ranking
 
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
+_WORDS = frozenset({"together", "moving", "staying"})
 _NEVER = -1e300  # JSON has no infinity
 _OFFER = 1e-4  # of a lease: how long after another an offer is made, where leases end at the same moment
 _AHEAD = 32  # ends of leases that are looked at before they come
@@ -84,7 +85,8 @@ class OwnLeases(LeaseOrder):
     ones the one that gave up its last lease longest ago goes first.
 
     `NAME:SECONDS` sets the lease, an hour by default. `NAME:together` (`together@SECONDS`) lets leases end all at once,
-    as in `LeaseOrder`. Of leases that end at the same moment one is offered after another, each a moment later: an
+    as in `LeaseOrder`. `NAME:moving` and `NAME:staying` say whether a job that nobody displaces may move to a better
+    place. Of leases that end at the same moment one is offered after another, each a moment later: an
     offer holds what is free and what one lease gave up. A lease that ends while nobody waits is renewed.
 
     The memory: `ends`, when the current lease of each running job ends, first to last, listed once for each lease's
@@ -96,22 +98,30 @@ class OwnLeases(LeaseOrder):
     default_s: float = 3600.0
     base: str  # the order's name without a parameter
 
-    def __init__(self, lease_s: float | None = None, together: bool = False) -> None:
+    def __init__(self, lease_s: float | None = None, together: bool = False, moves: bool | None = None) -> None:
         self.lease_s = self.default_s if lease_s is None else lease_s
         self.together = together
-        own = "" if self.lease_s == self.default_s else f"{self.lease_s:g}"
-        parameter = "@".join(filter(None, ("together" if together else "", own)))
-        self.name = f"{self.base}:{parameter}" if parameter else self.base
+        usual = self.moves
+        self.moves = usual if moves is None else moves
+        parts = ["together"] if together else []
+        parts += ["moving" if self.moves else "staying"] if self.moves != usual else []
+        parts += [f"{self.lease_s:g}"] if self.lease_s != self.default_s else []
+        self.name = f"{self.base}:{'@'.join(parts)}" if parts else self.base
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`NAME`, `NAME:SECONDS`, `NAME:together` or `NAME:together@SECONDS`."""
+        """`NAME`, or after a colon any of `together`, `moving` or `staying`, and SECONDS, with an @ between them."""
         if arg is None:
             return cls()
-        together, _, lease = arg.partition("@") if arg.startswith("together") else ("", "", arg)
-        if together not in ("", "together") or arg.endswith("@"):
-            raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS or {cls.base}:together@SECONDS")
-        return cls(positive(lease, f"{cls.base}:{arg}: the lease in seconds") if lease else None, bool(together))
+        *words, last = arg.split("@")
+        lease = None if last in _WORDS else last
+        words += [last] if lease is None else []
+        clash = len(set(words)) < len(words) or {"moving", "staying"} <= set(words)
+        if lease == "" or clash or not set(words) <= _WORDS:
+            raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS, perhaps as together@moving@SECONDS")
+        lease_s = None if lease is None else positive(lease, f"{cls.base}:{arg}: the lease in seconds")
+        moves = True if "moving" in words else False if "staying" in words else None
+        return cls(lease_s, "together" in words, moves)
 
     def initial_state(self) -> State:
         """Nothing has been listed."""
