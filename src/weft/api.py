@@ -121,7 +121,7 @@ def _compared(
     on_progress: Progress | None,
     on_compile: Say | None,
 ) -> list[Comparison]:
-    """Each scenario's stacks compared; all runs are given out together."""
+    """Each scenario's stacks compared. The runs of all scenarios are handed to the workers together."""
     tasks: list[Task] = []
     shapes: list[tuple[Scenario, list[int], int]] = []
     for given in scenarios:
@@ -163,10 +163,8 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 
 
 def compile_kernels(say: Say | None = None) -> None:
-    """Compile the engine's kernels, or load them where this machine has done so before; `say` is told if it takes long.
-
-    Done before a run, so that the run's wall time is its own.
-    """
+    """Compile the engine's kernels, or load them where this machine has compiled them before; `say` is told if it takes
+    long. Done before a run, so that the run's wall time does not include it."""
     from weft.sim.compiled.load import compile_all, is_cached
 
     if say is not None and not is_cached():

@@ -45,14 +45,14 @@ def understood(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
          f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged, {count(facts['left_out'])} left out"),
-        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, on the "
-         f"busiest day for {percent(max(facts['load_by_day']))}"),
+        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, and "
+         f"for {percent(max(facts['load_by_day']))} on the busiest day"),
     ]  # fmt: skip
     if facts["columns"]:
         columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())
         lines.insert(1, ("columns", f"{columns} (other ones: --map)"))
     if facts["assumed"]:
-        lines.append(("assumed", ", ".join(facts["assumed"]) + " (say otherwise with --cluster or flags)"))
+        lines.append(("assumed", ", ".join(facts["assumed"]) + " (change with --cluster or flags)"))
     if facts["unknown"]:
         lines.append(("unknown", "; ".join(facts["unknown"])))
     return lines
@@ -92,9 +92,10 @@ def what_if_grid(found: Mapping[str, Any]) -> Grid:
 def _key(found: Mapping[str, Any]) -> str:
     race = found["race"]
     return (
-        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts jobs of "
-        f"{duration(race['window_s'])}; {race['windows_side_by_side']} lie side by side in the log. Slowdown: "
-        "completion time over the time on GPUs, at least 10 min. Stacks with fewer windows dropped out of the race."
+        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts the jobs "
+        f"submitted in {duration(race['window_s'])}; the log is {race['windows_side_by_side']} such windows long. "
+        "Slowdown: completion time over time on GPUs, of at least 10 min. Stacks with fewer windows dropped out of "
+        "the race."
     )
 
 

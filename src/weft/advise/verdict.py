@@ -14,7 +14,7 @@ from weft.advise.site import Site
 from weft.results.compare import mean_and_interval
 from weft.results.display import number, time_unit
 
-CLOSE = 1.02  # stacks nearer to the best than this are as good
+CLOSE = 1.02  # stacks within this factor of each other count as equally good
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class Advice:
 
     @property
     def best(self) -> Entrant:
-        """The recommended stack: the best; today's, if that is as good."""
+        """The recommended stack: the best one, or today's if that is as good."""
         first = self.ranked[0]
         return self.reference if score(first, self.reference) > 1 / CLOSE else first
 
     def ratio(self, one: Entrant, metric: str = "jct_mean_s") -> dict[str, Any]:
         """A stack's metric over that of today's, window by window, with its interval.
 
-        Windows that overlap tell less than as many apart: the interval counts no more of them than lie side by side in
-        the log.
+        Overlapping windows say less than as many separate ones, so the interval counts no more windows than would fit
+        side by side into the log.
         """
         return interval(ratios(one, self.reference, metric), self.race.windows)
 
@@ -81,7 +81,7 @@ class Advice:
         unit = time_unit([before_s, after_s])
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
-        doubt = "" if high is None or high < 1 else ", though the interval does not exclude that nothing changes"
+        doubt = "" if high is None or high < 1 else ", though the interval does not rule out that nothing changes"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
             f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {_ratio(ratio)} of today's"
@@ -115,9 +115,9 @@ class Advice:
             if one is not None and one is not best and not getattr(best, kind):
                 parts.append(f"the best that {text} is {one.stack} ({_ratio(self.ratio(one))})")
         if self.replayed.grows:
-            parts.append("the log asks for more than the cluster has, so all this holds for windows, not for ever")
+            parts.append("the log asks for more than the cluster has, so all this holds within windows of the log only")
         if self.race.windows == 1:
-            parts.append("the log is a single window, so another month may say something else")
+            parts.append("the log is a single window, so another month may give another answer")
         return "What it hangs on: " + "; ".join(parts) + "."
 
     def by_guess(self, one: Entrant) -> dict[str, float | None]:
@@ -184,7 +184,7 @@ class Advice:
 
 
 def interval(values: Sequence[float], windows: int) -> dict[str, Any]:
-    """Mean and 95 % interval, as if there were at most `windows` values: those beyond overlap others."""
+    """Mean and 95 % interval, as if there were at most `windows` values, because more windows than that overlap."""
     result = mean_and_interval(values, least=0.0)
     n = len(values)
     if n < 2 or windows < 2:

@@ -51,7 +51,7 @@ class JobView:
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
     silent: bool = False  # it reports no progress: it cannot be gated
-    iteration_s: float = 0.0  # an iteration on its present GPUs as measured, where its profile is wrong; 0: as it says
+    iteration_s: float = 0.0  # measured on its present GPUs, where its profile is wrong; 0: the profile is right
     barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
@@ -117,14 +117,14 @@ class Offer:
         return free
 
     def free_among(self, gpus: Iterable[int]) -> list[int]:
-        """Those of some GPUs that nobody is on: what `free` says of them, without looking at the whole cluster."""
+        """Which of these GPUs nobody is on: the same as `free`, without looking at the whole cluster."""
         residents, usable = self.residents, self.usable
         return [gpu for gpu in gpus if not residents[gpu] and usable[gpu]]
 
 
 class ClusterView(Protocol):
     """What a policy sees. `waiting` and `running` are in order of submission, but for waiting jobs with a higher
-    priority, which come first; STARTING and STOPPING jobs are in `running` (they hold GPUs)."""
+    priority, which come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
 
     @property
     def now(self) -> float: ...
@@ -155,7 +155,7 @@ class ClusterView(Protocol):
         self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
     ) -> Iterable[JobView]:
         """Waiting jobs, highest priority first (unless `priorities` is false), then smallest key first, then by
-        submission; all of them, or those that can start on `most` GPUs, which costs nothing for the others.
+        submission. With `most`, only those that can start on that many GPUs; the others cost nothing.
 
         An order that ranks running jobs among them compares priorities first, too.
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but
@@ -206,8 +206,8 @@ _ENOUGH = 10  # iterations after which their mean says something
 
 
 def measured_s(view: ClusterView, job: JobView, done: int | None = None) -> float:
-    """What an iteration of a running job has taken on average since it started, a restart aside; 0 where that is not
-    known yet. `done`: its iterations so far, if these have been asked for."""
+    """Mean time of a running job's iterations since it started, not counting a restart; 0 where that is not known yet.
+    `done` is the number of its iterations so far, if the caller knows it already."""
     if done is None:
         done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
     done -= job.saved_iterations

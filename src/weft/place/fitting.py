@@ -1,4 +1,4 @@
-"""Fitting: placers that look at nothing but which GPUs will do; with `NAME:shared` a GPU may have several jobs."""
+"""Fitting: places that only ask which GPUs have room; with `NAME:shared` a GPU may have several jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.place.ledger import with_room
 
 
 class Fitting(Place):
-    """Some of the free GPUs; shared, some of those with enough memory left."""
+    """Some of the free GPUs or, with `shared`, of those with enough memory left."""
 
     kind: str
     why: str
@@ -46,7 +46,7 @@ class Fitting(Place):
 
 
 class AlwaysShared(Fitting):
-    """A placer that shares GPUs, under a name of its own that takes no parameter."""
+    """A place that shares GPUs, under a name of its own that takes no parameter."""
 
     def __init__(self) -> None:
         super().__init__(shared=True)

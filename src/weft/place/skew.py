@@ -56,7 +56,7 @@ class Skew(Place):
         skewed = skew_of(job.job.model) > self.limit
         idle = view.offer.free_per_server
         if not skewed:
-            order = np.lexsort((free, idle == 0))  # where nobody must leave, then the fullest
+            order = np.lexsort((free, idle == 0))  # servers where no job must leave first, then the fullest
             shares = _fill(order[free[order] > 0], free, gpus)
             return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
         size = view.cluster.largest_server
@@ -64,7 +64,7 @@ class Skew(Place):
         last = gpus - (fewest - 1) * size
         words = f"high skew: waits for {gpus} GPUs on {'one server' if fewest == 1 else f'{fewest} servers'}"
         if free.max() < last or (fewest > 1 and np.count_nonzero(free == size) < fewest - 1):
-            return Answer(None, words, state)  # first of all: it is asked again and again while it waits
+            return Answer(None, words, state)  # checked first, because it is asked again and again while it waits
         whole = np.flatnonzero(free == size)
         whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
         able = free >= last
@@ -90,7 +90,7 @@ def skew_of(model: str) -> float:
 
 
 def _fill(order: Ints, free: Ints, gpus: int) -> list[tuple[int, int]]:
-    """So many GPUs of servers in this order, each taken whole but the last."""
+    """The wanted number of GPUs from servers in this order, all but the last taken whole."""
     shares: list[tuple[int, int]] = []
     for server in order.tolist():
         if gpus <= 0:

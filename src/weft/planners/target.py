@@ -227,7 +227,7 @@ def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:
 
 
 def closest(view: ClusterView, workers: int) -> Spread:
-    """The spread of a number of workers that are as close together as this cluster allows."""
+    """The spread of so many workers when they are as close together as this cluster allows."""
     cluster = view.cluster
     per_server = cluster.largest_server
     servers = -(-workers // per_server)

@@ -6,7 +6,8 @@ same interval is taken over those ratios, which removes the spread that the seed
 intervals end there: with few seeds that differ much, t would reach further. Ratios are averaged as they
 are, not as logarithms: "mean" is then what it says, and a metric that reaches zero (preemptions) keeps a ratio.
 
-A metric that is undefined at any seed is null: a mean over the seeds that happened to finish is another experiment.
+A metric that is undefined at any seed is null, because a mean over the seeds that happened to finish would be another
+experiment.
 
 Where the jobs are recorded (a trace, a list), seeds draw no others, and their spread would look like certainty. Then
 intervals come from windows of the trace (windows.py); where the trace is one window there is no interval, and

@@ -23,7 +23,7 @@ from weft.results.words import ranking_verdict, verdict_card
 
 _SHOWN = 20  # rows in the terminal
 _MOST_ROWS = 400  # in the report
-_WRITTEN = 600  # cells, up to which a heat map has its numbers written in
+_WRITTEN = 600  # up to so many cells, a heat map has its numbers written in
 
 
 def ranking_table(found: Mapping[str, Any]) -> Group:
@@ -156,8 +156,8 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
         f"of order, place, interleave and pace · {len(seeds)} seed{'s' if len(seeds) > 1 else ''}</p></header>"
     )
     key = (
-        "Ratios are formed at each seed, with 95 % intervals over seeds (Student t). One over the best that reaches "
-        "down to 1 cannot be told from it by these seeds; the best of many is also the luckiest."
+        "Ratios are formed at each seed, with 95 % intervals over seeds (Student t). If the interval of a ratio "
+        "to the best reaches down to 1, these seeds do not tell the two apart; the best of many is also the luckiest."
         if len(seeds) > 1
         else "One seed: no intervals."
     )

@@ -28,8 +28,8 @@ def summary(run: RunResult) -> dict[str, Any]:
     """One run in numbers, with the keys of `weft simulate --json`.
 
     JCT, queueing and exposed communication are over finished jobs; iteration times pool every iteration of every job.
-    Makespan is last finish - first submission; utilisation is GPU seconds computed (lost ones included) over
-    GPUs x makespan. `foreign_gbps` is what all traffic of others got through, null where there was none.
+    Makespan is last finish - first submission; utilisation is GPU seconds computed (lost ones included) over GPUs x
+    makespan. `foreign_gbps` is the goodput of all foreign traffic, null where there was none.
     """
     done = finished_jobs(run)
     makespan_s = _makespan_s(run)

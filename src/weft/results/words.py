@@ -72,7 +72,7 @@ def ranking_verdict(found: Mapping[str, Any]) -> str:
     lows = [entry["ratio_to_best"]["ci95"][0] for entry in found["combinations"][1:]]
     close = sum(low is not None and low <= 1.0 for low in lows)
     told = (
-        "without intervals, so nothing is said of the others" if all(low is None for low in lows)
+        "without intervals, so nothing can be said about the others" if all(low is None for low in lows)
         else f"{count(close)} others cannot be told from it"
     )  # fmt: skip
     ratio = best["ratio_to_reference"][by]
@@ -107,4 +107,4 @@ def _doubt(ratio: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
     high = ratio["ci95"][1]
     if high is None:
         return f" ({comparison['intervals']['note']})"
-    return "" if high < 1.0 else ", though the interval does not exclude that they are alike"
+    return "" if high < 1.0 else ", though the interval does not rule out that they are alike"

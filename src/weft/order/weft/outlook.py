@@ -18,15 +18,16 @@ class Outlook:
         heapify(self._ends)
 
     def pays(self, job: JobView, run_s: float) -> bool:
-        """Whether a job would wait for longer than those lose that stop for it: its own run time, and a restart.
+        """Whether a job would wait for longer than the jobs that stop for it would lose: its own run time, and a
+        restart.
 
-        What it takes, now or later, is not there for the next.
+        The GPUs that it takes, now or later, are not there for the next job.
         """
         gpus, wait_s = job.job.gpus, 0.0
         while self._free < gpus and self._ends:
             wait_s, more = heappop(self._ends)
             self._free += more
-        if wait_s > 0.0 and self._free > gpus:  # what is left over comes free only then
+        if wait_s > 0.0 and self._free > gpus:  # GPUs left over come free only then
             heappush(self._ends, (wait_s, self._free - gpus))
         self._free = 0 if wait_s > 0.0 else self._free - gpus
         heappush(self._ends, (wait_s + run_s, gpus))

@@ -41,8 +41,8 @@ class Titan(Place):
 
     Objectives in order: the fewest idle machines, the fewest machines, the fewest bytes across machines. In no stage
     may one machine send another more than the slowest link between them carries in the stage time (1 s unless said
-    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits, unless nobody else is on
-    the cluster: then it is placed without.
+    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits. If it is alone on the
+    cluster, it is placed without the limits.
 
     `printed` is the paper's Algorithm 3 to the letter: over the used machines and as many idle ones as would do alone,
     workers at random. `plus` looks at more ways to share workers out before it takes another machine, and lets workers
@@ -127,8 +127,8 @@ def solve(
 ) -> Placed | None:  # fmt: skip
     """Machines and ranks by the order of the objectives; None if no place within the limits is found.
 
-    `limits` are per byte of the job's message. If the room decides, both objectives are the best there are; if the
-    limits do, the greedy of Algorithm 2 goes on with one idle machine more at a time.
+    `limits` are per byte of the job's message. If only room restricts the choice, both objectives are optimal. If the
+    limits do, the greedy search of Algorithm 2 goes on with one more idle machine at a time.
     """
     workers = kind[0]
     rooms = rooms or Rooms(free, idle)
@@ -177,7 +177,7 @@ def printed(
 
 
 def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
-    """The sharing with the fewest bytes across machines of those within the limits; the first of equal ones."""
+    """Of the sharings within the limits, the one with the fewest bytes across machines; among equal ones the first."""
     best: Placed | None = None
     least = np.inf
     for shares in options:
