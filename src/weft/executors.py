@@ -264,8 +264,7 @@ def _tidy_end() -> Iterator[None]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Workers started inside ignore interrupts at first, so that an interrupt during their imports leaves no traceback.
-    """
+    """Workers started inside ignore interrupts at first, so that one during their imports leaves no traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -48,8 +48,8 @@ FreshOption = Annotated[
     bool,
     typer.Option(
         "--fresh",
-        help="Run everything again. Otherwise runs that have finished before are taken from ~/.cache/weft/results "
-        "(at most 2000 MB; weft cache says more and clears it).",
+        help="Run everything again. Otherwise finished runs are taken from ~/.cache/weft/results "
+        "(at most 2000 MB; weft cache shows and clears it).",
     ),
 ]
 SetOption = Annotated[
@@ -72,7 +72,7 @@ BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
 
 
 def stdout() -> Console:
-    """Where results go. Wide enough for tables when it is not a terminal; names may have brackets."""
+    """Where results go. It is wide enough for tables if it is no terminal, and brackets in names are not markup."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
@@ -116,7 +116,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def ask_about_time(seconds: float) -> None:
-    """Say how long something will take; if that is hours, ask, or refuse where nobody can be asked."""
+    """Say how long something will take. If that is hours, ask first, or refuse where no user can be asked."""
     from weft.results.display import duration
 
     if seconds < LONG_S:

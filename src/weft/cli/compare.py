@@ -46,7 +46,7 @@ def compare(
         bool, typer.Option("--all", help="Every admissible combination of order, place, interleave and pace, ranked.")
     ] = False,
     planner: Annotated[
-        list[str] | None, typer.Option("--planner", help="With --all: joint planners to take beside order and place.")
+        list[str] | None, typer.Option("--planner", help="With --all: joint planners to try beside order and place.")
     ] = None,
     by: Annotated[str, typer.Option("--by", metavar="METRIC", help="With --all: what to rank by.")] = "jct_mean_s",
     most: Annotated[int, typer.Option("--most", min=1, help="With --all: refuse more runs than this.")] = 20_000,
@@ -64,13 +64,13 @@ def compare(
     """Run several stacks on the same jobs, side by side.
 
     At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Where the jobs are
-    recorded (a trace), seeds draw no others, and intervals come from windows of the trace. Without --stack the
-    [compare] section of the scenario says which. With --all every combination of policies that the scenario allows is
-    run and ranked, and the report has a heat map of them; the others are counted with their reasons.
+    recorded (a trace) they are the same at every seed, and intervals come from windows of the trace. Without --stack,
+    the [compare] section of the scenario names the stacks. With --all, every combination of policies that the scenario
+    allows is run and ranked, and the report has a heat map of them; the others are counted with their reasons.
 
     --set changes a key of the scenario; several values (KEY=A,B,C) are compared one after another.
 
-    A comparison that is interrupted and started again goes on from the runs that it had finished.
+    A comparison that was interrupted continues from the runs that had finished.
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """

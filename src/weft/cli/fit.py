@@ -70,11 +70,11 @@ def _print(fit: AllReduceFit) -> None:
     rows = (
         ("a", fit.a_s, "a_s", "s", "latency of one all-reduce"),
         ("b", fit.b_s_per_byte, "b_s_per_byte", "s/B", "time per byte alone"),
-        ("eta", fit.eta_s_per_byte, "eta_s_per_byte", "s/B", "time per byte and further job, beyond its share"),
+        ("eta", fit.eta_s_per_byte, "eta_s_per_byte", "s/B", "time per byte for each further job, beyond its share"),
     )
     for symbol, value, key, unit, what in rows:
         if value is None:
-            table.add_row(symbol, "-", "", "cannot be told apart: all timings have the same number of jobs")
+            table.add_row(symbol, "-", "", "cannot be separated: all timings have the same number of jobs")
             continue
         interval = fit.ci95.get(key)
         bounds = f"{interval[0]:.3g} .. {interval[1]:.3g}" if interval else "held at 0" if value == 0 else "-"

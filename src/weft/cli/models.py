@@ -213,7 +213,7 @@ def _facts(entry: Model | None, alone: Alone) -> Any:
 
 
 def _remarks(model: str, alone: Alone) -> list[str]:
-    """What a reader might stumble over: a circle that does not send the model's gradients, a GPU that is too small."""
+    """What may surprise a reader: a circle that does not send the model's gradients, a GPU that is too small."""
     from weft.errors import InputError
     from weft.workload import zoo
 

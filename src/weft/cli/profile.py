@@ -26,7 +26,7 @@ def profile(
         str, typer.Option("--library", help="Who defines the model: auto, torchvision, transformers, weft.")
     ] = "auto",
     repeats: Annotated[int, typer.Option("--repeats", min=3, help="Timed iterations.")] = 10,
-    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Untimed iterations before that.")] = 3,
+    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Untimed iterations before the timed ones.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Profile file to write.")] = None,
     json: JsonOption = False,
 ) -> None:

@@ -52,7 +52,7 @@ def _point_out(links: dict[str, Any]) -> None:
     )
     if used > 1.0 + 1e-9:
         notice(
-            f"note: link {name} carried {used:.3g} times what it can: ideal and k-way sharing do not go by gbps; "
+            f"note: link {name} carried {used:.3g} times what it can: ideal and k-way sharing ignore gbps; "
             "use max-min, or a larger b_s_per_byte"
         )
 

@@ -48,8 +48,8 @@ def reproduce(
     """Run a paper's experiments and set published and measured numbers side by side.
 
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
-    another size), no, or not judged (too few seeds). docs/papers has the readings chosen. A reproduction
-    that is interrupted and started again goes on from the runs that it had finished.
+    another size), no, or not judged (too few seeds). docs/papers says how each paper was read. A reproduction that was
+    interrupted continues from the runs that had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """

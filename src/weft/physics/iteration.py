@@ -235,8 +235,7 @@ class _Rates:
         return min(1.0 / seconds_per_byte, group.demand_bytes_per_s)
 
     def _max_min(self, sending: Mapping[int, FlowGroup]) -> dict[int, float]:
-        """Raise all rates together; a rate that meets a full link or its demand stays there. Shares are rounded down.
-        """
+        """Raise all rates together; a rate stops at a full link or at its demand. Shares are rounded down."""
         found: dict[int, float] = {}
         open_ = dict(sending)
         free = {link: self.units[link] for group in open_.values() for link, _ in group.links}

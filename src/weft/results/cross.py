@@ -37,8 +37,7 @@ def rank(
     least, sign = min(left.values()), -1.0 if by in MORE_IS_BETTER else 1.0
 
     def place(entry: Mapping[str, Any]) -> tuple[bool, bool, float]:
-        """Combinations that leave more jobs unfinished rank behind the others, because their means are over other jobs.
-        """
+        """Combinations that leave more jobs unfinished rank behind the others: their means are over other jobs."""
         mean = entry["metrics"][by]["mean"]
         return left[entry["stack"]] > least, mean is None, 0.0 if mean is None else sign * mean
 

@@ -34,7 +34,7 @@ _ADMISSIONS = ("all", "at-most", "ratio", "ask")
 
 
 class _OneOfThree(NoInterleave):
-    """Asks for several candidates, so that those are looked at too."""
+    """Asks for several candidates, so that they are checked too."""
 
     candidates = 3
 
@@ -49,7 +49,7 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
     for number in workloads:
         watched = WatchedOrder(make)
         _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
-    for scale in (5, 5000):  # jobs that are not worth a restart to anybody, and jobs that are
+    for scale in (5, 5000):  # jobs too short to be worth a restart, and jobs that are worth one
         _keeps_priorities(make(), scale)
 
 
