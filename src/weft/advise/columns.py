@@ -142,10 +142,7 @@ def _duration(rows: Rows, column: str) -> pl.Series:
     text = rows.column(column)
     if bool(text.drop_nulls().str.contains(r"^\d+(\.\d*)?$").all()):
         return rows.number(column, required=False)
-    day, hour, minute, second = (
-        text.str.extract(slurm.ELAPSED, i).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4)
-    )
-    seconds = day.fill_null(0.0) * 86_400 + hour * 3_600 + minute * 60 + second
+    seconds = slurm.elapsed_s(text)
     bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))
     rows.damage(bad, column, lambda row: f"{str(text[row])[:40]!r} is neither seconds nor [days-]hours:minutes:seconds")
     return seconds

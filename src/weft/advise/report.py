@@ -13,8 +13,8 @@ from rich.text import Text
 
 from weft.results.display import count, duration, number, percent
 from weft.results.files import write_text
-from weft.results.html import definition_list, grid_table, page
-from weft.results.pictures.style import MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.html import definition_list, grid_table, page, picture_card, what_was_run
+from weft.results.pictures.style import MUTED, PALETTE, house_style, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text, ratio_cell
 
 _SHOWN = 12
@@ -138,23 +138,18 @@ def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Pat
         f'<header><p class="brand">weft advise</p><h1>{escape(Path(found["understood"]["file"]).name)}</h1></header>',
         f'<section class="card verdict"><p class="lead">{escape(first)}</p>{more}</section>',
         f'<h2>What was understood</h2><section class="card">{definition_list(understood(found))}</section>',
-        _figure(load_plot(found), "load"),
+        picture_card(load_plot(found), "load"),
         "<h2>What happened, simulated</h2>",
         '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",
         f'<h2>The race</h2><section class="card">{grid_table(race_grid(found))}<p class="key">{escape(_key(found))}</p>'
         "</section>",
-        _figure(race_plot(found), "race"),
+        picture_card(race_plot(found), "race"),
     ]
     if found["what_if"]:
         parts.append(f'<h2>What if</h2><section class="card">{grid_table(what_if_grid(found))}</section>')
     if found["race"]["refused"]:
         items = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in found["race"]["refused"].items())
         parts.append(f'<h2>Stacks that cannot run here</h2><section class="card"><ul>{items}</ul></section>')
-    if command:
-        parts.append(f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre></section>')
+    parts.append(what_was_run(command))
     write_text(path, page("advice", "\n".join(parts)), "report")
     return path
-
-
-def _figure(figure: Figure, name: str) -> str:
-    return f'<section class="card"><figure class="wide">{inline_svg(figure, name)}</figure></section>'

@@ -13,6 +13,7 @@ from weft.advise.replayed import Replayed
 from weft.advise.site import Site
 from weft.results.compare import mean_and_interval
 from weft.results.display import number, time_unit
+from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
 
@@ -72,7 +73,9 @@ class Advice:
         counted = f"{len(best.outcomes)} windows of the log under {_several(self.site.guesses, 'guess', 'guesses')}"
         if best is self.reference:
             second = next((one for one in self.ranked if one is not best), None)
-            other = f"; the next best, {second.stack}, comes to {_ratio(self.ratio(second))} of it" if second else ""
+            other = (
+                f"; the next best, {second.stack}, comes to {ratio_words(self.ratio(second))} of it" if second else ""
+            )
             return f"Stay with {today}: over {counted} no other stack tried is better by 2 %{other}."
         before_s, after_s = (
             math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes)
@@ -84,7 +87,7 @@ class Advice:
         doubt = "" if high is None or high < 1 else ", though the interval does not rule out that nothing changes"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {_ratio(ratio)} of today's"
+            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {ratio_words(ratio)} of today's"
             f"{doubt}."
         )
 
@@ -94,14 +97,14 @@ class Advice:
             return "That costs nothing."
         stops = _mean(best, "preemptions")
         parts = [
-            f"the 99th percentile of completion times comes to {_ratio(self.ratio(best, 'jct_p99_s'))} of today's",
+            f"the 99th percentile of completion times comes to {ratio_words(self.ratio(best, 'jct_p99_s'))} of today's",
             f"the worst-off 1 % of jobs take {number(_mean(best, 'slowdown_p99'))} times their own length (today "
             f"{number(_mean(today, 'slowdown_p99'))})",
             f"a job is stopped and resumed {number(stops)} times on average" if stops > 0 else "no job is ever stopped",
         ]
         if _mean(best, "worst_user") > 0:
             parts.append(
-                f"the worst-off user's mean completion time is {_ratio(self.ratio(best, 'worst_user'))} of today's"
+                f"the worst-off user's mean completion time is {ratio_words(self.ratio(best, 'worst_user'))} of today's"
             )
         return "The price: " + ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
@@ -113,7 +116,7 @@ class Advice:
         for kind, text in (("calm", "stops no job"), ("blind", "needs no lengths")):
             one = next((e for e in self.ranked if getattr(e, kind)), None)
             if one is not None and one is not best and not getattr(best, kind):
-                parts.append(f"the best that {text} is {one.stack} ({_ratio(self.ratio(one))})")
+                parts.append(f"the best that {text} is {one.stack} ({ratio_words(self.ratio(one))})")
         if self.replayed.grows:
             parts.append("the log asks for more than the cluster has, so all this holds within windows of the log only")
         if self.race.windows == 1:
@@ -185,27 +188,11 @@ class Advice:
 
 def interval(values: Sequence[float], windows: int) -> dict[str, Any]:
     """Mean and 95 % interval, as if there were at most `windows` values, because more windows than that overlap."""
-    result = mean_and_interval(values, least=0.0)
-    n = len(values)
-    if n < 2 or windows < 2:
-        return {"mean": result["mean"], "ci95": [None, None], "windows": n}
-    from scipy.special import stdtrit
-
-    apart = min(n, windows)
-    half = (result["ci95"][1] - result["mean"]) / float(stdtrit(n - 1, 0.975)) * math.sqrt(n)  # s
-    half *= float(stdtrit(apart - 1, 0.975)) / math.sqrt(apart)
-    return {"mean": result["mean"], "ci95": [max(result["mean"] - half, 0.0), result["mean"] + half], "windows": n}
+    return {**mean_and_interval(values, least=0.0, independent=windows), "windows": len(values)}
 
 
 def _mean(one: Entrant, metric: str) -> float:
     return math.fsum(outcome[metric] for outcome in one.outcomes) / max(len(one.outcomes), 1)
-
-
-def _ratio(ratio: Mapping[str, Any]) -> str:
-    mean, (low, high) = ratio["mean"], ratio["ci95"]
-    if mean is None:
-        return "an undefined part"
-    return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _several(things: Mapping[str, Any], one: str, many: str) -> str:

@@ -11,12 +11,12 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     WorkersOption,
     command_line,
+    deliver,
     notice,
     phases,
-    print_json,
-    stdout,
 )
 
 
@@ -60,7 +60,7 @@ def advise(
     quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    report: ReportOption = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -83,11 +83,9 @@ def advise(
     from weft.advise.report import advice_text, write_report
     from weft.executors import using
     from weft.kept import kept
+    from weft.results.files import refuse_unwritable
 
-    if report is not None:
-        from weft.results.files import refuse_unwritable
-
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     request = Request(
         cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
         format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
@@ -95,10 +93,4 @@ def advise(
     )  # fmt: skip
     with kept(fresh), using(executor), phases() as tell:
         found = find(jobs, request, tell, notice).to_dict()
-    if json:
-        print_json(found)
-    else:
-        stdout().print(advice_text(found))
-    if report is not None:
-        write_report(report, found, command_line())
-        notice(f"wrote {report}")
+    deliver(found, json, advice_text, report, lambda path: write_report(path, found, command_line()))

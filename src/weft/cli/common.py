@@ -19,6 +19,7 @@ from weft.errors import EngineError, InputError, WeftError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from weft.results.run import RunResult
 
@@ -65,6 +66,13 @@ ExecutorOption = Annotated[
         help="Who does the runs: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
     ),
 ]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with pictures there.")
+]
+DirOption = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Folder of the run (default: WEFT_DIR, or weft in ~/.local/state)."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 LONG_S = 3600.0  # runs that take longer are asked about
@@ -96,6 +104,16 @@ def command_line() -> str:
     return shlex.join(["weft", *sys.argv[1:]])
 
 
+def run_folder(given: Path | None) -> Path:
+    """The folder of a live run: the one that was given, or the user's own."""
+    if given is not None:
+        return given
+    if own := os.environ.get("WEFT_DIR"):
+        return Path(own)
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "weft"
+
+
 def print_notes(runs: Iterable[RunResult]) -> None:
     """What the reader of these results must know, once each, on stderr."""
     runs = list(runs)
@@ -113,6 +131,33 @@ def print_notes(runs: Iterable[RunResult]) -> None:
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout; numbers that are not defined become null."""
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def deliver(
+    value: Mapping[str, Any],
+    as_json: bool,
+    render: Callable[[Any], Any],
+    report: Path | None = None,
+    write: Callable[[Path], object] | None = None,
+) -> None:
+    """Print a result, as JSON or as `render` draws it, and `write` its report if one was asked for."""
+    if as_json:
+        print_json(value)
+    else:
+        stdout().print(render(value))
+    if report is not None and write is not None:
+        write(report)
+        notice(f"wrote {report}")
+
+
+def plain_table(*titles: str, gap: int = 2) -> Table:
+    """A table without lines; a title that begins with > heads a column that is aligned right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for title in titles:
+        table.add_column(title.lstrip(">"), justify="right" if title.startswith(">") else "left", header_style="bold")
+    return table
 
 
 def ask_about_time(seconds: float) -> None:

@@ -12,16 +12,16 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     ScenarioArgument,
     SetOption,
     WorkersOption,
     ask_about_time,
     command_line,
+    deliver,
     notice,
-    print_json,
     print_notes,
     progress,
-    stdout,
 )
 from weft.errors import InputError
 
@@ -57,7 +57,7 @@ def compare(
     ] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    report: ReportOption = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -76,11 +76,9 @@ def compare(
     """
     from weft.executors import using
     from weft.kept import kept
+    from weft.results.files import refuse_unwritable
 
-    if report is not None:
-        from weft.results.files import refuse_unwritable
-
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     if everything:
         if stack:
@@ -140,16 +138,9 @@ def _stacks(
         )
     several = len(found.points) > 1
     result = found if several else found.points[0][1]
-    if report is not None:
-        result.write_report(report, command=command_line())
     print_notes(run for _, comparison in found.points for run in comparison.runs)
-    numbers = result.to_dict()
-    if json:
-        print_json(numbers)
-    else:
-        stdout().print(sweep_table(numbers) if several else comparison_table(numbers))
-    if report is not None:
-        notice(f"wrote {report}")
+    table = sweep_table if several else comparison_table
+    deliver(result.to_dict(), json, table, report, lambda path: result.write_report(path, command=command_line()))
 
 
 def _cross(
@@ -164,6 +155,7 @@ def _cross(
     json: bool,
 ) -> None:
     from weft.cross import cross
+    from weft.results.cross_report import ranking_table
 
     def plan(combinations: int, left_out: int, runs: int) -> None:
         notice(f"{combinations} combinations, {runs} runs; {left_out} combinations are left out")
@@ -173,14 +165,4 @@ def _cross(
             scenario, seeds, **chosen, by=by, most_runs=most, workers=workers, on_plan=plan,
             on_estimate=None if yes else ask_about_time, on_progress=on_progress, on_compile=notice,
         )  # fmt: skip
-    ranked = found.to_dict()
-    if report is not None:
-        found.write_report(report, command=command_line())
-    if json:
-        print_json(ranked)
-    else:
-        from weft.results.cross_report import ranking_table
-
-        stdout().print(ranking_table(ranked))
-    if report is not None:
-        notice(f"wrote {report}")
+    deliver(found.to_dict(), json, ranking_table, report, lambda path: found.write_report(path, command=command_line()))

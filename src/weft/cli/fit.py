@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.physics.allreduce_fit import AllReduceFit
@@ -62,11 +62,7 @@ def allreduce(
 
 
 def _print(fit: AllReduceFit) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for name in ("constant", "value", "95 % interval", "what it is"):
-        table.add_column(name, header_style="bold")
+    table = plain_table("constant", "value", "95 % interval", "what it is", gap=3)
     rows = (
         ("a", fit.a_s, "a_s", "s", "latency of one all-reduce"),
         ("b", fit.b_s_per_byte, "b_s_per_byte", "s/B", "time per byte alone"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -82,6 +82,13 @@ class Spread:
         servers = set(cluster.server_of_gpu[list(gpus)].tolist())
         return Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
 
+    @staticmethod
+    def closest(cluster: Cluster, workers: int) -> Spread:
+        """So many workers as close together as this cluster allows, if its servers and racks are alike."""
+        servers = -(-workers // cluster.largest_server)
+        per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
+        return Spread(servers, -(-servers // per_rack))
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -115,6 +122,16 @@ class Offer:
         """GPUs that nobody is on."""
         free: npt.NDArray[np.bool_] = self.usable & (self.residents == 0)
         return free
+
+    def without(self, gpus: npt.NDArray[np.int64], server_of_gpu: npt.NDArray[np.int64]) -> Offer:
+        """The offer as if these GPUs (all different) could not be used."""
+        free = gpus[self.free[gpus]]
+        if not len(free):
+            return self
+        usable, per_server = self.usable.copy(), self.free_per_server.copy()
+        usable[gpus] = False
+        np.subtract.at(per_server, server_of_gpu[free], 1)
+        return replace(self, usable=usable, free_per_server=per_server, n_free=self.n_free - len(free))
 
     def free_among(self, gpus: Iterable[int]) -> list[int]:
         """Which of these GPUs nobody is on: the same as `free`, without looking at the whole cluster."""

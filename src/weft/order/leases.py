@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from weft.errors import StackError
 from weft.model.plan import State
+from weft.model.policy import number
 from weft.model.view import ClusterView, JobView, Spread
 from weft.order.base import Claim, Order, Ranking
 
@@ -231,10 +232,7 @@ def last_lease_s(job: JobView) -> float:
 
 def positive(text: str, what: str) -> float:
     """A parameter as a number, which must be more than 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number(text)
     if not 0 < value < math.inf:
         raise StackError(f"{what}: {text!r} must be a number more than 0")
     return value

@@ -15,10 +15,10 @@ from functools import lru_cache
 from weft.collectives import route_collective
 from weft.collectives.lowering import RoutedCollective
 from weft.model.cluster import Cluster
-from weft.model.contention import rate_unit
 from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
+from weft.model.units import rate_unit
 
 _INF = math.inf
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView, Offer, Spread
 from weft.place.base import Answer, Place
-from weft.place.shares import idle_first
+from weft.place.best_fit import idle_first
 
 Ints = npt.NDArray[np.int64]
 

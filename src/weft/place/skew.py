@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from weft.errors import InputError, StackError
 from weft.model.plan import State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.shares import idle_first
+from weft.place.best_fit import idle_first
 
 Ints = npt.NDArray[np.int64]
 LIMIT = 0.3
@@ -36,10 +37,7 @@ class Skew(Place):
         """`skew` or `skew:LIMIT`."""
         if arg is None:
             return cls()
-        try:
-            limit = float(arg)
-        except ValueError:
-            limit = -1.0
+        limit = number(arg)
         if not 0 <= limit <= 1:
             raise StackError(f"skew:{arg}: the limit is a share of the model, from 0 to 1")
         return cls(limit)

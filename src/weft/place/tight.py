@@ -15,9 +15,8 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.place.base import Answer, Place
-from weft.place.best_fit import tightest
+from weft.place.best_fit import Share, idle_first, tightest
 from weft.place.pattern import HD, Dealing
-from weft.place.shares import Share, idle_first
 
 Ints = npt.NDArray[np.int64]
 PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under any order that prefers small ones
@@ -158,14 +157,7 @@ def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str,
     if runs is None and kept["job"] not in view.waiting:
         return offer  # it is gone
     names = runs.gpus if runs is not None else chain.from_iterable(cluster.servers[s].gpus for s in kept["servers"])
-    gpus = np.fromiter(names, dtype=np.int64)
-    taken = gpus[offer.usable[gpus] & (offer.residents[gpus] == 0)]
-    if not len(taken):
-        return offer
-    usable, per_server = offer.usable.copy(), offer.free_per_server.copy()
-    usable[gpus] = False
-    np.subtract.at(per_server, cluster.server_of_gpu[taken], 1)
-    return Offer(offer.residents, offer.memory, usable, per_server, offer.n_free - len(taken))
+    return offer.without(np.fromiter(names, dtype=np.int64), cluster.server_of_gpu)
 
 
 def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:

@@ -15,7 +15,6 @@ from weft.planners.base import Planner
 from weft.planners.target import (
     all_jobs,
     as_decided,
-    closest,
     different_ways,
     held,
     moved,
@@ -38,13 +37,14 @@ def believed_s(view: ClusterView, job: Job, workers: int, kind: int | None = Non
     size of each kind: the size it asked for, or else the nearest.
     """
     sizes = sizes_that_fit(view, job)
-    kind = _kind(closest(view, workers)) if kind is None or workers == 1 else kind
-    alike = [size for size in sizes if _kind(closest(view, size)) <= kind and size > (kind > 0)] or [workers]
+    kind = _kind(Spread.closest(view.cluster, workers)) if kind is None or workers == 1 else kind
+    near_enough = (size for size in sizes if _kind(Spread.closest(view.cluster, size)) <= kind and size > (kind > 0))
+    alike = list(near_enough) or [workers]
     known = min(alike, key=lambda size: (abs(size - job.gpus), size))
-    near = closest(view, known)
+    near = Spread.closest(view.cluster, known)
     there = view.estimate(job, known, Spread(max(near.servers, 1 + (kind > 0)), max(near.racks, 1 + (kind > 1))))
     asked = min(sizes or (workers,), key=lambda size: (abs(size - job.gpus), size))
-    serial_s = view.estimate(job, asked, closest(view, asked)).compute_s * asked
+    serial_s = view.estimate(job, asked, Spread.closest(view.cluster, asked)).compute_s * asked
     slowdown = there.iteration_s / there.compute_s if there.compute_s > 0 else 1.0
     return (serial_s / workers if serial_s > 0 else there.iteration_s) * slowdown
 
@@ -129,7 +129,7 @@ class Themis(Planner):
 
         A job without GPUs first waits for one lease; a running job that changes its size pays for a restart.
         """
-        return self._rho(view, app, sizes, {job.id: _kind(closest(view, sizes[job.id])) for job in app})
+        return self._rho(view, app, sizes, {job.id: _kind(Spread.closest(view.cluster, sizes[job.id])) for job in app})
 
     def _rho(
         self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int], kinds: Mapping[str, int]
@@ -270,7 +270,7 @@ class _Table:
                 kept = max(sizes[job.id], len(self.live[job.id]))
                 larger = [n for n in self.usable[job.id] if sizes[job.id] < n <= kept + extra]
                 if larger:
-                    kind = _kind(closest(self.view, sizes[job.id]))
+                    kind = _kind(Spread.closest(self.view.cluster, sizes[job.id]))
                     left = self.themis._left_s(self.view, job, sizes[job.id], kind)
                     steps.append((left, -len(steps), job.id, larger[0], max(0, larger[0] - kept)))
             if not steps:

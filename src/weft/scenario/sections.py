@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
 
 # Beyond these bounds a double can no longer distinguish two moments, or two bytes.

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from weft.model.cluster import Cluster
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.physics.analytical import MODERN, Analytical, Hierarchy
 from weft.physics.astra import AstraSim
 from weft.physics.by_shape import ByShape

@@ -15,9 +15,9 @@ from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.interleave.base import Interleave, NoInterleave, Pick
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.flows import TransferView
 from weft.model.plan import Candidate, State
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.view import ClusterView, Fact
 from weft.order.base import Order
 from weft.order.fifo import Fifo

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from heapq import merge
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, merge
 from itertools import chain, takewhile
 from math import floor, inf, log2
 from typing import Self
@@ -12,8 +12,7 @@ from weft.errors import StackError
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.order.base import Claim, Order, Ranking
-from weft.order.weft.outlook import Outlook
-from weft.order.weft.sizes import WORTH, closest, shared_out
+from weft.order.weft.sizes import WORTH, shared_out
 
 BOUND = 20.0  # a job may wait this many times its own length while later ones run,
 LEAST_BOUND_S = 3600.0  # or this long, if that is longer
@@ -31,7 +30,7 @@ class Weft(Order):
     expected to run for as long again as it has run, counted in doublings (a minute, two, four, ...), so that it is
     passed over once per doubling and not continuously. The cost of stopping a running job is deducted from its key: the
     GPU seconds of its restart and of the work since its last checkpoint. It gives way only to a job that would
-    otherwise wait for longer than that job's own run time (`outlook.py`). A job that cannot resume never gives way.
+    otherwise wait for longer than that job's own run time (`Outlook`). A job that cannot resume never gives way.
 
     Jobs of a higher priority come first. Among those of one priority nobody starves: a job that has waited for nine
     tenths of its bound (20 times its length, at least an hour) goes to the front, those submitted first first, and
@@ -119,7 +118,7 @@ class Weft(Order):
             if len(self._alone_s) > _MOST:
                 self._alone_s.clear()
             gpus = job.job.gpus
-            found = self._view.estimate(job.job, gpus, closest(self._view, gpus)).iteration_s
+            found = self._view.estimate(job.job, gpus, Spread.closest(self._view.cluster, gpus)).iteration_s
             self._alone_s[job.id] = found
         return found
 
@@ -255,7 +254,7 @@ class Weft(Order):
             return False
         own, best = self._spread(view, job), self._closest.get(n)
         if best is None:
-            best = self._closest[n] = closest(view, n)
+            best = self._closest[n] = Spread.closest(view.cluster, n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
@@ -308,3 +307,32 @@ def _doubling_s(run_s: float) -> float:
 def _key(entry: Entry) -> tuple[int, float, bool]:
     value, waits, job = entry
     return -job.job.priority, value, value > -inf and bool(waits)  # at a tie the running job stays
+
+
+class Outlook:
+    """Whether it pays to stop running jobs for one that waits, from when GPUs are expected to come free.
+
+    Waiting jobs are asked about in the order in which they will be served.
+    """
+
+    def __init__(self, view: ClusterView, rest_s: Mapping[str, float]) -> None:
+        self._view = view
+        self._free = view.offer.n_free
+        self._ends = [(rest_s[job.id], len(job.gpus)) for job in view.running.values()]
+        heapify(self._ends)
+
+    def pays(self, job: JobView, run_s: float) -> bool:
+        """Whether a job would wait for longer than the jobs that stop for it would lose: its own run time, and a
+        restart.
+
+        The GPUs that it takes, now or later, are not there for the next job.
+        """
+        gpus, wait_s = job.job.gpus, 0.0
+        while self._free < gpus and self._ends:
+            wait_s, more = heappop(self._ends)
+            self._free += more
+        if wait_s > 0.0 and self._free > gpus:  # GPUs left over come free only then
+            heappush(self._ends, (wait_s, self._free - gpus))
+        self._free = 0 if wait_s > 0.0 else self._free - gpus
+        heappush(self._ends, (wait_s + run_s, gpus))
+        return wait_s > run_s + self._view.restart_s

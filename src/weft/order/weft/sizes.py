@@ -82,15 +82,7 @@ def _worth_it(
 def _iteration_s(view: ClusterView, job: JobView, workers: int) -> float:
     """Seconds of an iteration on the closest place. Where that leaves part of a rack to other jobs, they are assumed to
     send as much over its uplinks as the job does."""
-    spread = closest(view, workers)
+    spread = Spread.closest(view.cluster, workers)
     found = view.estimate(job.job, workers, spread)
     shared = spread.racks > 1 and workers % int(view.cluster.gpus_per_rack.max()) > 0
     return found.iteration_s + (found.comm_s if shared else 0.0)
-
-
-def closest(view: ClusterView, workers: int) -> Spread:
-    """So many workers as close together as this cluster allows."""
-    cluster = view.cluster
-    servers = -(-workers // int(cluster.gpus_per_server.max()))
-    per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
-    return Spread(servers, -(-servers // per_rack))

@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.plan import Placement, State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import tightest
+from weft.place.best_fit import idle_first, tightest
 from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Consolidated, Fixed, Timers, tier_of
-from weft.place.shares import idle_first
 
 Ints = npt.NDArray[np.int64]
 _WHERE = ("on one machine", "in one rack", "over several racks")
@@ -154,10 +154,7 @@ def _gpus(view: ClusterView, gpus: int, offer: Offer, tier: int, where: int) -> 
 
 
 def _seconds(text: str, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number(text)
     if not 0 <= value < math.inf:
         raise StackError(f"{what}: {text!r} is no time in seconds")
     return value

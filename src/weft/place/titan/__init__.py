@@ -14,10 +14,12 @@ from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
+from weft.place.best_fit import Share
 from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
-from weft.place.titan.machines import Rooms, Share
+from weft.place.titan.machines import Rooms
 from weft.place.titan.search import search
 
 Ints = npt.NDArray[np.int64]
@@ -71,7 +73,7 @@ class Titan(Place):
                 key = "collective"
             else:
                 key = "stage_s"
-            if key in given or (key == "stage_s" and not _is_time(part)):
+            if key in given or (key == "stage_s" and not 0.0 < number(part) < np.inf):
                 raise StackError(
                     f"titan:{arg}: write titan:printed or titan:plus, perhaps with a collective and the seconds of a "
                     "stage behind it, as in titan:plus/ring/0.1"
@@ -287,10 +289,3 @@ def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
         for rank, gpu in zip(ranks, free, strict=False):
             chosen[rank] = gpu
     return tuple(chosen)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return 0.0 < float(text) < float("inf")
-    except ValueError:
-        return False

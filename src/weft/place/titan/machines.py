@@ -16,8 +16,9 @@ from operator import neg
 import numpy as np
 import numpy.typing as npt
 
+from weft.place.best_fit import Share
+
 Ints = npt.NDArray[np.int64]
-Share = tuple[int, int]  # machine, workers on it
 
 
 class Rooms:

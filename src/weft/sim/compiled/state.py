@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.model import contention
+from weft.model import units
 
 # kinds of node
 COMPUTE, TRANSFER = 0, 1
@@ -216,7 +216,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
 
 def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
     """The unit in which max-min counts rates on links of these capacities."""
-    return contention.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
+    return units.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
 
 
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:
