@@ -70,9 +70,7 @@ class _Pool:
         self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
-        self._refused: dict[
-            tuple[int, str | None], str
-        ] = {}  # who takes nothing of what is left, by size and kind; why
+        self._refused: dict[tuple[int, str | None], str] = {}  # by size and kind: why jobs take nothing of what is left
         self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
         # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.

@@ -116,19 +116,8 @@ class MeasuredModel:
     measurements: tuple[Measured, ...]
 
 
-def load_file(path: str | Path) -> MeasuredModel | Profile:
-    """What a profile file holds; an InputError names the file, the field and the remedy."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; give the path of a profile file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: it is not UTF-8 text; weft profile writes profile files") from error
-    return parse_file(text, path)
-
-
 def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
-    """What the text of a profile file holds; `path` is for messages."""
+    """What the text of a profile file holds; an InputError names the `path`, the field and the remedy."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
