@@ -52,7 +52,7 @@ class Control:
         argv = [
             sys.executable, "-m", "weft", "agent", "--host", host, "--server", self.service.address, "--dir",
             str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
-            *(["--netns", self.hosts[host]] if self.hosts[host] else []),
+            *(["--netns", self.hosts[host]] if self.hosts[host] else ["--near"]),
         ]  # fmt: skip
         with open(self.folder / "agents.log", "ab") as log:  # it may outlive the server, and must not hold its terminal
             self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -83,6 +83,11 @@ class Control:
         with self.service.lock:
             self.conductor.set_gate(job, gate)
             self.service.change()
+
+    def own_s(self, job: str) -> tuple[int, float]:
+        """Phases of a job that agents have seen, and the seconds of one of its iterations."""
+        with self.service.lock:
+            return self.conductor.own_s(job)
 
     def remove(self, job: str) -> None:
         """A job that has ended."""

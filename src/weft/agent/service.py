@@ -83,6 +83,13 @@ class AgentService:
                     self.change()
 
     def _work(self) -> None:
+        """Orders, until the service is closed; if they cannot be given any more, agents are to let go of everything."""
+        try:
+            self._conduct()
+        finally:
+            self.closed = True
+
+    def _conduct(self) -> None:
         """Ask the conductor when something changed, and when it wants to be asked."""
         wake = time.monotonic()
         while not self.closed:
@@ -92,10 +99,9 @@ class AgentService:
                 self._due = False
                 orders, wake = self.conductor.decide(time.monotonic())
                 flow = self.conductor.flowing
-                plan: Message = {}
-                if flow is not None:
-                    orders = {}  # agents carry out their own plans
-                    plan = {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
+                plan: Message = {"report_s": self.conductor.report_s}
+                if flow is not None:  # agents carry out their own plans, when gates let them
+                    plan |= {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
                 for host, box in self._boxes.items():
                     message = {"orders": orders.get(host, {}), **plan}
                     if message != self._sent.get(host):

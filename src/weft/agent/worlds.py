@@ -14,9 +14,10 @@ from weft.agent.control import Control
 from weft.agent.sockets import may_trace
 from weft.agent.wire import has_grpc
 from weft.errors import InputError
+from weft.live.attempt import Attempt, Progress
 from weft.live.clock import Clock
 from weft.live.engine import Site
-from weft.live.local import LocalWorld
+from weft.live.local import LocalWorld, Task
 from weft.live.local.engine import DryWorld, LocalEngine
 from weft.model.cluster import Cluster
 from weft.model.events import Event
@@ -70,6 +71,13 @@ class PacedWorld(LocalWorld):
                 if task.attempt is not None:
                     self.control.add(job, task.gpus)
         return self.control
+
+    def progress(self, task: Task, attempt: Attempt) -> Progress:
+        """Of a job that reports nothing, what its agents have seen: phases, and the length of its iterations."""
+        told = super().progress(task, attempt)
+        if told.reports or self.control is None:
+            return told
+        return Progress(-1, -1, *self.control.own_s(task.job.id))  # a phase may be less than an iteration
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """As in a local world; agents hear of it too."""

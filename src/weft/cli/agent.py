@@ -27,10 +27,11 @@ def agent(
     slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="A slot, in which a rate is kept.")] = 60,
     watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Between looks at the sockets.")] = 20,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
+    near: Annotated[bool, typer.Option("--near", help="Pace connections inside this host, too.")] = False,
 ) -> None:
     """Pace and shift the jobs of this host as the server says, until it is stopped.
 
-    Jobs are processes with WEFT_JOB in their environment, as weft serve starts them. Their TCP sockets are found and
+    Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. Their TCP sockets are found and
     paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its server lets
     go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_NET_ADMIN.
 
@@ -44,7 +45,7 @@ def agent(
     inode = os.stat(netns).st_ino if netns else None
     made = Agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
-        watch_s=watch_ms / 1e3, namespace=inode,
+        watch_s=watch_ms / 1e3, namespace=inode, near=near,
     )  # fmt: skip
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
