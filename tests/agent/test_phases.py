@@ -66,15 +66,15 @@ def test_the_older_job_goes_first_and_the_other_has_what_it_leaves() -> None:
     conductor.add("old", (0, 4))
     conductor.add("new", (2, 6))  # other servers, the same link between the racks
     assert conductor.hear("s1", report("new", True), 0.0)
-    assert conductor.decide(0.0)[0]["s1"]["new"] == (True, None)
+    assert conductor.decide(0.0)[0]["s1"]["new"][:2] == (True, None)
     assert conductor.hear("s0", report("old", True), 0.1)
     orders, _ = conductor.decide(0.1)
-    assert orders["s0"]["old"] == (True, None)
-    assert orders["s1"]["new"] == (True, pytest.approx(0.0))
+    assert orders["s0"]["old"][:2] == (True, None)
+    assert orders["s1"]["new"][:2] == (True, pytest.approx(0.0))
     conductor.hear("s0", report("old", False), 0.3)
     orders, _ = conductor.decide(0.3)
-    assert orders["s1"]["new"] == (True, None)
-    assert orders["s0"]["old"] == (True, FLOOR_BYTES_PER_S)
+    assert orders["s1"]["new"][:2] == (True, None)
+    assert orders["s0"]["old"][:2] == (True, FLOOR_BYTES_PER_S)
 
 
 @pytest.mark.parametrize(("left", "admitted"), [(2.5e6, True), (1.5e6, False)])
@@ -86,8 +86,8 @@ def test_adadual_admits_a_small_transfer_beside_one_with_twice_its_bytes_left(le
     conductor.decide(0.0)
     conductor.hear("s0", report("small", True, 1e6), 0.1)
     orders, _ = conductor.decide(0.1)
-    assert orders["s0"]["large"] == (True, None)
-    assert orders["s0"]["small"] == (True, None if admitted else FLOOR_BYTES_PER_S)
+    assert orders["s0"]["large"][:2] == (True, None)
+    assert orders["s0"]["small"][:2] == (True, None if admitted else FLOOR_BYTES_PER_S)
 
 
 def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() -> None:
@@ -95,10 +95,10 @@ def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() ->
     conductor.add("shifted", (0, 4), {"epoch": 10.0, "period": 0.5, "tolerance": 0.05})
     conductor.hear("s0", report("shifted", True), 12.1)
     orders, wake = conductor.decide(12.1)
-    assert orders["s0"]["shifted"] == (True, FLOOR_BYTES_PER_S)
+    assert orders["s0"]["shifted"][:2] == (True, FLOOR_BYTES_PER_S)
     assert wake == pytest.approx(12.5)
-    assert conductor.decide(12.5)[0]["s0"]["shifted"] == (True, None)
+    assert conductor.decide(12.5)[0]["s0"]["shifted"][:2] == (True, None)
     conductor.lost("s0")
     assert conductor.decide(12.6)[0] == {}
     conductor.hear("s0", report("shifted", True), 13.01)
-    assert conductor.decide(13.01)[0]["s0"]["shifted"] == (True, None)  # late by less than the tolerance
+    assert conductor.decide(13.01)[0]["s0"]["shifted"][:2] == (True, None)  # late by less than the tolerance

@@ -96,7 +96,7 @@ def test_compatible_jobs_share_unfairly_under_ccml_until_one_is_gone() -> None:
     assert orders["old"][1] == pytest.approx(0.8 * whole)
     assert orders["new"][1] == pytest.approx(0.2 * whole)
     conductor.remove("old")
-    assert conductor.decide(0.1)[0]["s0"] == {"new": (True, None)}
+    assert conductor.decide(0.1)[0]["s0"] == {"new": (True, None, 11)}
 
 
 PACES = [
@@ -120,9 +120,9 @@ def test_every_pace_goes_on_while_jobs_come_and_go(pace: str) -> None:
             total[name] = total.get(name, 0.0) + 1e5
             conductor.hear("s0", report(name, True, left=5e6, volume=6e6, sent=1e5, total=total[name]), now)
         orders = conductor.decide(now)[0].get("s0", {})
-        rates = [rate for _, rate in orders.values() if rate is not None]
+        rates = [rate for _, rate, _ in orders.values() if rate is not None]
         assert sum(rates) <= min(conductor.capacity) * 1.001 + FLOOR_BYTES_PER_S * len(rates)
-        assert any(rate is None or rate > FLOOR_BYTES_PER_S for _, rate in orders.values())
+        assert any(rate is None or rate > FLOOR_BYTES_PER_S for _, rate, _ in orders.values())
     for name in sorted(conductor.members)[1:]:
         conductor.remove(name)
     (alone,) = conductor.members
@@ -141,7 +141,7 @@ def test_what_senders_do_by_themselves_needs_no_agent(tmp_path: Path) -> None:
     conductor = Conductor(CLUSTER, make("pace", "tcp:cubic"))
     conductor.add("a", (0, 4))
     conductor.hear("s0", report("a", True), 0.0)
-    assert conductor.decide(0.0)[0]["s0"]["a"] == (False, None)
+    assert conductor.decide(0.0)[0]["s0"]["a"][:2] == (False, None)
 
 
 def test_a_gate_that_does_not_fit_lets_the_job_go_and_its_own_iterations_are_known() -> None:
@@ -160,3 +160,16 @@ def test_a_gate_that_does_not_fit_lets_the_job_go_and_its_own_iterations_are_kno
     assert waited[6:] == [0.0] * 3
     assert conductor.own_s("a") == (9, pytest.approx(0.6))
     assert conductor.own_s("b") == (0, 0.0)
+
+
+def test_a_phase_that_ends_and_begins_before_the_server_looks_is_let_go_again() -> None:
+    """The agent has held the job when the phase ended: the same words must come once more, or it would stay so."""
+    conductor = Conductor(CLUSTER, make("pace", "adadual"))
+    conductor.add("a", (0, 4))
+    conductor.hear("s0", report("a", True), 0.0)
+    before = conductor.decide(0.0)[0]
+    for phases, talking in ((6, False), (6, True)):
+        assert conductor.hear("s0", {**report("a", talking), "phases": phases}, 0.1)
+    after = conductor.decide(0.1)[0]
+    assert after["s0"]["a"][:2] == before["s0"]["a"][:2] == (True, None)
+    assert after != before

@@ -21,7 +21,9 @@ from weft.model.flows import FlowRows, TransferView
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
 
-Order = tuple[bool, float | None]  # whether the job is held between its phases; bytes per second, None: no limit
+# Whether the job is held between its phases; bytes per second, None: no limit; and what its host had seen of its
+# phases: an agent holds a job by itself when a phase ends, so the same words must reach it again when the next begins.
+Order = tuple[bool, float | None, int]
 _HELD = float(FLOOR_BYTES_PER_S)
 _SOONEST_S = 0.02  # between reports
 _FLOWS = 1000  # numbers for the flows of one job
@@ -39,6 +41,11 @@ class _Host:
     phase_s: float = 0.0
     phases: int = 0
     total: float = 0.0
+
+    @property
+    def stamp(self) -> int:
+        """Another one whenever a phase begins or ends."""
+        return 2 * self.phases + self.talking
 
 
 @dataclass
@@ -144,7 +151,7 @@ class Conductor:
                 self._over(member)
             return known
         there = member.hosts.setdefault(host, _Host())
-        was = member.talking
+        was, stamp = member.talking, there.stamp
         for key in ("talking", "sent", "left", "volume", "period_s", "phase_s", "phases", "total"):
             setattr(there, key, report[key])
         if member.talking and not was:
@@ -152,7 +159,7 @@ class Conductor:
             member.at = member.keeper.at(member.count, 0, now, now)
         elif was and not member.talking:
             self._over(member)
-        return member.talking != was
+        return there.stamp != stamp
 
     def _over(self, member: _Member) -> None:
         """A phase of the job has ended."""
@@ -203,10 +210,10 @@ class Conductor:
         wake = min(wake, self.ruling.wake(now)) if self.ruling is not None else wake
         orders: dict[str, dict[str, Order]] = {}
         for member in self.members.values():
-            for host in member.hosts:
+            for host, said in member.hosts.items():
                 held = self.held(member)
                 rate = rates.get((member.name, host)) if member.admitted else (_HELD if held else None)
-                orders.setdefault(host, {})[member.name] = (held, rate)
+                orders.setdefault(host, {})[member.name] = (held, rate, said.stamp)
         return orders, wake
 
     def _admits(self, member: _Member) -> bool:

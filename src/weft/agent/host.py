@@ -133,7 +133,7 @@ class Agent:
     def _obey(self, orders: Message) -> None:
         """Orders are whole: a job that they do not name is nobody's business any more, and is let go."""
         for name, job in self.jobs.items():
-            managed, rate = orders.get(name, (False, None))
+            managed, rate, _ = orders.get(name, (False, None, 0))
             planned = self.flow is not None and name in self.flow.jobs
             job.managed, job.waits = managed, planned and rate is not None
             if not planned:

@@ -24,8 +24,6 @@ from weft.model.events import Event
 from weft.model.plan import Decision, Gate, Start
 from weft.pace.base import Pace
 
-_TELLS_S = 5.0  # a job that has reported nothing for so long is held from outside
-
 
 class PacedWorld(LocalWorld):
     """See the module. Agents are there if the pace needs them, or as soon as a gate must act from outside."""
@@ -37,6 +35,7 @@ class PacedWorld(LocalWorld):
         say: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock, open=open)
+        self.tells_s = 5.0  # a job that has reported nothing for so long is held from outside
         self.control: Control | None = None
         self._pace: Pace | None = None
         self._outside: dict[str, Gate | None] = {}  # gates that agents carry out
@@ -100,7 +99,7 @@ class PacedWorld(LocalWorld):
                 continue
             if self.control is None and not (has_grpc() and may_trace()):
                 continue  # a gate still acts where the job asks for it
-            silent = now - task.started_s > _TELLS_S and task.attempt.progress().reports == 0
+            silent = now - task.started_s > self.tells_s and task.attempt.progress().reports == 0
             wanted = task.gate if silent else None
             if wanted != self._outside.get(job):
                 self._outside[job] = wanted
