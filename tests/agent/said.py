@@ -9,5 +9,5 @@ def report(
     """A report of a job whose iterations take half a second, 0.2 s of which it sends."""
     return {
         "job": job, "event": "", "talking": talking, "sent": sent, "left": left, "volume": volume, "period_s": 0.5,
-        "phase_s": 0.2, "phases": 5, "total": total,
+        "phase_s": 0.2, "phases": 5, "total": total, "rdma": False,
     }  # fmt: skip

@@ -41,6 +41,7 @@ class _Host:
     phase_s: float = 0.0
     phases: int = 0
     total: float = 0.0
+    rdma: bool = False
 
     @property
     def stamp(self) -> int:
@@ -152,7 +153,7 @@ class Conductor:
             return known
         there = member.hosts.setdefault(host, _Host())
         was, stamp = member.talking, there.stamp
-        for key in ("talking", "sent", "left", "volume", "period_s", "phase_s", "phases", "total"):
+        for key in ("talking", "sent", "left", "volume", "period_s", "phase_s", "phases", "total", "rdma"):
             setattr(there, key, report[key])
         if member.talking and not was:
             member.count += 1
@@ -175,6 +176,12 @@ class Conductor:
             return 0, 0.0
         own = sorted(member.keeper.own)
         return member.count, own[len(own) // 2] if len(own) == SEEN else 0.0
+
+    def unpaced(self) -> set[tuple[str, str]]:
+        """Jobs and hosts on which they have RDMA devices open."""
+        return {
+            (name, host) for name, member in self.members.items() for host, said in member.hosts.items() if said.rdma
+        }
 
     def lost(self, host: str) -> None:
         """An agent has gone: its host says nothing any more, and holds nothing."""

@@ -28,20 +28,20 @@ class Control:
     """Use it as a context; agents let go of everything when it ends, or when this process does.
 
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
-    stands for all servers of the cluster, where these are pretended.
+    stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
     """
 
     def __init__(
         self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
-        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "",
+        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "", listen: str = "",
     ) -> None:  # fmt: skip
         self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret_of(folder)
-        self.switches = SwitchService(links_of(cluster), "127.0.0.1:0", self.secret)
+        self.switches = SwitchService(links_of(cluster), f"{listen.rpartition(':')[0] or '127.0.0.1'}:0", self.secret)
         self.conductor = Conductor(cluster, pace, scale, alias=alias)
         (folder / "agents.sock").unlink(missing_ok=True)
-        address = f"unix:{(folder / 'agents.sock').absolute()}"
+        address = listen or f"unix:{(folder / 'agents.sock').absolute()}"
         self.service = AgentService(self.conductor, address, self.secret, self.switches.address)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
@@ -88,6 +88,11 @@ class Control:
         """Phases of a job that agents have seen, and the seconds of one of its iterations."""
         with self.service.lock:
             return self.conductor.own_s(job)
+
+    def unpaced(self) -> set[tuple[str, str]]:
+        """Jobs and hosts on which they have means of communication that nobody can pace."""
+        with self.service.lock:
+            return self.conductor.unpaced()
 
     def remove(self, job: str) -> None:
         """A job that has ended."""

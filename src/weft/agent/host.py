@@ -217,6 +217,7 @@ class Agent:
             "job": job.name, "event": event, "at": now, "talking": job.phases.talking, "sent": job.phases.sent,
             "left": job.phases.left, "volume": job.phases.volume, "sockets": len(job.sockets),
             "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": job.total,
+            "rdma": any(process.rdma for process in job.processes.values()),
         }  # fmt: skip
 
     def scan(self) -> None:

@@ -38,6 +38,7 @@ class Process:
         if self.file < 0:
             raise ProcessLookupError(pid)
         os.set_inheritable(self.file, False)
+        self.rdma = False  # it has such a device open
 
     def close(self) -> None:
         """Let go of it."""
@@ -65,6 +66,7 @@ class Process:
                 link = os.readlink(f"/proc/{self.pid}/fd/{number}")
             except OSError:
                 continue
+            self.rdma = self.rdma or link.startswith("/dev/infiniband/")
             if not link.startswith("socket:["):
                 continue
             inode = int(link[8:-1])

@@ -47,6 +47,8 @@ def agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
         watch_s=watch_ms / 1e3, namespace=inode, near=near,
     )  # fmt: skip
+    if not netns and (coarse := _coarse()):
+        notice(coarse)
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
@@ -108,6 +110,16 @@ def run(
         from weft.errors import InputError
 
         raise InputError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _coarse() -> str:
+    """What keeps this host from keeping to short slots, in words; "" if nothing does."""
+    wanted = {"tcp_tso_rtt_log": "0", "tcp_min_tso_segs": "1"}
+    folder = Path("/proc/sys/net/ipv4")
+    wrong = [f"net.ipv4.{key}={value}" for key, value in wanted.items() if (folder / key).read_text().strip() != value]
+    return f"a paced sender sends bursts of 64 kB here, so short slots are not kept; sysctl {' '.join(wrong)}" * bool(
+        wrong
+    )
 
 
 def _stopped_by_signals(stop: Callable[[], Any]) -> None:

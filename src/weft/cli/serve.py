@@ -73,6 +73,12 @@ PriorityOption = Annotated[
         help="Slurm: whose jobs go first: as the stack says, by QOS, or by Slurm's weights (QOS, fair share, ...).",
     ),
 ]  # fmt: skip
+AgentsOption = Annotated[
+    str,
+    typer.Option(
+        "--agents", metavar="HOST:PORT", help="Slurm: nodes run weft agent, and call here; then paces are accepted."
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -99,6 +105,7 @@ def serve(
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
     priority: PriorityOption = "off",
+    agents: AgentsOption = "",
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -119,7 +126,7 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take, "priority": priority,
+        "profiles": profiles or [], "take": take, "priority": priority, "agents": agents,
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)

@@ -27,8 +27,11 @@ class TestbedWorld(PacedWorld):
     __test__ = False  # it is no test
     name = "testbed"
 
-    def __init__(self, cluster: Cluster, folder: Path, bed: Standing, clock: Clock | None = None) -> None:
-        super().__init__(cluster, folder, clock, open=True)
+    def __init__(
+        self, cluster: Cluster, folder: Path, bed: Standing, clock: Clock | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, folder, clock, open=True, say=say)
         self.bed = bed
 
     def hosts(self) -> Mapping[str, str]:
@@ -85,5 +88,5 @@ class TestbedEngine(LocalEngine):
             return world
         bed = standing(site.folder)
         assert bed is not None, "refuse() has looked"
-        site.say(f"{bed.words}; agents pace TCP sockets between hosts, and nothing else")
-        return TestbedWorld(site.cluster, site.folder, bed, site.clock)
+        site.say(bed.words)
+        return TestbedWorld(site.cluster, site.folder, bed, site.clock, site.say)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.core.capabilities import Capabilities
-from weft.live.attempt import Attempt, Ended, Ending, Progress, judge
+from weft.live.attempt import Attempt, Ended, Ending, judge
 from weft.live.clock import Clock
 from weft.live.description import Description
 from weft.live.measured import SLACK_S, Doubts
@@ -73,14 +73,10 @@ class LocalWorld(LiveWorld[Task]):
 
     # What the core asks
 
-    def progress(self, task: Task, attempt: Attempt) -> Progress:
-        """How far an attempt is, as it has reported; a world that sees its jobs from outside may know more."""
-        return attempt.progress()
-
     def iterations_done(self, job_id: str) -> int:
         """What the job last reported, or saved in an earlier attempt."""
         task = self.tasks[job_id]
-        step = self.progress(task, task.attempt).step if task.attempt else 0
+        step = task.attempt.progress().step if task.attempt else 0
         task.seen = max(task.seen, task.saved, min(step, task.job.iterations))
         return task.seen
 
@@ -214,17 +210,10 @@ class LocalWorld(LiveWorld[Task]):
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         left, ran_s = (task.job.iterations if known else sys.maxsize) - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
+        seen = self.observed(task.job.id, attempt.progress())
         return task.doubts.look(
-            task.job,
-            task.description,
-            self.progress(task, attempt),
-            left,
-            iteration_s,
-            ran_s,
-            now,
-            self.slack_s,
-            gated_s,
-        )
+            task.job, task.description, seen, left, iteration_s, ran_s, now, self.slack_s, gated_s
+        )  # fmt: skip
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1
