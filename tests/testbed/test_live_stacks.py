@@ -99,6 +99,7 @@ class Ran:
 
             serve_until(serving, over, 90.0)
             assert world.control is not None
+            assert world.control.switches is not None
             self.messages = world.control.switches.messages
             assert {row.id: row.status for row in serving.ledger.jobs()} == {"a": "finished", "b": "finished"}
         self.timings = [Timing(name, np.loadtxt(folder / f"{name}.0", ndmin=2)) for name in "ab"]

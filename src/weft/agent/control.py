@@ -29,20 +29,26 @@ class Control:
 
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
     stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
+    `switches` is where a `weft switch` keeps the load tables; without one this process does.
     """
 
     def __init__(
         self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
         slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "", listen: str = "",
+        switches: str = "",
     ) -> None:  # fmt: skip
         self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret_of(folder)
-        self.switches = SwitchService(links_of(cluster), f"{listen.rpartition(':')[0] or '127.0.0.1'}:0", self.secret)
+        self.switches: SwitchService | None = None
+        if not switches:
+            near = f"{listen.rpartition(':')[0] or '127.0.0.1'}:0"
+            self.switches = SwitchService(links_of(cluster), near, self.secret)
+            switches = self.switches.address
         self.conductor = Conductor(cluster, pace, scale, alias=alias)
         (folder / "agents.sock").unlink(missing_ok=True)
         address = listen or f"unix:{(folder / 'agents.sock').absolute()}"
-        self.service = AgentService(self.conductor, address, self.secret, self.switches.address)
+        self.service = AgentService(self.conductor, address, self.secret, switches)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)
@@ -52,6 +58,7 @@ class Control:
         argv = [
             sys.executable, "-m", "weft", "agent", "--host", host, "--server", self.service.address, "--dir",
             str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
+            "--parent", str(os.getpid()),
             *(["--netns", self.hosts[host]] if self.hosts[host] else ["--near"]),
         ]  # fmt: skip
         with open(self.folder / "agents.log", "ab") as log:  # it may outlive the server, and must not hold its terminal
@@ -99,7 +106,8 @@ class Control:
         with self.service.lock:
             self.conductor.remove(job)
             self.service.change()
-        self.switches.forget(job)
+        if self.switches is not None:
+            self.switches.forget(job)
 
     def close(self) -> None:
         """End the agents and the services."""
@@ -112,7 +120,8 @@ class Control:
                 agent.kill()
                 agent.wait()
         self.service.close()
-        self.switches.close()
+        if self.switches is not None:
+            self.switches.close()
 
     def __enter__(self) -> Self:
         return self

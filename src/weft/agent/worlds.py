@@ -33,9 +33,10 @@ class PacedWorld(LocalWorld):
 
     def __init__(
         self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False,
-        say: Callable[[str], None] = lambda text: None,
+        say: Callable[[str], None] = lambda text: None, switches: str = "",
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock, open=open)
+        self.switches = switches
         self.plane = Plane(cluster, self.clock, self.make_control, say)
 
     @property
@@ -49,7 +50,7 @@ class PacedWorld(LocalWorld):
 
     def make_control(self, pace: Pace) -> Control:
         """Agents for this world."""
-        return Control(self.cluster, pace, self.folder, self.hosts(), alias="local")
+        return Control(self.cluster, pace, self.folder, self.hosts(), alias="local", switches=self.switches)
 
     def set_pace(self, pace: Pace) -> None:
         """Start the agents, if the pace is more than the network's own sharing."""
@@ -91,7 +92,15 @@ class PacedWorld(LocalWorld):
 
 
 class PacedLocalEngine(LocalEngine):
-    """Local processes with agents."""
+    """Local processes with agents; `switches` is where a `weft switch` listens."""
+
+    def __init__(self, switches: str = "") -> None:
+        self.switches = switches
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> PacedLocalEngine:
+        """From the options of `weft serve`."""
+        return cls(options.get("switches", ""))
 
     def open(self, site: Site) -> LocalWorld:
         """Processes, or words."""
@@ -99,7 +108,7 @@ class PacedLocalEngine(LocalEngine):
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities
             return world
-        return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say)
+        return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say, switches=self.switches)
 
 
 class PacedSlurmWorld(SlurmWorld):
@@ -107,13 +116,13 @@ class PacedSlurmWorld(SlurmWorld):
 
     capabilities = replace(SlurmWorld.capabilities, pacing=True)
 
-    def __init__(self, *args: Any, listen: str, **more: Any) -> None:
+    def __init__(self, *args: Any, listen: str, switches: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
         self.plane = Plane(self.cluster, self.clock, self._make_control, self.say)
-        self._listen = listen
+        self._listen, self._switches = listen, switches
 
     def _make_control(self, pace: Pace) -> Control:
-        return Control(self.cluster, pace, self.folder, {}, listen=self._listen)
+        return Control(self.cluster, pace, self.folder, {}, listen=self._listen, switches=self._switches)
 
     def set_pace(self, pace: Pace) -> None:
         """Agents may come, whatever the pace is: a gate may have to act from outside."""
@@ -152,12 +161,13 @@ class PacedSlurmEngine(SlurmEngine):
     """Slurm with agents on its nodes, if `listen` says where they call."""
 
     listen: str = ""
+    switches: str = ""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> PacedSlurmEngine:
         """From the options of `weft serve`."""
         plain = SlurmEngine.from_options(options)
-        return cls(**vars(plain), listen=options["agents"])
+        return cls(**vars(plain), listen=options["agents"], switches=options["switches"])
 
     def open(self, site: Site) -> SlurmWorld:
         """The world; of a dry run only what it could do."""
@@ -170,4 +180,6 @@ class PacedSlurmEngine(SlurmEngine):
         """With agents, if they are to come."""
         if not self.listen or site.dry_run:
             return super().make(site, folder, **more)
-        return PacedSlurmWorld(site.cluster, folder, self.slurm, site.clock, listen=self.listen, **more)
+        return PacedSlurmWorld(
+            site.cluster, folder, self.slurm, site.clock, listen=self.listen, switches=self.switches, **more
+        )

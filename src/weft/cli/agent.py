@@ -27,6 +27,7 @@ def agent(
     slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="A slot, in which a rate is kept.")] = 60,
     watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Between looks at the sockets.")] = 20,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
+    parent: Annotated[int, typer.Option("--parent", hidden=True, help="End with this process.")] = 0,
     near: Annotated[bool, typer.Option("--near", help="Pace connections inside this host, too.")] = False,
 ) -> None:
     """Pace and shift the jobs of this host as the server says, until it is stopped.
@@ -40,8 +41,11 @@ def agent(
     import socket
 
     from weft.agent.host import Agent
+    from weft.agent.sockets import end_with
     from weft.agent.wire import secret_of
 
+    if parent and not end_with(parent):
+        return
     inode = os.stat(netns).st_ino if netns else None
     made = Agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
@@ -52,6 +56,8 @@ def agent(
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
+    if parent and os.getppid() != parent:  # it went while we came
+        made.stopping = True
     made.run()
 
 
@@ -76,7 +82,7 @@ def switch(
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster
 
-    links = links_of(build_cluster(Scenario.load(scenario), None), only or ())
+    links = links_of(build_cluster(Scenario.load_site(str(scenario)), None), only or ())
     missing = sorted(set(only or ()) - links.keys())
     if missing or not links:
         raise InputError(f"{scenario}: the cluster has no switch {', '.join(missing)}".rstrip())

@@ -79,6 +79,9 @@ AgentsOption = Annotated[
         "--agents", metavar="HOST:PORT", help="Slurm: nodes run weft agent, and call here; then paces are accepted."
     ),
 ]
+SwitchesOption = Annotated[
+    str, typer.Option("--switches", metavar="HOST:PORT", help="Pace flow: a weft switch keeps the load tables there.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -106,6 +109,7 @@ def serve(
     preemptions: PreemptionsOption = 60,
     priority: PriorityOption = "off",
     agents: AgentsOption = "",
+    switches: SwitchesOption = "",
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -127,6 +131,7 @@ def serve(
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
         "profiles": profiles or [], "take": take, "priority": priority, "agents": agents,
+        "switches": switches,
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
