@@ -44,7 +44,7 @@ def test_a_rate_is_kept_within_3_percent_at_slots_of_60_ms(tmp_path: Path) -> No
             rate = (5e6, 20e6, 10e6, 30e6)[k % 4]
             agent.order("stream", rate)
             before, start = agent._progress(agent.jobs["stream"])[0], time.monotonic()
-            agent._beat(start)
+            agent.beat(start)
             time.sleep(0.06)
             sent, took = agent._progress(agent.jobs["stream"])[0] - before, time.monotonic() - start
             errors.append(abs(sent / took / rate - 1))
@@ -63,7 +63,7 @@ def test_32_sockets_cost_less_than_2_percent_of_a_core(tmp_path: Path) -> None:
             k += 1
             agent.order("stream", 20e6 + 1e3 * k)
             now = time.monotonic()
-            agent._beat(now)
+            agent.beat(now)
             agent.look(now)
             time.sleep(max(0.0, start + 0.06 * k - time.monotonic()))
         used = (time.process_time() - used) / (time.monotonic() - start)
@@ -79,7 +79,7 @@ def test_a_pipe_that_nobody_reads_is_no_socket(tmp_path: Path) -> None:
         until = time.monotonic() + 5
         while "quiet" not in agent.jobs and time.monotonic() < until:
             agent.scan()
-            agent._beat(time.monotonic())
+            agent.beat(time.monotonic())
             time.sleep(0.05)
         assert agent.jobs["quiet"].sockets == {}
     finally:

@@ -160,7 +160,7 @@ class Agent:
         next_slot = time.monotonic()
         while not self.stopping:
             now = time.monotonic()
-            self._beat(now)
+            self.beat(now)
             self._hear(now)
             if now >= next_slot:
                 self.look(now)
@@ -188,7 +188,9 @@ class Agent:
             self._pace_flows(self.flow, now)
         if now >= self._next_report:
             self._next_report = now + self._report_s
-            self._tell({"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()]})
+            self._tell(
+                {"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()], **self._cost()}
+            )
 
     def _pace_flows(self, flow: FlowHost, now: float) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like."""
@@ -210,6 +212,14 @@ class Agent:
             for name, rate in rates.items():
                 self.jobs[name].rate = rate if rate < float("inf") else None
                 self._apply(self.jobs[name])
+
+    def _cost(self) -> Message:
+        """What planning has taken since the last report: seconds for answers, and for decisions."""
+        if self.flow is None:
+            return {}
+        cost = {"waited_s": self.flow.waited_s, "decided_s": self.flow.decided_s}
+        self.flow.waited_s, self.flow.decided_s = [], []
+        return cost
 
     def _report(self, job: _Job, now: float, event: str) -> Message:
         seen = job.phases.pattern
@@ -245,6 +255,10 @@ class Agent:
                 job.sockets |= {inode: there for inode, there in found_now.items() if self.near or not there.near}
             if job.sockets.keys() - known.keys() and job.rate is not None:
                 self._apply(job)
+
+    def moved(self, name: str) -> float:
+        """Bytes of a job that have arrived since the agent knows it."""
+        return self._progress(self.jobs[name])[0]
 
     def _progress(self, job: _Job) -> tuple[float, int]:
         """Bytes that arrived since the agent knows the job, and bytes that wait now."""
@@ -316,7 +330,8 @@ class Agent:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
         )  # fmt: skip
 
-    def _beat(self, now: float) -> None:
+    def beat(self, now: float) -> None:
+        """A sign of life to the guardian."""
         if now < self._next_beat:
             return
         self._next_beat = now + _BEAT_S

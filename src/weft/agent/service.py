@@ -24,6 +24,7 @@ class AgentService:
         self._due = True
         self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
         self._sent: dict[str, Any] = {}
+        self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # of agents that plan
         self.closed = False
         self._server, self.address = listen(address, secret, talks={"join": self._join})
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -52,6 +53,8 @@ class AgentService:
             try:
                 for message in messages:
                     with self._changed:
+                        for key, cost in self.costs.items():
+                            cost += message.get(key, ())
                         new = [
                             self.conductor.hear(host, report, time.monotonic()) for report in message.get("jobs", ())
                         ]

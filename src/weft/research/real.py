@@ -18,22 +18,34 @@ import numpy as np
 from weft.agent.flowing import PAYLOAD
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import Machine, leaf_spine
-from weft.research.cassini.snapshots import CAPACITY_GBPS, FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
 from weft.research.claims import Measured
-from weft.testbed.build import Testbed
+from weft.testbed.build import Links, Testbed
 from weft.testbed.jobs import Replay, play
 from weft.testbed.plan import blueprint
 from weft.testbed.trials import Slots
 
+CAPACITY_GBPS = 50.0
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s
-_JOBS = 3  # at most beside each other; job k has server k of each rack
+JOBS = 3  # at most beside each other; job k has server k of each rack
 Say = Callable[[str], None]
 
 
-def _bed() -> Testbed:
+def two_racks(links: Links | None = None) -> Testbed:
+    """Two racks with as many servers as there are jobs, joined by one link."""
     nic = CAPACITY_GBPS / PAYLOAD
-    cluster = leaf_spine(2, _JOBS, Machine(nic_gbps=nic), oversubscription=float(_JOBS), spines=1)
-    return Testbed(blueprint(cluster, SCALE))
+    cluster = leaf_spine(2, JOBS, Machine(nic_gbps=nic), oversubscription=float(JOBS), spines=1)
+    return Testbed(blueprint(cluster, SCALE), links)
+
+
+def row(
+    what: str, unit: str, published: float | None, simulated: float | None, real: Sequence[float], least: float = -1e9
+) -> dict[str, Any]:
+    """A line of a table: published, simulated, and real with its interval over repetitions."""
+    measured = Measured.over_seeds(list(real), least)
+    return {
+        "what": what, "unit": unit, "published": published, "simulated": simulated, "real": measured.value,
+        "ci95": measured.ci95,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ def validate(quick: bool, say: Say) -> list[dict[str, Any]]:
     The goodput is the part of a link that a job gets when it is alone: one constant, from the cases of single jobs.
     """
     cases, iterations = (CASES[:4], 8) if quick else (CASES, 16)
-    with _bed() as bed, tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
+    with two_racks() as bed, tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
         real = []
         for case in cases:
             say(f"on the testbed: {case.name}")
@@ -115,53 +127,7 @@ def _real(bed: Testbed, case: Case, iterations: int, folder: Path) -> float:
     profile = Profile.from_phases("case", [Phase(case.compute_s), Phase(bytes=case.mbytes * 1e6 * SCALE)], 2)
     gates: Sequence[dict[str, float] | None] = [None] * case.jobs
     if case.shifted:
-        single = play(bed, [Replay("0", profile, (0, _JOBS), 4)], folder)["0"]
+        single = play(bed, [Replay("0", profile, (0, JOBS), 4)], folder)["0"]
         gates = Slots.after([single] * case.jobs, time.monotonic() + 1.0).gates
-    jobs = [Replay(str(k), profile, (k, k + _JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
+    jobs = [Replay(str(k), profile, (k, k + JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
     return float(np.mean([timing.median_s for timing in play(bed, jobs, folder).values()]))
-
-
-def cassini_table(quick: bool, say: Say) -> list[dict[str, Any]]:
-    """Figure 2 and Table 2's snapshots 1, 2, 3, 5: published, simulated and real, with intervals over repetitions."""
-    repetitions, iterations = (2, 20) if quick else (5, 60)
-    chosen: dict[str, Snapshot] = {"figure 2": FIGURE_2, "snapshot 1": SNAPSHOTS[1]}
-    if not quick:
-        chosen |= {f"snapshot {n}": SNAPSHOTS[n] for n in (2, 3, 5)}
-    rows: list[dict[str, Any]] = []
-    with _bed() as bed, tempfile.TemporaryDirectory(prefix="weft-cassini-") as folder:
-        for name, snapshot in chosen.items():
-            measured: dict[tuple[str, bool], list[float]] = {}
-            for n in range(repetitions):
-                say(f"on the testbed: {name}, repetition {n + 1} of {repetitions}")
-                for shifted in (False, True):
-                    for who, ms in _snapshot(bed, snapshot, shifted, iterations, Path(folder)).items():
-                        measured.setdefault((who, shifted), []).append(ms)
-            for job in snapshot.jobs:
-                for shifted, published in ((False, job.themis_ms), (True, job.cassini_ms)):
-                    real = Measured.over_seeds(measured[job.name, shifted], 0.0)
-                    rows.append(
-                        {
-                            "what": f"{name}: {job.name}, {'shifted' if shifted else 'together'}",
-                            "published_ms": published or None,
-                            "simulated_ms": played(snapshot, shifted)["jobs"][job.name]["comm_ms"],
-                            "real_ms": real.value, "ci95": real.ci95,
-                        }
-                    )  # fmt: skip
-    return rows
-
-
-def _snapshot(bed: Testbed, snapshot: Snapshot, shifted: bool, iterations: int, folder: Path) -> dict[str, float]:
-    """Mean communication time of each job, in milliseconds."""
-    found = gates_of(snapshot) if shifted else {}
-    begin = time.monotonic() + 1.0
-    jobs = []
-    for k, job in enumerate(snapshot.jobs):
-        rate = job.gbps * 1e9 / 8
-        phases = [Phase(job.compute_ms / 1e3), Phase(bytes=job.comm_ms / 1e3 * rate, demand_bytes_per_s=rate)]
-        gate = found.get(job.name)
-        held = {"epoch": begin + gate.epoch_s, "period": gate.period_s, "tolerance": gate.tolerance} if gate else None
-        jobs.append(Replay(job.name, Profile.from_phases(job.name, phases, 2), (k, k + _JOBS), iterations, gate=held))
-    return {
-        name: 1e3 * float((timing.rows[2:, 2] - timing.rows[2:, 1]).mean())
-        for name, timing in play(bed, jobs, folder).items()
-    }
