@@ -70,7 +70,7 @@ class Control:
             if agent.poll() is not None:
                 self.start(host)
 
-    def wait(self, patience_s: float = 30.0) -> None:
+    def wait(self, patience_s: float = 120.0) -> None:
         """Until all agents are here."""
         until = time.monotonic() + patience_s
         while self.service.hosts != self.agents.keys():
