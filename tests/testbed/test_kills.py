@@ -30,7 +30,7 @@ from weft.testbed.plan import blueprint
 
 need_testbed()
 pytestmark = pytest.mark.testbed
-KILLS = int(os.environ.get("WEFT_KILLS", "4"))
+KILLS = int(os.environ.get("WEFT_KILLS", "2"))
 SCENARIO = """
 [cluster]
 topology = "leaf-spine"

@@ -24,10 +24,12 @@ _MARK_BYTES = 20_000  # of queue, from which on packets are marked: 0.8 ms of th
 
 def table(quick: bool, say: Say) -> list[dict[str, Any]]:
     """Published, simulated and real, with intervals over repetitions."""
-    repetitions, iterations = (2, 20) if quick else (5, 60)
-    chosen: dict[str, Snapshot] = {"figure 2": FIGURE_2, "snapshot 1": SNAPSHOTS[1]}
-    if not quick:
-        chosen |= {f"snapshot {n}": SNAPSHOTS[n] for n in (2, 3, 5)}
+    return repeated(*(2, 20) if quick else (5, 60), say)
+
+
+def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+    """The table from so many repetitions of so many iterations."""
+    chosen = {"figure 2": FIGURE_2, **{f"snapshot {n}": SNAPSHOTS[n] for n in (1, 2, 3, 5)}}
     rows: list[dict[str, Any]] = []
     with two_racks() as bed, tempfile.TemporaryDirectory(prefix="weft-cassini-") as folder:
         for name, snapshot in chosen.items():
