@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -11,6 +14,7 @@ from statistics import median
 import pytest
 
 from tests.testbed.needs import need_testbed
+from weft.agent import sockets
 from weft.agent.host import Agent
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
@@ -86,3 +90,27 @@ def test_a_pipe_that_nobody_reads_is_no_socket(tmp_path: Path) -> None:
         child.kill()
         child.wait()
         agent.close()
+
+
+def test_two_capabilities_are_enough_to_pace_the_jobs_of_others() -> None:
+    """As nobody: the sockets of a process of root with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and none without."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import sockets; p = sockets.Process(int(sys.argv[2]))\n"
+    code += "print(sum(s.pace(10**6) and s.paced() == 10**6 for s in p.sockets({}).values()))"
+    folder = Path(tempfile.mkdtemp(prefix="weft-caps-"))  # nobody can reach it there
+    folder.chmod(0o755)
+    job = subprocess.Popen([sys.executable, str(Path(__file__).with_name("stream.py"))])
+    try:
+        shutil.copy(sockets.__file__, folder)
+        time.sleep(0.5)
+        found = []
+        for caps in ("+sys_ptrace,+dac_read_search", "-all"):
+            who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}"]
+            argv = [*who, f"--ambient-caps={caps}", "/usr/bin/python3", "-S", "-c", code, str(folder), str(job.pid)]
+            found.append(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
+        assert found == ["2", "0"]
+    finally:
+        job.kill()
+        job.wait()
+        shutil.rmtree(folder)

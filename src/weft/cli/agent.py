@@ -34,7 +34,7 @@ def agent(
 
     Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. Their TCP sockets are
     found and paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its
-    server lets go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_NET_ADMIN.
+    server lets go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
     Example: weft agent --server unix:weft-run/agents.sock --dir weft-run
     """
