@@ -37,7 +37,7 @@ def reproduce(
     executor: ExecutorOption = None,
     report: ReportOption = None,
     real: Annotated[
-        bool, typer.Option("--real", help="cassini: on real TCP too (weft testbed; needs root); no verdicts.")
+        bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     fresh: FreshOption = False,
@@ -78,20 +78,25 @@ def reproduce(
 
 
 def _real(paper: str, quick: bool, json: bool) -> None:
-    """Published, simulated and real communication times in one table."""
+    """Published, simulated and real figures in one table."""
+    from importlib import import_module
+
     from weft.errors import InputError
-    from weft.research.real import cassini_table
     from weft.testbed.namespaces import refuse
 
-    if paper != "cassini":
-        raise InputError(f"reproduce {paper}: --real knows cassini only")
+    if paper not in ("cassini", "flows"):
+        raise InputError(f"reproduce {paper}: --real knows cassini and flows only")
     refuse()
-    rows = cassini_table(quick, notice)
+    rows = import_module(f"weft.research.{paper}.real").table(quick, notice)
     if json:
         print_json({"rows": rows})
         return
-    print(f"{'communication time of a job, ms':44s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
+    print(f"{'':74s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
     for row in rows:
-        published = f"{row['published_ms']:.0f}" if row["published_ms"] else "-"
-        low, high = (f"{x:.0f}" if x is not None else "-" for x in row["ci95"])
-        print(f"{row['what']:44s} {published:>10s} {row['simulated_ms']:10.0f} {row['real_ms']:8.0f}  [{low}, {high}]")
+        published, simulated, real = (_short(row[key]) for key in ("published", "simulated", "real"))
+        low, high = map(_short, row["ci95"])
+        print(f"{row['what'] + ', ' + row['unit']:74s} {published:>10s} {simulated:>10s} {real:>8s}  [{low}, {high}]")
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -10,6 +10,7 @@ variants apart (`tcp:ideal-reno`, ...). docs/baselines/tcp.md has the equations.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Self
@@ -186,7 +187,12 @@ def missed_bytes(rate: Floats) -> Floats:
     return missed
 
 
-_HOW = f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or tcp:cubic,buffer=200kB"
+_HOW = (
+    f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or with settings such as "
+    "tcp:cubic,buffer=200kB,goodput=95%"
+)
+_SETTINGS = re.compile(r"(?=.)(?:buffer=([0-9]{1,9})kB)?(?:(?:^|,)goodput=([1-9][0-9]?|100)%)?")
+_BBR_GOODPUT = 0.98  # it drains its queue for 0.2 s of every 10
 
 
 class Tcp(Pace):
@@ -195,32 +201,40 @@ class Tcp(Pace):
     steers = True
     natural = True
 
-    def __init__(self, variant: str = "cubic", ideal: bool = False, buffer_bytes: float = BUFFER_BYTES) -> None:
-        self.variant, self.ideal, self.buffer_bytes = variant, ideal, buffer_bytes
+    def __init__(
+        self, variant: str = "cubic", ideal: bool = False, buffer_bytes: float = BUFFER_BYTES, goodput: float = 1.0
+    ) -> None:
+        self.variant, self.ideal, self.buffer_bytes, self.goodput = variant, ideal, buffer_bytes, goodput
         kind = f"ideal-{variant}" if ideal and variant != "cubic" else "ideal" if ideal else variant
         self.name = f"tcp:{kind}" + (f",buffer={buffer_bytes / 1e3:g}kB" if buffer_bytes != BUFFER_BYTES else "")
+        self.name += f",goodput={100 * goodput:g}%" if goodput != 1.0 else ""
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB`."""
-        kind, comma, setting = (arg or "cubic").partition(",")
+        """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB,goodput=...%`."""
+        kind, comma, settings = (arg or "cubic").partition(",")
         ideal = kind == "ideal" or kind.startswith("ideal-")
         variant = kind.removeprefix("ideal").removeprefix("-") or "cubic" if ideal else kind
         if variant not in VARIANTS or (ideal and comma):
             raise StackError(f"tcp:{arg}: {_HOW}")
         if not comma:
             return cls(variant, ideal)
-        words = setting.removeprefix("buffer=").removesuffix("kB")
-        if setting != f"buffer={words}kB" or not words.isascii() or not words.isdecimal():
+        found = _SETTINGS.fullmatch(settings)
+        if found is None:
             raise StackError(f"tcp:{arg}: {_HOW}")
-        return cls(variant, buffer_bytes=1e3 * int(words))
+        buffer, percent = found.groups()
+        return cls(
+            variant,
+            buffer_bytes=1e3 * int(buffer) if buffer else BUFFER_BYTES,
+            goodput=int(percent) / 100.0 if percent else 1.0,
+        )
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows as fast as random loss lets them; BBR drains its queue for 0.2 s of every 10."""
+        """Single flows as fast as random loss lets them; of what they send a part counts, where that was measured."""
         return Transport(
             opened=True,
             loss_limit=loss_limit(self.variant, packet_loss),
-            goodput=0.98 if self.variant == "bbr" else 1.0,
+            goodput=self.goodput * (_BBR_GOODPUT if self.variant == "bbr" else 1.0),
         )
 
     def rates(self) -> RateRule | None:
