@@ -166,12 +166,12 @@ def test_a_saw_by_hand() -> None:
         flows.active[0] = True
         rates = [row[0] / LINE for row in play(rule, flows, 400)][10:]
         assert min(rates) >= control.keeps - 1e-9
-        assert max(rates) > 0.95  # a slot is a fifth of a tooth
+        assert max(rates) > 0.93  # a slot is a quarter of a tooth
 
 
 def test_a_buffer_of_finite_size_that_is_large_enough() -> None:
-    """1.6 pipes of buffer: 0.7 of 2.6 pipes are still more than one, so the link never idles. Nor does it with 1.75 ms of
-    buffer at 200 Mbit/s, which are 8.75 pipes, though two real CUBIC flows were measured at 0.91 of the link."""
+    """1.6 pipes of buffer: 0.7 of 2.6 pipes are still more than one, so the link never idles. Nor does it with 1.75 ms
+    of buffer at 200 Mbit/s, which are 8.75 pipes, though two real CUBIC flows were measured at 0.91 of the link."""
     rule, flows = started(), two_flows()
     flows.active[:] = True
     play(rule, flows, 5)
