@@ -28,7 +28,7 @@ DELAY_MS = 6.2  # of a negotiation with a switch, Figure 12(a)
 TCP = ("tcp:cubic", "tcp:reno", "tcp:bbr", "tcp:dctcp")
 PUSHES = (15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
 PROTOTYPE = ("volume=1.6", "no-estimate", "own-load", "quantised")
-RIVALS = ("tcp:ideal", "mcs", "ccml", "shortest")
+RIVALS = ("tcp:ideal", "mcs", "mcs:reacts", "ccml", "shortest")
 RESILIENT = ("tcp:bbr", "tcp:dctcp", "tcp:dctcp-ecn")  # the second by RFC 8257, the third as in older kernels
 PS = flows_lab.TWO_SERVERS
 # What a quick run takes of each scenario: fewer and shorter jobs, and a tenth of the tree.
