@@ -225,6 +225,8 @@ class Engine:
         for row in self._to_begin:
             self._kernel.begin(self.table, row)
         self._to_begin.clear()
+        if self.ruled is not None:
+            self.ruled.meet(self.now)
         if self._early:
             early, self._early = self._early, []
             return early

@@ -16,7 +16,7 @@ from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.load import kernel
-from weft.sim.compiled.state import TRANSFER
+from weft.sim.compiled.state import FOREIGN, TRANSFER
 from weft.sim.engine.program import Program
 
 _NEARLY = 1e-9  # of a slot: what starts this shortly before the next slot starts with it
@@ -78,6 +78,8 @@ class Ruled:
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         self._kernel = kernel("limits")
         self._ranked = False  # the rule has given weights or levels; rows without any now get plain ones
+        self._foreign: dict[int, tuple[tuple[int, ...], float]] = {}  # links of foreign flows, and what each asks for
+        self._met = True  # the rule knows them all
         self._bare: dict[int, list[int]] = {}  # transfers without links: the rows that each may keep step with
         rule.begin(demand)
 
@@ -96,6 +98,8 @@ class Ruled:
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
+        if uid >= FOREIGN:
+            self._foreign[job], self._met = (rows.paths[0], program.specs[0].demand), not self.rule.minds_others
         self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
@@ -103,9 +107,23 @@ class Ruled:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
+        if self._foreign.pop(job, None) is not None:
+            self._met = not self.rule.minds_others
         self.rule.gone(np.arange(low, high), self.flows)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
         self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
+
+    def meet(self, now: float) -> None:
+        """Tell a rule that minds of foreign flows that have started or ended, and let it decide again."""
+        if self._met:
+            return
+        self._met = True
+        width = max((len(links) for links, _ in self._foreign.values()), default=1)
+        path = [(*links, *[-1] * (width - len(links))) for links, _ in self._foreign.values()]
+        most = np.array([asked for _, asked in self._foreign.values()], np.float64)
+        self.rule.others(np.array(path, np.int64).reshape(len(path), width), most)
+        if self.flows.active.any():
+            self.stirred(now)
 
     def _live_of(self, job: int) -> Ints:
         low, high = self._rows[job]

@@ -116,6 +116,8 @@ class ReferenceEngine:
 
     def run(self, until: float = math.inf) -> list[int]:
         self._finished = []
+        if self.ruled is not None:
+            self.ruled.meet(self.now)
         self._settle([])
         while not self._finished:
             nodes = [n for job in self.jobs.values() for n in job.nodes]
