@@ -74,7 +74,7 @@ class SortedJobs(Mapping[str, JobView]):
         return map(self._jobs.__getitem__, self)
 
     def without(self, others: Mapping[str, object]) -> list[JobView]:
-        """The jobs that are not among others, first to last; costs little where these are few."""
+        """The jobs that are not among `others`, first to last. It costs little where the others are few."""
         return [self._jobs[name] for name in sorted(self._jobs.keys() - others.keys(), key=self._entry.__getitem__)]
 
 
@@ -117,10 +117,11 @@ class GroupedQueue:
             del self._groups[group]
 
     def in_order(self, passes: Callable[[int, JobView], bool] | None, most: int | None = None) -> Iterator[JobView]:
-        """The jobs, first to last, of all sizes or of those up to `most`. When the turn of one comes, `passes` may say
-        that it is passed over with all that follow it in its group (not: the first of all that are).
+        """The jobs, first to last, of all sizes or of those up to `most`. When a job's turn comes, `passes` may say
+        that it is skipped with all that follow it in its group. The very first job to be skipped is produced all the
+        same.
 
-        What is passed over is so until the end, and the queue may not change meanwhile.
+        A job that is skipped stays skipped until the end, and the queue may not change meanwhile.
         """
         heads = []
         for group, jobs in self._groups.items():

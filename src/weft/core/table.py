@@ -224,14 +224,14 @@ class Table:
     # What follows from it
 
     def group_by(self, kind: Kind) -> None:
-        """From now on queues keep jobs apart that are not of a kind."""
+        """From now on queues keep jobs of different kinds apart."""
         if kind != self._kind:
             self._kind = kind
             self._queues.clear()
 
     def waiting_by(self, key: Key, priorities: bool = True) -> GroupedQueue:
-        """Waiting jobs by their priority (if it is to count), then by a key that depends on the job alone; built once,
-        then kept."""
+        """Waiting jobs by priority (if that is to count), then by a key that depends on the job alone. Built once, then
+        kept up to date."""
         queue = self._queues.get((key, priorities))
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
@@ -283,7 +283,7 @@ class Table:
         return job
 
     def _leave_gpus(self, job: JobView, time_s: float) -> JobView:
-        """Free a job's GPUs; returns the job with what it has had of them."""
+        """Free a job's GPUs; returns the job with the GPU time it has had entered."""
         self._free_gpus(job)
         held_s = 0.0 if job.started_s is None else time_s - job.started_s
         return replace(
