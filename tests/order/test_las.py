@@ -110,3 +110,25 @@ def test_ends_of_leases_that_nobody_could_take_are_not_waited_for(stack: str, mo
     one_by_one, cycles = played()
     assert ahead == one_by_one
     assert fewer < cycles
+
+
+def test_ends_that_differ_by_rounding_alone_come_due_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a and b started a rounding apart; nobody could take a's GPU (large wants 4), b's 3 and the free one would do. The
+    lease of b is offered when that of a ends, whether ends are foreseen or not."""
+
+    def stops() -> list[float]:
+        start_s = 0.1 + 0.2  # 0.30000000000000004
+        jobs = [
+            toy_job("a", 1, 100, submit_s=0.3),
+            toy_job("b", 3, 100, submit_s=start_s),
+            toy_job("c", 3, 9, submit_s=1),
+        ]
+        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
+        core = Core(resolve("tiresias:10"), world)
+        run(core, world)
+        return [t for t, what, _ in moves(core) if what is Stop]
+
+    ahead = stops()
+    monkeypatch.setattr("weft.order.leases._AHEAD", 0)
+    assert ahead == stops()
+    assert ahead == [10.3]

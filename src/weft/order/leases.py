@@ -210,17 +210,20 @@ class OwnLeases(LeaseOrder):
         The view is older than what this cycle decides. Starts only leave fewer GPUs and fewer rivals, and every other
         change is reported before that end.
         """
-        ends, first = state["ends"], state["next"]
-        for end_s, name in ends[first : first + _AHEAD]:
+        at_s, ahead = -math.inf, state["ends"][state["next"] : state["next"] + _AHEAD + 1]
+        for i, (end_s, name) in enumerate(ahead):
+            if end_s > at_s * (1 + 1e-12):  # ends that differ by rounding alone come due at the first of them
+                at_s = end_s
+            if i == _AHEAD:
+                return float(at_s)
             job = view.running.get(name)
             if job is None or not self._lasted(job, end_s):
                 continue
-            if self.moves and scattered(view, [job]):
-                return float(end_s)
-            key = self.key_ahead(job, end_s)
-            if not self._stays(view, job, math.inf if key is None else key, rivals):
-                return float(end_s)
-        return float(ends[first + _AHEAD][0]) if first + _AHEAD < len(ends) else state["from_s"] + self.lease_s
+            key = self.key_ahead(job, at_s)
+            stays = self._stays(view, job, math.inf if key is None else key, rivals)
+            if not stays or (self.moves and scattered(view, [job])):
+                return float(at_s)
+        return float(state["from_s"] + self.lease_s)
 
     def _stays(self, view: ClusterView, job: JobView, key: float, rivals: dict[int, Rival | None]) -> bool:
         """Whether nobody could take a job's GPUs, so that no offer need be made: every waiting job wants more GPUs than
