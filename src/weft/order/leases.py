@@ -214,11 +214,9 @@ class OwnLeases(LeaseOrder):
         for i, (end_s, name) in enumerate(ahead):
             if end_s > at_s * (1 + 1e-12):  # ends that differ by rounding alone come due at the first of them
                 at_s = end_s
-            if i == _AHEAD:
-                return float(at_s)
             job = view.running.get(name)
-            if job is None or not self._lasted(job, end_s):
-                continue
+            if i == _AHEAD or job is None or not self._lasted(job, end_s):  # of a job that has gone: all are asked again
+                return float(at_s)
             key = self.key_ahead(job, at_s)
             stays = self._stays(view, job, math.inf if key is None else key, rivals)
             if not stays or (self.moves and scattered(view, [job])):
