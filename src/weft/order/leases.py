@@ -215,8 +215,8 @@ class OwnLeases(LeaseOrder):
             if end_s > at_s * (1 + 1e-12):  # ends that differ by rounding alone come due at the first of them
                 at_s = end_s
             job = view.running.get(name)
-            if i == _AHEAD or job is None or not self._lasted(job, end_s):  # of a job that has gone: all are asked again
-                return float(at_s)
+            if i == _AHEAD or job is None or not self._lasted(job, end_s):
+                return float(at_s)  # all jobs are asked again where the lease is of one that has gone
             key = self.key_ahead(job, at_s)
             stays = self._stays(view, job, math.inf if key is None else key, rivals)
             if not stays or (self.moves and scattered(view, [job])):
