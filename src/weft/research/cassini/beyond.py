@@ -178,6 +178,70 @@ def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
     return rows
 
 
+def _ratios(scenario: dict[str, Any], planner: str, parts: dict[str, str], seeds: int) -> tuple[dict[str, Any], Any]:
+    """Iteration times without over with each part of CASSINI, mean and p99 with intervals; and the planner's runs."""
+    from weft import api
+    from weft.research.claims import Runs
+
+    runs = Runs(
+        api.compare(scenario, [planner, *(f"{planner}+{part}" for part in parts.values())], seeds, workers=1).runs
+    )
+    row: dict[str, Any] = {}
+    for name, part in parts.items():
+        for key in ("mean", "p99"):
+            ratio = runs.ratio(planner, f"{planner}+{part}", f"iteration_{key}_s")
+            row[f"{name}_{key}"] = [ratio.value, *ratio.ci95]
+    return row, runs.by_stack[planner]
+
+
+def one_change(seeds: int = 5) -> list[dict[str, Any]]:
+    """Figures 11 and 13 under Themis with one thing as it is not: running jobs stay; leases of a minute."""
+    from weft.research.cassini import EXPERIMENTS
+
+    rows = []
+    for figure in ("figure-11", "figure-13"):
+        for planner, part in (("themis", "cassini:stay"), ("themis:0.8,60", "cassini")):
+            row, _ = _ratios(deepcopy(EXPERIMENTS[figure]), planner, {"cassini": part}, seeds)
+            rows.append({"figure": figure, "planner": planner, "part": part, **row})
+    return rows
+
+
+_ODD, _EVEN = {"3": 1, "5": 1, "6": 1}, {"2": 1, "4": 1, "8": 1}
+# figure, what is changed in its workload, planner, seeds
+_CHANGES: tuple[tuple[str, dict[str, Any], str, int], ...] = (
+    ("figure-12", {"gpus": _ODD}, "themis", 5),
+    ("figure-14", {"gpus": _ODD}, "themis", 5),
+    ("figure-13", {"elastic": None}, "themis", 5),
+    ("figure-13", {"elastic": None, "gpus": _EVEN}, "themis", 5),
+    ("sweep", {"gpus": {"5": 1}}, "themis", 5),
+    ("figure-12", {}, "random", 5),
+    ("figure-14", {}, "random", 5),
+    ("sweep", {}, "random", 5),
+    ("figure-16", {}, "themis", 20),
+)
+
+
+def why_not() -> list[dict[str, Any]]:
+    """Figures without a gain, one thing changed: sizes that fill no rack, places drawn by lot, more seeds.
+
+    And the other way round: a figure with a gain, and sizes that fill racks. `meets` and `alone_mean` are those of the
+    planner without CASSINI (see `contention_of`).
+    """
+    from weft.research.cassini import CONTROLS, EXPERIMENTS
+    from weft.research.cassini.contention import contention_of
+
+    rows = []
+    for figure, change, planner, seeds in _CHANGES:
+        scenario = deepcopy(EXPERIMENTS[figure])
+        workload = {**scenario["workload"], **change}
+        scenario["workload"] = {key: value for key, value in workload.items() if value is not None}
+        row, plain = _ratios(deepcopy(scenario), planner, {"cassini": "cassini", **CONTROLS}, seeds)
+        met = [contention_of(run, scenario) for run in plain]
+        room = {key: float(np.mean([one[key] for one in met])) for key in ("meets", "alone_mean", "alone_p99")}
+        rows.append({"figure": figure, "change": change, "planner": planner, "seeds": seeds, **room, **row})
+    return rows
+
+
 def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
     from weft.research.cassini import EXPERIMENTS
@@ -205,4 +269,6 @@ STUDIES = {
     "loop_rule": loop_rule,
     "settings": settings,
     "room_to_gain": room_to_gain,
+    "one_change": one_change,
+    "why_not": why_not,
 }
