@@ -2,9 +2,9 @@
 
 Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
 which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
-A job that sends for a small part of its iterations weighs more: each of them costs others less. What is left is ours,
-and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are meant to be read;
-shortest_kernel.py does the same for thousands of jobs.
+Of our jobs those weigh more that send for a smaller part of their iterations, each of which costs others less. What is
+left is ours, and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are meant to
+be read; shortest_kernel.py does the same for thousands of jobs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
-WEIGHT = 1.4  # of a job that does nothing but send, against one foreign flow on one link
+WEIGHT = 4.0  # of a job of ours against one foreign flow on one link
 ROUNDS = 40  # of prices; where flows meet on one link the first is exact
 
 
@@ -142,7 +142,8 @@ class ShortestRule(RateRule):
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Caps: what is left of each link by what others are owed, job by job."""
         uids, job = np.unique(flows.uid[live], return_inverse=True)
-        weights = self.weight / np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
+        part = np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
+        weights = self.weight * part.mean() / part
         caps = np.zeros(len(flows))
         self.kernel.decide(
             live, job, flows.path, flows.size - flows.sent, self.capacity, self._path, self._most, weights, ROUNDS, caps
@@ -151,8 +152,7 @@ class ShortestRule(RateRule):
 
 
 class Shortest(RatedPace):
-    """`shortest`, or `shortest:X` for jobs that, if they did nothing but send, would weigh as much as X foreign flows
-    on one link."""
+    """`shortest`, or `shortest:X` for jobs that weigh as much as X foreign flows on one link."""
 
     def __init__(self, weight: float = WEIGHT) -> None:
         self.weight = weight
