@@ -123,7 +123,8 @@ class QueueBySize:
 
         A job that is skipped stays skipped until the end, and the queue may not change meanwhile.
         """
-        heads = [(next(entries), size, entries) for size, entries in self._all_entries(most)]
+        by_size = ((size, jobs.entries()) for size, jobs in self._of_size.items() if most is None or size <= most)
+        heads = [(next(entries), size, entries) for size, entries in by_size]
         heapify(heads)
         any_passed = False
         while heads:
@@ -138,6 +139,3 @@ class QueueBySize:
                 heappop(heads)
             else:
                 heapreplace(heads, (following, size, entries))
-
-    def _all_entries(self, most: int | None) -> Iterator[tuple[int, Iterator[_Entry]]]:
-        return ((size, jobs.entries()) for size, jobs in self._of_size.items() if most is None or size <= most)
