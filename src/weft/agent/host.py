@@ -251,8 +251,8 @@ class Agent:
                     job.processes[pid] = Process(pid)
             known, job.sockets = job.sockets, {}
             for process in job.processes.values():
-                found_now = process.sockets(known)
-                job.sockets |= {inode: there for inode, there in found_now.items() if self.near or not there.near}
+                there = process.sockets(known)
+                job.sockets |= {inode: remote for inode, remote in there.items() if self.near or not remote.near}
             if job.sockets.keys() - known.keys() and job.rate is not None:
                 self._apply(job)
 
