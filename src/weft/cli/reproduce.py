@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,12 +12,13 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     WorkersOption,
     command_line,
+    deliver,
     notice,
     print_json,
     progress,
-    stdout,
 )
 
 
@@ -35,9 +35,7 @@ def reproduce(
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
-    ] = None,
+    report: ReportOption = None,
     real: Annotated[
         bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
     ] = False,
@@ -48,8 +46,8 @@ def reproduce(
     """Run a paper's experiments and set published and measured numbers side by side.
 
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
-    another size), no, or not judged (too few seeds). docs/papers has the readings chosen. A reproduction
-    that is interrupted and started again goes on from the runs that it had finished.
+    another size), no, or not judged (too few seeds). docs/papers says how each paper was read. A reproduction that was
+    interrupted continues from the runs that had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
@@ -58,7 +56,7 @@ def reproduce(
     from weft.research import claims_of
     from weft.research import reproduce as run
     from weft.research.claims import Request
-    from weft.research.report import claims_table, write
+    from weft.research.report import claims_text, write
     from weft.results.files import refuse_unwritable
 
     if show:
@@ -66,28 +64,17 @@ def reproduce(
         if json:
             print_json(words)
         else:
-            for name, what in words.items():
-                print(f"{name:40s} {what}")
+            print("\n".join(f"{name:40s} {what}" for name, what in words.items()))
         return
     if real:
         _real(paper, quick, json)
         return
-    if report is not None:
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
-    if report is not None:
-        write(report, result, command_line())
-    if json:
-        print_json(result.to_dict())
-    else:
-        console = stdout()
-        console.print(claims_table(result))
-        console.print(f"\n{result.counts}", highlight=False)
-        for note in result.notes:
-            console.print(f"\n{note}", highlight=False)
-    if report is not None:
-        notice(f"wrote {report}")
+    deliver(
+        result.to_dict(), json, lambda _: claims_text(result), report, lambda path: write(path, result, command_line())
+    )
 
 
 def _real(paper: str, quick: bool, json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.common import (
+    DirOption,
     InterleaveOption,
     OrderOption,
     PaceOption,
@@ -15,8 +16,8 @@ from weft.cli.common import (
     SeedOption,
     StackOption,
     notice,
+    run_folder,
 )
-from weft.cli.live import DirOption, run_folder
 from weft.errors import InputError
 
 if TYPE_CHECKING:

@@ -94,7 +94,7 @@ class TcpRule(RateRule):
         marks = self.control.smooth
         self.room: Floats = demand.capacity * MARK_S if marks else np.full(len(demand.capacity), self.buffer_bytes)
         self.available = demand.capacity.copy()  # what foreign traffic left of each link
-        self.window, self.threshold, self.rate, self.top, self.lost = np.zeros((5, 0))
+        self.window, self.threshold, self.rate, self.top, self.lost, self.after = np.zeros((6, 0))
         self.held, self.owner, self.ended = np.zeros((3, 0), np.int64)  # ended: in which slot, -1 while it sends
         self._slot = 0
 
@@ -106,7 +106,7 @@ class TcpRule(RateRule):
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Rates that the windows come to, less what slow start and the losses of this slot cost."""
         if len(flows) != len(self.window):
-            for name in ("window", "threshold", "rate", "top", "lost", "held", "owner", "ended"):
+            for name in ("window", "threshold", "rate", "top", "lost", "after", "held", "owner", "ended"):
                 setattr(self, name, resized(getattr(self, name), len(flows), -1 if name == "owner" else 0))
         self._slot, rows = when.slot, np.flatnonzero(flows.active)
         fresh = self._start(flows, live, rows)
@@ -119,6 +119,8 @@ class TcpRule(RateRule):
                 ):  # fmt: skip
                     break
                 self._share(flows, rows)
+            if not self.control.smooth:
+                self._saw(flows, rows)
         caps = self.rate.copy()
         lasts = max(when.part, 1e-9) * self.slot_s
         caps[fresh] -= missed_bytes(caps[fresh]) / lasts
@@ -130,6 +132,14 @@ class TcpRule(RateRule):
         self.kernel.shares(rows, flows.path, self.window, RTT_S, self.available, self.rate, self.held)
         alone = rows[(flows.path[rows, 1:] < 0).all(axis=1)]  # whatever its window, one NIC is all that it crosses
         self.rate[alone] = flows.line[alone]
+
+    def _saw(self, flows: FlowSet, rows: Ints) -> None:
+        """Where a loss lets a link idle, what windows come to is followed through the slot, loss by loss."""
+        self.after[rows] = 0.0
+        self.kernel.saws(
+            rows, flows.path, self.window, RTT_S, self.available, self.room, self.control.keeps,
+            self.control.gains * SEGMENT_BYTES, self.slot_s, self.rate, self.after, self.top, self.threshold,
+        )  # fmt: skip
 
     def _start(self, flows: FlowSet, live: Ints, rows: Ints) -> Ints:
         """Give windows to flows that begin; returns those that begin with a slow start, which is over within a slot.
@@ -166,7 +176,11 @@ class TcpRule(RateRule):
         used = flows.rate[live] / np.maximum(self.rate[live], 1e-9)
         idle = live[~queued & (used < 0.5)]
         self.window[idle] = np.maximum(self.window[idle] * 2.0 * used[~queued & (used < 0.5)], FIRST_WINDOW)
-        growing = live[queued | (used >= 0.9)]
+        sawn = self.after[live] > 0.0
+        kept = live[sawn & (queued | (used >= 0.5))]
+        self.window[kept] = self.after[kept]
+        growing = live[(queued | (used >= 0.9)) & ~sawn]
+        self.after[live] = 0.0
         most = 2.0 * (flows.line * RTT_S + self.buffer_bytes)
         self.kernel.grow(
             growing, self.window, self.rate, self.slot_s, RTT_S, most,
