@@ -17,12 +17,14 @@ NUMBERS = FOLDER / "studies.json"
 
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
+    from weft.kept import kept
     from weft.research.cassini.beyond import STUDIES
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
     for name in sys.argv[1:] or list(STUDIES):
-        numbers[name] = rounded(STUDIES[name]())
+        with kept():  # a study that is interrupted goes on from the runs that it had finished
+            numbers[name] = rounded(STUDIES[name]())
         NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         print(f"ran {name}", file=sys.stderr)
     if "many_jobs" in numbers:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, rule_of, servers, spec_of
 from weft.errors import StackError
+from weft.model.flows import flow_set
 from weft.pace.rates import Demand, Moment
 from weft.pace.shortest import Shortest, ShortestRule, owed, rates
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
+from weft.sim.engine.ruled import flow_rows
 from weft.sim.readable.engine import ReferenceEngine
 from weft.testing import check_pace
 
@@ -23,18 +25,31 @@ INF = float("inf")
 
 
 def test_what_others_are_owed_by_hand() -> None:
-    """docs/baselines/shortest.md: links of 10. A job that meets one foreign flow on one link weighs 4, so that one has
+    """docs/baselines/shortest.md: links of 10. A job that weighs 4 and meets one foreign flow on one link leaves it
     10 / 5; one that meets two on two links pays for both: four quarters for it, and half for each of them; three on
     three links: 4 / 9 against 1. What a flow does not ask for is not kept for it."""
-    ten = [10.0] * 4
-    assert owed([{0: 1}], [((0,), INF)], ten) == pytest.approx([2.0])
-    assert owed([{0: 1, 1: 1}], [((0,), INF), ((1,), INF)], ten) == pytest.approx([5.0, 5.0])
-    assert owed([{0: 1, 1: 1, 2: 1}], [((k,), INF) for k in range(3)], ten) == pytest.approx([90 / 13] * 3)
-    assert owed([{0: 1}, {0: 1}], [((0,), INF)], ten) == pytest.approx([10.0 / 9.0])  # two jobs weigh 8
-    assert owed([{0: 1, 3: 5}], [((0,), INF)], ten) == pytest.approx([2.0])  # nobody else is on link 3
-    assert owed([{0: 1}], [((0,), 0.5)], ten) == pytest.approx([0.5])
-    assert owed([{0: 1}], [((0,), INF)], ten, 1.0) == pytest.approx([5.0])
-    assert owed([], [((0, 1), INF), ((1, 2), INF)], ten) == pytest.approx([5.0, 5.0], rel=1e-3)
+    ten, four = [10.0] * 4, [4.0]
+    assert owed([{0: 1}], four, [((0,), INF)], ten) == pytest.approx([2.0])
+    assert owed([{0: 1, 1: 1}], four, [((0,), INF), ((1,), INF)], ten) == pytest.approx([5.0, 5.0])
+    assert owed([{0: 1, 1: 1, 2: 1}], four, [((k,), INF) for k in range(3)], ten) == pytest.approx([90 / 13] * 3)
+    assert owed([{0: 1}, {0: 1}], [4.0, 5.0], [((0,), INF)], ten) == pytest.approx([1.0])  # two jobs weigh 9
+    assert owed([{0: 1, 3: 5}], four, [((0,), INF)], ten) == pytest.approx([2.0])  # nobody else is on link 3
+    assert owed([{0: 1}], four, [((0,), 0.5)], ten) == pytest.approx([0.5])
+    assert owed([], [], [((0, 1), INF), ((1, 2), INF)], ten) == pytest.approx([5.0, 5.0], rel=1e-3)
+
+
+def test_who_sends_little_weighs_more() -> None:
+    """A push of 6 bytes at 10 bytes/s and its broadcast send for 0.6 s; with 1.8 s of computing that is a quarter of an
+    iteration, and the job weighs four times as much as one that does not compute."""
+    rule = ShortestRule(1.5)
+    rule.begin(Demand(CAPACITY))
+    for uid, compute_s in ((3, 1.8), (4, 0.0)):
+        flows = flow_set(8, 3)
+        flows.put(0, 0, flow_rows(program(compute_s, servers(1, (0,), 6.0))), CAPACITY, uid)
+        rule.came(np.arange(3), flows)
+    assert rule.part == pytest.approx({3: 0.25, 4: 1.0})
+    rule.gone(np.arange(3), flows)
+    assert list(rule.part) == [3]
 
 
 def test_rates_by_hand() -> None:
@@ -62,7 +77,7 @@ def _foreign(engine: Any, k: int, a: int, b: int, demand: float = INF) -> int:
 def test_it_is_told_of_others_when_they_come_and_go(kind: Any) -> None:
     """Two of ours with 60 and 40 bytes, 10 bytes/s. A foreign flow on the same NICs (two links, so that both pay twice)
     from 1 s to 2 s has 1 of 1 + 4 + 4 parts; before and after, ours that goes first has the line."""
-    engine = kind(spec_of(rule_of(Shortest())))
+    engine = kind(spec_of(rule_of(Shortest(4.0))))
     for uid, size in ((0, 60.0), (1, 40.0)):
         engine.attach(uid, program(0.0, servers(1, (0,), size)), 1)
     assert engine.run(1.0) == []
@@ -108,18 +123,19 @@ def test_both_engines_agree_beside_others(jobs: list[Job], others: list[tuple[in
 @given(
     JOBS,
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([0.3, 2.0, INF])), max_size=5),
-    st.sampled_from([0.5, 4.0, 50.0]),
+    st.lists(st.sampled_from([0.5, 4.0, 50.0]), min_size=8, max_size=8),
     st.data(),
 )
 @settings(max_examples=60, deadline=None)
 def test_the_kernel_says_the_same(
-    jobs: list[Job], others: list[tuple[int, int, float]], weight: float, data: st.DataObject
+    jobs: list[Job], others: list[tuple[int, int, float]], weights: list[float], data: st.DataObject
 ) -> None:
     """... and no link is given away twice, whatever others are there; something moves, too."""
     flows = partly_sent(jobs, data)
     live = np.flatnonzero(flows.sent < flows.size)
-    rule = ShortestRule(weight)
+    rule = ShortestRule(1.0)
     rule.begin(Demand(CAPACITY))
+    rule.part = {uid: 1.0 / weight for uid, weight in enumerate(weights)}
     theirs = [(path(a, (a + further) % 4), most) for a, further, most in others]
     wide = np.array([(*links, -1)[:3] for links, _ in theirs], np.int64).reshape(len(theirs), 3)
     rule.others(wide, np.array([most for _, most in theirs]))
@@ -128,7 +144,7 @@ def test_the_kernel_says_the_same(
     rows = [[i for i in live.tolist() if flows.uid[i] == uid] for uid in uids]
     links = {i: [link for link in flows.path[i].tolist() if link >= 0] for i in live.tolist()}
     count = [{link: sum(link in links[i] for i in mine) for i in mine for link in links[i]} for mine in rows]
-    kept = owed(count, theirs, CAPACITY.tolist(), weight)
+    kept = owed(count, [weights[uid] for uid in uids], theirs, CAPACITY.tolist())
     assert all(0.0 <= rate <= most for rate, (_, most) in zip(kept, theirs, strict=True))
     room = CAPACITY.tolist()
     for rate, (used, _) in zip(kept, theirs, strict=True):

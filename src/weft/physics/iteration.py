@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from weft.collectives import route_collective
-from weft.collectives.lowering import RoutedCollective
+from weft.collectives.lowering import Leg, RoutedCollective
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
@@ -79,15 +79,17 @@ def play_on(
     `collective` is used for transfers that do not name one, `flow_key` (one per job) spreads flows over equal-cost
     paths, and computing takes `compute_factor` times as long as the profile says.
     """
-    chains = _chains_of(cluster, profile, gpus, collective, flow_key)
+    routes = _routes_of(cluster, profile, gpus, collective, flow_key)
     if sharing.kind == "k-way":
-        played = _kept(profile, _on_ports(profile, chains, sharing), (), sharing, compute_factor)
+        chains = _on_ports(profile, _chains(profile, collective, routes), sharing)
+        played = _kept(profile, chains, sharing, compute_factor)
         return replace(played, links={})  # k-way sharing counts transfers on servers and knows no links
-    kinds, alike, capacity = _alike(chains, cluster)
+    kinds, alike, capacity = _alike(routes, cluster)
     everywhere = cluster.topology.capacity
     fastest = float(everywhere.max()) if len(everywhere) else 1.0
-    played = _kept(profile, alike, (*capacity, fastest), sharing, compute_factor)
-    return replace(played, links={k: played.links[kind] for k, kind in kinds.items() if kind in played.links})
+    played = _kept_on_kinds(profile, collective, alike, (*capacity, fastest), sharing, compute_factor)
+    links = {k: played.links[kind] for k, kind in kinds.items() if kind in played.links}
+    return Iteration(played.start_s, played.end_s, links, played.first)
 
 
 def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
@@ -115,43 +117,59 @@ def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s:
     return high
 
 
-def _chains_of(cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int) -> Chains:
-    """The flow groups of each transfer on these GPUs."""
+def _way(task: Transfer, collective: str) -> tuple[object, ...]:
+    """Transfers that agree in this take the same routes."""
+    return task.collective or collective, task.workers, task.servers
+
+
+def _routes_of(
+    cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int
+) -> tuple[RoutedCollective, ...]:
+    """The routes of the profile's transfers on these GPUs, in the order in which it first has each of them."""
     routes: dict[object, RoutedCollective] = {}
+    for task in profile.tasks:
+        if isinstance(task, Transfer) and (way := _way(task, collective)) not in routes:
+            where = [gpus[r] for r in profile.ranks(task)]
+            name = task.collective or collective
+            routes[way] = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
+    return tuple(routes.values())
+
+
+def _chains(profile: Profile, collective: str, routes: Sequence[RoutedCollective]) -> Chains:
+    """The flow groups of each transfer on its routes."""
+    number: dict[object, int] = {}
     found = []
     for i, task in enumerate(profile.tasks):
         if isinstance(task, Transfer):
-            name = task.collective or collective
-            key = (name, task.workers, task.servers)
-            if key not in routes:
-                where = [gpus[r] for r in profile.ranks(task)]
-                routes[key] = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
-            found.append((i, routes[key].groups(task.bytes, task.demand_bytes_per_s)))
+            route = routes[number.setdefault(_way(task, collective), len(number))]
+            found.append((i, route.groups(task.bytes, task.demand_bytes_per_s)))
     return tuple(found)
 
 
-def _alike(chains: Chains, cluster: Cluster) -> tuple[dict[int, int], Chains, tuple[float, ...]]:
-    """Links of one capacity that carry the same flows are one kind: (kind of each link, chains on kinds, capacities).
+def _alike(
+    routes: Sequence[RoutedCollective], cluster: Cluster
+) -> tuple[dict[int, int], tuple[RoutedCollective, ...], tuple[float, ...]]:
+    """Links of one capacity that carry the same flows are one kind: (kind of each link, routes on kinds, capacities).
 
     What an iteration looks like depends on the kinds alone, and most placements have the same few.
     """
     uses: dict[int, list[tuple[int, int, int]]] = {}
-    for i, chain in chains:
-        for k, group in enumerate(chain):
-            for link, n in group.links:
+    for i, route in enumerate(routes):
+        for k, leg in enumerate(route.legs):
+            for link, n in leg.links:
                 uses.setdefault(link, []).append((i, k, n))
     capacity = cluster.topology.capacity
     number: dict[tuple[float, tuple[tuple[int, int, int], ...]], int] = {}
     kinds = {}
     for link in sorted(uses):  # bottlenecks are taken in the order of link ids, here as in the engine
         kinds[link] = number.setdefault((float(capacity[link]), tuple(uses[link])), len(number))
-    alike = tuple((i, tuple(_on_kinds(group, kinds) for group in chain)) for i, chain in chains)
+    alike = tuple(RoutedCollective(tuple([_on_kinds(leg, kinds) for leg in route.legs])) for route in routes)
     return kinds, alike, tuple(room for room, _ in number)
 
 
-def _on_kinds(group: FlowGroup, kinds: Mapping[int, int]) -> FlowGroup:
-    links = tuple({kinds[link]: n for link, n in group.links}.items())
-    return FlowGroup(group.bytes, links, (), group.demand_bytes_per_s, group.latency_s)
+def _on_kinds(leg: Leg, kinds: Mapping[int, int]) -> Leg:
+    links = tuple({kinds[link]: n for link, n in leg.links}.items())
+    return Leg(leg.share, links, (), leg.demand_bytes_per_s, leg.latency_s)
 
 
 def _on_ports(profile: Profile, chains: Chains, sharing: Sharing) -> Chains:
@@ -169,9 +187,23 @@ def _on_ports(profile: Profile, chains: Chains, sharing: Sharing) -> Chains:
 
 
 @lru_cache(maxsize=4096)
-def _kept(profile: Profile, chains: Chains, capacity: tuple[float, ...], sharing: Sharing, factor: float) -> Iteration:
-    """`play`, remembered; the last of the capacities is that of the cluster's fastest link."""
-    return play(profile, chains, capacity[:-1], sharing, factor, rate_unit(capacity[-1]) if capacity else 1.0)
+def _kept(profile: Profile, chains: Chains, sharing: Sharing, factor: float) -> Iteration:
+    """`play` without links, remembered."""
+    return play(profile, chains, (), sharing, factor)
+
+
+@lru_cache(maxsize=4096)
+def _kept_on_kinds(
+    profile: Profile,
+    collective: str,
+    routes: tuple[RoutedCollective, ...],
+    capacity: tuple[float, ...],
+    sharing: Sharing,
+    factor: float,
+) -> Iteration:
+    """`play` on kinds of links, remembered; the last of the capacities is that of the cluster's fastest link."""
+    chains = _chains(profile, collective, routes)
+    return play(profile, chains, capacity[:-1], sharing, factor, rate_unit(capacity[-1]))
 
 
 def play(

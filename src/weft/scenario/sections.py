@@ -190,7 +190,7 @@ class HierarchyTable(Section):
 
 class ForeignRow(Section):
     """A TCP flow that is not of our jobs. It shares links fairly with senders that react to loss; beside paces whose
-    senders do not (flow, mcs) it gets what they leave."""
+    senders do not (flow, mcs, shortest) it gets what they leave."""
 
     src: str = Field(description="Server that sends, as `weft topology` names it.")
     dst: str = Field(description="Server that receives.")

@@ -231,3 +231,15 @@ def test_a_fabric_with_very_many_paths_costs_nothing() -> None:
     assert router.n_paths(0, 1) == 4**29
     assert len({cluster.topology.route(0, 1, f) for f in range(50)}) == 50
     assert_path(cluster, 0, 1, 17)
+
+
+def test_switches_that_lead_nowhere_are_on_no_path() -> None:
+    # a - w - x - y - z - b is the only way; u, v, s and t branch off and end, so the search goes out from both sides.
+    pairs = ["aw", "wx", "xy", "yz", "zb", "wu", "uv", "zs", "zt"]
+    cluster = from_cables([Cable(pair[0], pair[1], 10) for pair in pairs], servers=["a", "b"])
+    router = cluster.topology.router
+    assert isinstance(router, EcmpRouter)
+    for src, dst in ((0, 1), (1, 0)):
+        assert router.n_paths(src, dst) == 1
+        assert len(cluster.topology.route(src, dst, 5)) == 5
+        assert_path(cluster, src, dst, 5)

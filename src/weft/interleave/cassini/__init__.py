@@ -90,7 +90,8 @@ class Settings:
     jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
     (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
     search: number of placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at
-    all (`unshifted` is another control).
+    all (`unshifted` is another control). stay: candidates are passed over in which a job that has GPUs would go
+    elsewhere than in the planner's own plan.
     """
 
     candidates: int = 10
@@ -100,6 +101,7 @@ class Settings:
     search: int = 0
     threads: int = 0  # 0: one per core
     shifts: bool = True
+    stay: bool = False
 
 
 class Cassini(Interleave):
@@ -137,6 +139,10 @@ class Cassini(Interleave):
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """Score all, take the best, shift its jobs."""
+        if self.settings.stay:
+            own = candidates[0].plan.placements
+            same = [all(c.plan.placements.get(job) == own.get(job) for job in view.running) for c in candidates]
+            candidates = [candidate for candidate, stays in zip(candidates, same, strict=True) if stays]
         plans = [candidate.plan.placements for candidate in candidates]
         layouts = self.layouts(view, plans)
         values = self._values(view, plans, layouts)
@@ -285,14 +291,14 @@ def _settings(text: str) -> Settings:
                 known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
             elif value in {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}.get(name, ()):
                 known[name] = value
-            elif name == "unshifted" and not equals:
-                known["shifts"] = False
+            elif name in ("unshifted", "stay") and not equals:
+                known |= {"shifts": False} if name == "unshifted" else {"stay": True}
             else:
                 raise ValueError
         except ValueError:
             raise StackError(
                 f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
-                "loops=consensus|discard, search=N, threads=N, unshifted, separated by commas"
+                "loops=consensus|discard, search=N, threads=N, unshifted, stay, separated by commas"
             ) from None
     settings = Settings(**known)
     if settings.candidates < 1 or not 0 <= settings.padding <= 1 or settings.threads < 0:

@@ -73,11 +73,13 @@ def lay_out(traffic: dict[str, Traffic], capacity: npt.NDArray[np.float64], padd
             users.setdefault(link, []).append(job)
     meetings: list[Meeting] = []
     idle = 0
+    distinct = {id(arcs): arcs for found in traffic.values() for arcs in found.links.values()}  # links share arcs
+    peak = {known: max(rate for _, _, rate in arcs) for known, arcs in distinct.items()}
     for jobs, links in merged(users).items():
         problems: dict[tuple[float, tuple[Arcs, ...]], None] = {}
         for link in links:
             arcs = tuple(traffic[job].links[link] for job in jobs)
-            peaks = math.fsum(max(rate for _, _, rate in a) for a in arcs)
+            peaks = math.fsum([peak[id(a)] for a in arcs])
             if peaks > float(capacity[link]) * (1 + 1e-9):
                 problems[float(capacity[link]), arcs] = None
         if problems:
@@ -144,12 +146,12 @@ def _spread(
             for other in meetings[i].jobs:
                 if other in found or other not in need:
                     continue
-                fits = [found[job] * q for q in _RATIOS]
-                fits = [p for p in fits if need[other] * (1 - 1e-9) <= p <= need[other] * (1 + padding) * (1 + 1e-9)]
-                mates = [found[k] for k in meetings[i].jobs if k in found]
-                fits = [p for p in fits if all(_in_small_ratio(p, mate) for mate in mates)]
-                if fits:
-                    found[other] = fits[0]
+                low, high = need[other] * (1 - 1e-9), need[other] * (1 + padding) * (1 + 1e-9)
+                fits = [p for q in _RATIOS if low <= (p := found[job] * q) <= high]
+                mates = [found[k] for k in meetings[i].jobs if k in found] if fits else []
+                period = next((p for p in fits if all(_in_small_ratio(p, mate) for mate in mates)), None)
+                if period is not None:
+                    found[other] = period
                     queue.append(other)
     return found
 
@@ -225,17 +227,14 @@ def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
 def take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Mapping[int, Rotation | None]) -> None:
     """Note the score of a meeting and the shifts of its tightest link, given the rotations of its problems."""
     meeting.score = math.inf
+    kept = [job for job in meeting.jobs if job in group.periods_s]
     for i, (capacity, _) in enumerate(meeting.problems):
-        circles = circles_of(meeting, i, layout, group.periods_s)
         rotation = solved[i]
-        kept = [job for job in meeting.jobs if job in group.periods_s]
-        if rotation is None:
-            score, shifts = uniform_score(list(circles.values()), capacity), {}
-        else:
-            shifts = dict(zip(kept, rotation.shifts_s, strict=True))
+        shifts = dict(zip(kept, rotation.shifts_s, strict=True)) if rotation is not None else {}
+        if rotation is not None and len(kept) == len(meeting.jobs):
             score = rotation.score
-            if len(kept) < len(circles):
-                score = with_the_others(circles, shifts, capacity)
+        else:
+            score = with_the_others(circles_of(meeting, i, layout, group.periods_s), shifts, capacity)
         if score < meeting.score:
             meeting.score, meeting.tightest, meeting.shifts_s = score, i, shifts
     if meeting.shifts_s and len(meeting.problems) > 1:  # the other links carry the same jobs at the same shifts

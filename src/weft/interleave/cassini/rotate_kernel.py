@@ -178,13 +178,20 @@ def _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity,
 
 
 @njit(cache=True, nogil=True)
+def _overload(starts, ends, levels, first, repeats, perimeter, capacity):
+    """By how much all demand together is more than the link can carry; 0 if it is not."""
+    load = -capacity * perimeter
+    for j in range(len(repeats)):
+        for i in range(first[j], first[j + 1]):
+            load += levels[i] * (ends[i] - starts[i]) * repeats[j]
+    return max(load, 0.0)
+
+
+@njit(cache=True, nogil=True)
 def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity):
     """A cost that no shifts can go below: of all demand together, or of disjoint pairs (each at its own best)."""
     n = len(periods)
-    load = -capacity * perimeter
-    for j in range(n):
-        for i in range(first[j], first[j + 1]):
-            load += levels[i] * (ends[i] - starts[i]) * repeats[j]
+    load = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
     pairs = np.zeros((n, n))
     shifts = np.zeros(n)
     for a in range(n):
@@ -207,7 +214,7 @@ def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capaci
             break
         used[x] = used[y] = True
         disjoint += most
-    return max(load, disjoint, 0.0)
+    return max(load, disjoint)
 
 
 @njit(cache=True, nogil=True)
@@ -309,7 +316,8 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         )
         shifts[1] = shift
         return shifts, cost, slack, True, cost
-    bound = lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity)
+    bound = _overload(starts, ends, levels, first, repeats, perimeter, capacity)  # of pairs only where this is not met
+    paired = False
     best = np.zeros(n + 1)
     best[n] = np.inf
     state = np.uint64(0x9E3779B97F4A7C15)
@@ -330,6 +338,8 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         cost = _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, flat)
         if cost < best[n] - flat:
             best[:n], best[n] = trial, cost
+        if best[n] > bound + flat and not paired:
+            bound, paired = lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity), True
         if best[n] <= bound + flat:
             break
     exact = best[n] <= bound + flat

@@ -80,9 +80,17 @@ class _Between:
                 behind.append(_neighbours(behind[-1], incoming, is_server, known, start))
         self._paths = {end: 1}  # number of shortest paths from a node to the end
         self._next_hops: dict[int, list[tuple[int, int]]] = {end: []}
-        met = len(behind) - 1
-        for nodes in [*behind[1:met], ahead[-1] & behind[-1] if met else (), *reversed(ahead[:-1])]:
-            closer = {node: [hop for hop in outgoing[node] if hop[1] in self._paths] for node in nodes}
+        met, last = len(behind) - 1, {end}
+        for nodes in [*behind[1:met], ahead[-1] & behind[-1] if met else set(), *reversed(ahead[:-1])]:
+            closer: dict[int, list[tuple[int, int]]] = {node: [] for node in nodes}
+            if len(nodes) < len(last):  # from the side with fewer nodes, which has fewer links to look at
+                closer = {node: [hop for hop in outgoing[node] if hop[1] in last] for node in nodes}
+            else:
+                for after in last:
+                    for link, node in incoming[after]:
+                        if node in closer:
+                            closer[node].append((link, after))
+            last = {node for node, hops in closer.items() if hops} or last
             self._next_hops.update({node: sorted(hops) for node, hops in closer.items() if hops})
             self._paths.update({n: sum(self._paths[after] for _, after in hops) for n, hops in closer.items() if hops})
         self.count = self._paths.get(start, 0)

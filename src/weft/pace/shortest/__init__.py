@@ -2,8 +2,9 @@
 
 Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
 which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
-What is left is ours, and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are
-meant to be read; shortest_kernel.py does the same for thousands of jobs.
+Of our jobs those weigh more that send for a smaller part of their iterations, each of which costs others less. What is
+left is ours, and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are meant to
+be read; shortest_kernel.py does the same for thousands of jobs.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ ROUNDS = 40  # of prices; where flows meet on one link the first is exact
 
 
 def owed(
-    jobs: Sequence[Mapping[int, int]], others: Sequence[tuple[Sequence[int], float]], capacity: Sequence[float],
-    weight: float = WEIGHT,
+    jobs: Sequence[Mapping[int, int]], weights: Sequence[float], others: Sequence[tuple[Sequence[int], float]],
+    capacity: Sequence[float],
 ) -> list[float]:  # fmt: skip
-    """Bytes per second that are foreign flows' own, given the flows of each job on each link, and of foreign flows the
-    links and the most that they ask for.
+    """Bytes per second that are foreign flows' own, given the flows of each job on each link and its weight, and of
+    foreign flows the links and the most that they ask for.
 
     Every link has a price. A foreign flow has 1 / s^2, where s is the sum of prices on its path; each flow of a job has
     weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is asked
@@ -40,7 +41,7 @@ def owed(
     met = list(dict.fromkeys(link for links, _ in others for link in links))
     ours = [{link: n for link, n in flows.items() if link in met} for flows in jobs]
     asked = dict.fromkeys(met, 0.0)
-    for flows in ours:
+    for flows, weight in zip(ours, weights, strict=True):
         for link, n in flows.items():
             asked[link] += weight / n
     for links, _ in others:
@@ -50,7 +51,7 @@ def owed(
     rates = [0.0] * len(others)
     for _ in range(ROUNDS):
         asked = dict.fromkeys(met, 0.0)
-        for flows in ours:
+        for flows, weight in zip(ours, weights, strict=True):
             cost = sum(n * price[link] for link, n in flows.items())
             for link, n in flows.items():
                 asked[link] += n * weight / (cost * cost)
@@ -110,6 +111,7 @@ class ShortestRule(RateRule):
     def begin(self, demand: Demand) -> None:
         """Nobody else sends yet."""
         self.capacity = demand.capacity
+        self.part: dict[int, float] = {}  # of an iteration alone that a job, known by its uid, sends for
         self.others(np.zeros((0, 1), np.int64), np.zeros(0))
 
     @property
@@ -117,17 +119,34 @@ class ShortestRule(RateRule):
         """weft.pace.shortest.shortest_kernel, compiled by numba when first called."""
         return load("weft.pace.shortest.shortest_kernel")
 
+    def came(self, rows: Ints, flows: FlowSet) -> None:
+        """What a job computes and sends in an iteration is known from its profile."""
+        busy: dict[int, float] = {}
+        for row in rows[flows.size[rows] > 0.0].tolist():
+            for link in flows.path[row].tolist():
+                if link >= 0:
+                    busy[link] = busy.get(link, 0.0) + float(flows.size[row] / self.capacity[link])
+        if busy:
+            sends = max(busy.values())
+            self.part[int(flows.uid[rows[0]])] = sends / (sends + float(flows.compute_s[rows].max()))
+
+    def gone(self, rows: Ints, flows: FlowSet) -> None:
+        """Forget it."""
+        for uid in set(flows.uid[rows].tolist()):
+            self.part.pop(uid, None)
+
     def others(self, path: Ints, most: Floats) -> None:
         """Remember them."""
         self._path, self._most = path, most
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Caps: what is left of each link by what others are owed, job by job."""
-        _, job = np.unique(flows.uid[live], return_inverse=True)
+        uids, job = np.unique(flows.uid[live], return_inverse=True)
+        part = np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
+        weights = self.weight * part.mean() / part
         caps = np.zeros(len(flows))
         self.kernel.decide(
-            live, job, flows.path, flows.size - flows.sent, self.capacity, self._path, self._most, self.weight, ROUNDS,
-            caps,
+            live, job, flows.path, flows.size - flows.sent, self.capacity, self._path, self._most, weights, ROUNDS, caps
         )  # fmt: skip
         return Limits(caps)
 

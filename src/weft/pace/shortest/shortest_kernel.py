@@ -37,8 +37,9 @@ def owed(begins, link_of, n_of, others, most, capacity, weight, rounds):
     links = np.flatnonzero(met)
     mine = np.flatnonzero(met[link_of])  # what jobs have on links where others are, job by job
     upto = np.searchsorted(mine, begins)
-    for e in mine:
-        asked[link_of[e]] += weight / n_of[e]
+    for j in range(len(begins) - 1):
+        for e in mine[upto[j] : upto[j + 1]]:
+            asked[link_of[e]] += weight[j] / n_of[e]
     for k in range(len(others)):
         for link in others[k]:
             if link >= 0:
@@ -52,7 +53,7 @@ def owed(begins, link_of, n_of, others, most, capacity, weight, rounds):
             for e in mine[upto[j] : upto[j + 1]]:
                 cost += n_of[e] * price[link_of[e]]
             for e in mine[upto[j] : upto[j + 1]]:
-                asked[link_of[e]] += n_of[e] * weight / (cost * cost)
+                asked[link_of[e]] += n_of[e] * weight[j] / (cost * cost)
         for k in range(len(others)):
             cost = 0.0
             for link in others[k]:

@@ -1,4 +1,4 @@
-"""Beyond the CASSINI paper: guided placement, looping groups, many jobs on a link, and when padding pays.
+"""Beyond the CASSINI paper: looping groups, many jobs on a link, when padding pays; and why a claim fails.
 
 Each study returns rows; `python -m tools.cassini` runs them and draws docs/papers/cassini.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.research.cassini.snapshots import Snapshot, Traced, played
+from weft.research.cassini.snapshots import SNAPSHOTS, Snapshot, Traced, played, with_rates
 
 ITERATIONS = 400
 
@@ -51,6 +51,39 @@ def padding() -> list[dict[str, Any]]:
             padded, chance = (played(snapshot, how, 0.002, 1, 2 * ITERATIONS)["jobs"] for how in (True, False))
             gain = np.mean([chance[j.name]["iteration_ms"] / padded[j.name]["iteration_ms"] for j in jobs])
             rows.append({"comm_ms": comm_ms, "x": x, "idle": x / (1 - x), "gain": float(gain)})
+    return rows
+
+
+def rates() -> list[dict[str, Any]]:
+    """Snapshots 3 to 5 of Table 2 with one rate for all jobs: at which rates do times and score come out?"""
+    rows = []
+    for number in (3, 4, 5):
+        for gbps in (30, 33, 36, 40, 45, 50):
+            snapshot = with_rates(SNAPSHOTS[number], [gbps] * len(SNAPSHOTS[number].jobs))
+            plain, apart = (played(snapshot, how) for how in (False, True))
+            times = {name: [run["jobs"][name]["comm_ms"] for run in (plain, apart)] for name in plain["jobs"]}
+            rows.append({"snapshot": number, "gbps": gbps, "score": apart["score"], "themis_cassini_ms": times})
+    return rows
+
+
+def published_shifts() -> list[dict[str, Any]]:
+    """Table 2: what the published shifts are worth on our circles, beside the best ones and beside chance."""
+    from weft.interleave.cassini.rotate import score_at
+    from weft.research.cassini.snapshots import CAPACITY_GBPS, shifted
+
+    rows = []
+    for number, snapshot in SNAPSHOTS.items():
+        found = shifted(snapshot)
+        if found.periods.fit:
+            theirs = [job.shift_ms / 1e3 for job in snapshot.jobs]
+            times = played(snapshot, True, as_published=True)["jobs"]
+            rows.append(
+                {
+                    "snapshot": number, "published": snapshot.score, "best": found.rotation.score,
+                    "as_published": score_at(found.circles, CAPACITY_GBPS, theirs, found.periods),
+                    "unshifted": found.unshifted, "comm_ms": {name: job["comm_ms"] for name, job in times.items()},
+                }
+            )  # fmt: skip
     return rows
 
 
@@ -178,6 +211,67 @@ def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
     return rows
 
 
+def _ratios(scenario: dict[str, Any], planner: str, parts: dict[str, str], seeds: int) -> tuple[dict[str, Any], Any]:
+    """Iteration times without over with each part of CASSINI, mean and p99 with intervals; and the planner's runs."""
+    from weft import api
+    from weft.research.claims import Runs
+
+    runs = Runs(
+        api.compare(scenario, [planner, *(f"{planner}+{part}" for part in parts.values())], seeds, workers=1).runs
+    )
+    row: dict[str, Any] = {}
+    for name, part in parts.items():
+        for key in ("mean", "p99"):
+            ratio = runs.ratio(planner, f"{planner}+{part}", f"iteration_{key}_s")
+            row[f"{name}_{key}"] = [ratio.value, *ratio.ci95]
+    return row, runs.by_stack[planner]
+
+
+def one_change(seeds: int = 5) -> list[dict[str, Any]]:
+    """Figures 11 and 13 under Themis with one thing as it is not: running jobs stay; leases of a minute."""
+    from weft.research.cassini import EXPERIMENTS
+
+    rows = []
+    for figure in ("figure-11", "figure-13"):
+        for planner, part in (("themis", "cassini:stay"), ("themis:0.8,60", "cassini")):
+            row, _ = _ratios(deepcopy(EXPERIMENTS[figure]), planner, {"cassini": part}, seeds)
+            rows.append({"figure": figure, "planner": planner, "part": part, **row})
+    return rows
+
+
+_ODD, _EVEN = {"3": 1, "5": 1, "6": 1}, {"2": 1, "4": 1, "8": 1}
+# figure, what is changed in its workload, planner
+_CHANGES: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("sweep", {"gpus": {"5": 1}}, "themis"),
+    ("figure-14", {"gpus": _ODD}, "themis"),
+    ("figure-12", {"gpus": _ODD}, "themis"),
+    ("figure-13", {"elastic": None, "gpus": _EVEN}, "themis"),
+    ("figure-14", {}, "random"),
+    ("sweep", {}, "random"),
+)
+
+
+def why_not(seeds: int = 5) -> list[dict[str, Any]]:
+    """Figures without a gain, one thing changed: sizes that fill no rack, or places drawn by lot.
+
+    And the other way round: a figure with a gain, and sizes that fill racks. `meets` and `alone_mean` are those of the
+    planner without CASSINI (see `contention_of`).
+    """
+    from weft.research.cassini import CONTROLS, EXPERIMENTS
+    from weft.research.cassini.contention import contention_of
+
+    rows = []
+    for figure, change, planner in _CHANGES:
+        scenario = deepcopy(EXPERIMENTS[figure])
+        workload = {**scenario["workload"], **change}
+        scenario["workload"] = {key: value for key, value in workload.items() if value is not None}
+        row, plain = _ratios(deepcopy(scenario), planner, {"cassini": "cassini", **CONTROLS}, seeds)
+        met = [contention_of(run, scenario) for run in plain]
+        room = {key: float(np.mean([one[key] for one in met])) for key in ("meets", "alone_mean", "alone_p99")}
+        rows.append({"figure": figure, "change": change, "planner": planner, **room, **row})
+    return rows
+
+
 def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
     from weft.research.cassini import EXPERIMENTS
@@ -200,9 +294,13 @@ def _mean(played_: dict[str, Any]) -> float:
 STUDIES = {
     "many_jobs": many_jobs,
     "padding": padding,
+    "rates": rates,
+    "published_shifts": published_shifts,
     "loops": loops,
     "loop_free": loop_free,
     "loop_rule": loop_rule,
     "settings": settings,
     "room_to_gain": room_to_gain,
+    "one_change": one_change,
+    "why_not": why_not,
 }
