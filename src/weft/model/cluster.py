@@ -113,6 +113,11 @@ class Cluster:
         return np.array([s.rack for s in self.servers], dtype=np.int64)
 
     @cached_property
+    def known_spreads(self) -> dict[tuple[int, ...], tuple[int, int]]:
+        """Servers and racks of placements that somebody has asked about (see `Spread.of`)."""
+        return {}
+
+    @cached_property
     def largest_server(self) -> int:
         """GPUs of the server that has most."""
         return int(self.gpus_per_server.max())
