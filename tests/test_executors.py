@@ -20,11 +20,11 @@ from weft import registry
 from weft.api import compile_kernels
 from weft.errors import InputError
 from weft.executors import using
-from weft.place.first_fit import FirstFit
+from weft.place.fitting import FirstFit
 from weft.registry import LAYERS, register
 
 DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
-OWN = "from weft.place.first_fit import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
+OWN = "from weft.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("distributed")
 
 DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
-OWN = "from weft.place.first_fit import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
+OWN = "from weft.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
 COMPARE = ["--stack", "fifo", "--stack", "srsf", "--place", "own.py:Own", "--seeds", "3", "--set", "workload.jobs=12"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from weft import registry
 from weft.errors import StackError
-from weft.place.first_fit import FirstFit
+from weft.place.fitting import FirstFit
 from weft.registry import BUILT_IN, LAYERS, make, names, register
 from weft.stacks import resolve
 
@@ -99,7 +99,7 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
         "[weft.pace]\nabsent = no_such_module:Pace\n"
     )
     (tmp_path / "other_policies.py").write_text(
-        "from weft.place.first_fit import FirstFit\nVALUE = 3\nclass Other(FirstFit):\n    name = 'other'\n"
+        "from weft.place.fitting import FirstFit\nVALUE = 3\nclass Other(FirstFit):\n    name = 'other'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path

@@ -80,11 +80,11 @@ def compare(
     `seeds` is a list, or how many to take from the scenario's on. `workers` is the number of processes (default: one
     per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
     """
-    given = Scenario.load(scenario)
-    (found,) = _compared(
-        [given], stacks, seeds, (order, place, interleave, pace), workers, record, on_progress, on_compile
-    )
-    return found
+    found = sweep(
+        scenario, (), stacks, seeds, order=order, place=place, interleave=interleave, pace=pace, workers=workers,
+        record=record, on_progress=on_progress, on_compile=on_compile,
+    )  # fmt: skip
+    return found.points[0][1]
 
 
 def sweep(
@@ -102,39 +102,24 @@ def sweep(
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
 ) -> Sweep:
-    """`compare` at every combination of values in `settings`, such as ["cluster.oversubscription=1,2,4"]."""
+    """`compare` at every combination of values in `settings`, such as ["cluster.oversubscription=1,2,4"].
+
+    The runs of all settings are handed to the workers together.
+    """
     points = changes.sweep(Scenario.load(scenario), settings)
-    found = _compared(
-        [point for _, point in points], stacks, seeds, (order, place, interleave, pace), workers, record, on_progress,
-        on_compile,
-    )  # fmt: skip
-    return Sweep(points[0][1].name, tuple((setting, one) for (setting, _), one in zip(points, found, strict=True)))
-
-
-def _compared(
-    scenarios: Sequence[Scenario],
-    stacks: Sequence[str] | None,
-    seeds: int | Sequence[int] | None,
-    layers: tuple[str | None, str | None, str | None, str | None],
-    workers: int | None,
-    record: bool,
-    on_progress: Progress | None,
-    on_compile: Say | None,
-) -> list[Comparison]:
-    """Each scenario's stacks compared; all runs are given out together."""
     tasks: list[Task] = []
-    shapes: list[tuple[Scenario, list[int], int]] = []
-    for given in scenarios:
+    shapes: list[tuple[changes.Setting, Scenario, list[int], int]] = []
+    for setting, given in points:
         names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
         mine = [
-            Task(given, Layers(name, *layers), seed, record and seed == numbers[0])
+            Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
             for seed in numbers
             for name in names
         ]
         for task in mine[: len(names)]:
             _check(task)
         tasks += mine
-        shapes.append((given, numbers, len(mine)))
+        shapes.append((setting, given, numbers, len(mine)))
     compile_kernels(on_compile)
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
@@ -143,12 +128,11 @@ def _compared(
         runs[i] = run
         tell(len(runs), len(tasks))
     found, at = [], 0
-    for given, numbers, n in shapes:
-        found.append(
-            Comparison(given.name, tuple(numbers), tuple(runs[i] for i in range(at, at + n)), given.is_recorded)
-        )
+    for setting, given, numbers, n in shapes:
+        its = tuple(runs[i] for i in range(at, at + n))
+        found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded)))
         at += n
-    return found
+    return Sweep(points[0][1].name, tuple(found))
 
 
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
@@ -163,10 +147,8 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 
 
 def compile_kernels(say: Say | None = None) -> None:
-    """Compile the engine's kernels, or load them where this machine has done so before; `say` is told if it takes long.
-
-    Done before a run, so that the run's wall time is its own.
-    """
+    """Compile the engine's kernels, or load them where this machine has compiled them before; `say` is told if it takes
+    long. Done before a run, so that the run's wall time does not include it."""
     from weft.sim.compiled.load import compile_all, is_cached
 
     if say is not None and not is_cached():

@@ -25,7 +25,7 @@ SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "pace": {
         "at-most": ("at-most:1",),
         "flow": ("flow", "flow:host-only"),
-        "tcp": ("tcp:ideal", "tcp:ideal-bbr"),  # the others are asked every 10 ms, and all but alike
+        "tcp": ("tcp:ideal", "tcp:ideal-bbr"),  # the others are asked every 10 ms and give nearly the same results
     },
 }
 

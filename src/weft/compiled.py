@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-announce: Callable[[str], None] | None = None  # told before kernels beside the engine's are compiled, on first use
+announce: Callable[[str], None] | None = None  # told when kernels other than the engine's are compiled, on first use
 _ENGINE = "weft.sim.compiled"
 _ROOT = Path(__file__).resolve().parent.parent
 _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
@@ -68,7 +68,7 @@ def load(name: str) -> ModuleType:
     if announce is not None and package != _ENGINE and not any(cache_dir(package).glob("*/*.nbc")):
         announce(f"compiling {kernel.removesuffix('_kernel')}, once for this version (about 20 s) ...")
     config: Any = importlib.import_module("numba.core.config")
-    # numba looks for a fast matrix product and so imports much of scipy; no kernel multiplies matrices.
+    # numba imports much of scipy to look for a fast matrix product, which no kernel needs.
     hidden = "scipy.linalg"
     missing = hidden not in sys.modules
     if missing:

@@ -37,7 +37,7 @@ _SAMPLE = 12  # runs from which that is estimated
 
 @dataclass(frozen=True)
 class Skipped:
-    """A combination that was not run, or did not get through, and why."""
+    """A combination that was not run, or that failed, and why."""
 
     combination: Combination
     reason: str
@@ -122,7 +122,7 @@ def cross(
     failed = {one: words for one in fits for words in found[one] if isinstance(words, str)}
     summaries = {one: tuple(s for s in found[one] if not isinstance(s, str)) for one in fits if one not in failed}
     if not summaries:
-        raise StackError(f"compare --all: no combination got through; the first because {failed[fits[0]]}")
+        raise StackError(f"compare --all: every combination failed; the first because {failed[fits[0]]}")
     skipped = (*skipped, *(Skipped(one, reason) for one, reason in failed.items()))
     return Cross(given, tuple(numbers), summaries, skipped, by)
 
@@ -220,9 +220,9 @@ def _attempt(task: _Task) -> Mapping[str, Any] | str:
 def _run(
     tasks: Sequence[_Task], workers: int | None, tell: Progress, on_estimate: Estimate | None
 ) -> dict[Combination, list[Mapping[str, Any] | str]]:
-    """All tasks, and by combination what came of each, in the order of the seeds.
+    """Run all tasks; returns what came of each, by combination and in the order of the seeds.
 
-    If there are many, a few from all over the list are done first, and the others' time is estimated from theirs.
+    If there are many, a few from all over the list are done first, and the time of the others is estimated from them.
     """
     tell(0, len(tasks))
     done: dict[int, Mapping[str, Any] | str] = {}
@@ -244,7 +244,8 @@ def _run(
 
 
 def _seconds_left(done: Sequence[Mapping[str, Any] | str], left: int, workers: int | None, task: _Task) -> float:
-    """How long runs like these take: what the engine took for each, and what it takes to make the jobs."""
+    """How long the remaining runs will take, from what the engine took for each of these and what it takes to make the
+    jobs."""
     started = perf_counter()
     cluster = build_cluster(task.scenario, task.seed)
     build_workload(task.scenario, cluster, task.seed)

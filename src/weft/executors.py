@@ -3,8 +3,8 @@
     with using("dask:tcp://scheduler:8786"):
         weft.compare("scenario.toml", ["fifo", "srsf"])
 
-The results and their order do not depend on it. A worker is told what this process knows by hand: policies that were
-registered, and the folder from which files are named.
+The results and their order do not depend on the executor. A worker is told what this process alone knows: policies that
+were registered by hand, and the folder that relative paths start from.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _run_each(
 
 @dataclass(frozen=True)
 class _Prepared(Generic[Given, Outcome]):
-    """A function to run elsewhere, with what this process knows by hand."""
+    """A function to run elsewhere, with what this process alone knows."""
 
     run: Callable[[Given], Outcome]
     registered: tuple[tuple[str, str, type], ...]
@@ -236,7 +236,7 @@ def _in_processes(
         children = set(multiprocessing.active_children()) - before
         for child in children:
             child.terminate()
-        pool.shutdown()  # its threads end with the workers; semaphores that nobody holds any more are given back
+        pool.shutdown()  # its threads end with the workers, and semaphores that nobody holds any more are released
         if isinstance(error, BrokenProcessPool):
             raise WeftError(
                 "compare: a worker process died (out of memory, or a script without if __name__ == '__main__'); "
@@ -264,7 +264,7 @@ def _tidy_end() -> Iterator[None]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Workers started inside ignore interrupts at first: one that comes while they import leaves no traceback."""
+    """Workers started inside ignore interrupts at first, so that one during their imports leaves no traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -276,8 +276,8 @@ def _deaf() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """An interrupted worker dies without a traceback of its own: the parent tells the user. One whose parent was
-    killed ends too, instead of waiting for work for ever."""
+    """An interrupted worker dies without a traceback of its own, because the parent tells the user. A worker whose
+    parent was killed ends too, instead of waiting for work for ever."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
 

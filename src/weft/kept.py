@@ -31,7 +31,7 @@ from weft.workload import zoo
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-_FORMAT = 1  # of the files; another one makes them unknown
+_FORMAT = 1  # of the files; those of another version are not found
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "polars")
 
 
@@ -71,7 +71,7 @@ def kept(fresh: bool = False, say: Callable[[str], None] | None = None) -> Itera
 
 
 def identity(scenario: Scenario, layers: Any, stack: Stack, seed: int, record: bool) -> str | None:
-    """The key of a run: the same for runs that are bound to have the same result; None if that cannot be told.
+    """The key of a run: the same for runs that must have the same result; None if that is not known.
 
     `layers` is the dataclass of texts that the stack was made from.
     """
@@ -106,7 +106,8 @@ def _all_known(stack: Stack) -> bool:
 
 
 def _files_named(said: Any, scenario: Scenario, key: str = "") -> Iterator[str]:
-    """Every file that a text of the scenario may name, wherever files are looked for; of a trace in a folder, all."""
+    """Every file that a string of the scenario may name, wherever files are looked for. A folder (a trace) stands for
+    all of its files."""
     if isinstance(said, dict):
         for name, value in said.items():
             yield from _files_named(name, scenario)

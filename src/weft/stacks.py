@@ -209,7 +209,7 @@ def _begins(piece: str, layer: str) -> bool:
 
 
 def _place(text: str) -> Place:
-    """A place by its name; `even:NAME` is it held to as many workers on each server, `dealt:NAME` with ranks dealt."""
+    """A place by its name. `even:NAME` holds it to as many workers on each server; `dealt:NAME` deals its ranks out."""
     how, colon, inner = text.partition(":")
     if colon and how == "even":
         return Even(_place(inner))

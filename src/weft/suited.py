@@ -19,7 +19,7 @@ from weft.place.best_fit import BestFit
 
 
 def adaptive(stack: Stack) -> Stack:
-    """A stack that is fitted to its world at the start of a run; of no job it must know anything."""
+    """A stack that is fitted to its world at the start of a run, so that it needs to know nothing about jobs."""
     stack.planner.needs = frozenset()
     return replace(stack, suited=suited)
 

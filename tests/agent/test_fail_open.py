@@ -61,6 +61,7 @@ class Scene:
             str(self.folder),
             "--watch-ms",
             "10",
+            "--near",
         ]
         return subprocess.Popen([sys.executable, "-m", "weft", *argv])
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -11,6 +14,7 @@ from statistics import median
 import pytest
 
 from tests.testbed.needs import need_testbed
+from weft.agent import sockets
 from weft.agent.host import Agent
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
@@ -44,7 +48,7 @@ def test_a_rate_is_kept_within_3_percent_at_slots_of_60_ms(tmp_path: Path) -> No
             rate = (5e6, 20e6, 10e6, 30e6)[k % 4]
             agent.order("stream", rate)
             before, start = agent._progress(agent.jobs["stream"])[0], time.monotonic()
-            agent._beat(start)
+            agent.beat(start)
             time.sleep(0.06)
             sent, took = agent._progress(agent.jobs["stream"])[0] - before, time.monotonic() - start
             errors.append(abs(sent / took / rate - 1))
@@ -63,7 +67,7 @@ def test_32_sockets_cost_less_than_2_percent_of_a_core(tmp_path: Path) -> None:
             k += 1
             agent.order("stream", 20e6 + 1e3 * k)
             now = time.monotonic()
-            agent._beat(now)
+            agent.beat(now)
             agent.look(now)
             time.sleep(max(0.0, start + 0.06 * k - time.monotonic()))
         used = (time.process_time() - used) / (time.monotonic() - start)
@@ -79,10 +83,34 @@ def test_a_pipe_that_nobody_reads_is_no_socket(tmp_path: Path) -> None:
         until = time.monotonic() + 5
         while "quiet" not in agent.jobs and time.monotonic() < until:
             agent.scan()
-            agent._beat(time.monotonic())
+            agent.beat(time.monotonic())
             time.sleep(0.05)
         assert agent.jobs["quiet"].sockets == {}
     finally:
         child.kill()
         child.wait()
         agent.close()
+
+
+def test_two_capabilities_are_enough_to_pace_the_jobs_of_others() -> None:
+    """As nobody: the sockets of a process of root with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and none without."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed")
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import sockets; p = sockets.Process(int(sys.argv[2]))\n"
+    code += "print(sum(s.pace(10**6) and s.paced() == 10**6 for s in p.sockets({}).values()))"
+    folder = Path(tempfile.mkdtemp(prefix="weft-caps-"))  # nobody can reach it there
+    folder.chmod(0o755)
+    job = subprocess.Popen([sys.executable, str(Path(__file__).with_name("stream.py"))])
+    try:
+        shutil.copy(sockets.__file__, folder)
+        time.sleep(0.5)
+        found = []
+        for caps in ("+sys_ptrace,+dac_read_search", "-all"):
+            who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}"]
+            argv = [*who, f"--ambient-caps={caps}", "/usr/bin/python3", "-S", "-c", code, str(folder), str(job.pid)]
+            found.append(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
+        assert found == ["2", "0"]
+    finally:
+        job.kill()
+        job.wait()
+        shutil.rmtree(folder)

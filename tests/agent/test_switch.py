@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from weft.agent.conductor import Conductor
 from weft.agent.flowing import PAYLOAD, FlowHost, PlannedFlow
+from weft.agent.host import FLOOR_BYTES_PER_S, Agent
+from weft.agent.sockets import UNLIMITED, may_trace
 from weft.agent.switch import SwitchService, links_of
 from weft.agent.wire import Line
 from weft.model.topologies import Machine, leaf_spine
@@ -88,3 +94,35 @@ def test_a_lost_answer_leaves_the_plan_as_it_was(switches: SwitchService) -> Non
 def test_many_switches_in_one_process_or_some_of_them() -> None:
     assert set(links_of(CLUSTER)) == {"leaf0", "leaf1", "spine0"}
     assert links_of(CLUSTER, ["spine0"]).keys() == {"spine0"}
+
+
+@pytest.mark.skipif(not may_trace(), reason="looking into other processes needs root, or ptrace_scope = 0")
+def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> None:
+    """The order of a gate, then its end, then a server that knows the job no longer."""
+    stream = Path(__file__).with_name("stream.py")
+    job = subprocess.Popen([sys.executable, str(stream)], env={**os.environ, "WEFT_JOB": "a"})
+    agent = Agent("local", tmp_path, near=True)
+    conductor = Conductor(CLUSTER, make("pace", "flow"), alias="local")
+    conductor.add("a", (0, 2))
+    try:
+        until = time.monotonic() + 20.0
+        while not ("a" in agent.jobs and len(agent.jobs["a"].sockets) == 2) and time.monotonic() < until:
+            agent.scan()
+            time.sleep(0.05)
+        limits = []
+        for plan, orders in (
+            (True, {"a": (True, FLOOR_BYTES_PER_S, 1)}), (True, {"a": (True, None, 1)}),
+            (True, {"a": (True, FLOOR_BYTES_PER_S, 2)}), (False, {}),
+        ):  # fmt: skip
+            said = conductor.planned(SLOT_S, 10, "")
+            agent._heard = time.monotonic()
+            agent._plan(said if plan else {**said, "jobs": {}})
+            agent._obey(orders)
+            agent.beat(time.monotonic())
+            agent.look(time.monotonic())
+            limits.append({remote.paced() for remote in agent.jobs["a"].sockets.values()})
+        assert limits == [{FLOOR_BYTES_PER_S}, {UNLIMITED}, {FLOOR_BYTES_PER_S}, {UNLIMITED}]
+    finally:
+        job.kill()
+        job.wait()
+        agent.close()

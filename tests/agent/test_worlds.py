@@ -63,3 +63,33 @@ def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> N
     while any(agent.poll() is None for agent in world.control.agents.values()):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+# Three iterations that send to themselves.
+BRIEF = """
+import socket, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+sender = socket.create_connection(listener.getsockname())
+receiver, _ = listener.accept()
+for _ in range(3):
+    time.sleep(0.6)
+    reader = threading.Thread(target=lambda: [receiver.recv(1 << 16, socket.MSG_WAITALL) for _ in range(16)])
+    reader.start()
+    sender.sendall(bytes(1 << 20))
+    reader.join()
+"""
+
+
+@pytest.mark.parametrize(("stack", "paced"), [("dally+cassini", False), ("dally+cassini[pace=flow]", True)])
+def test_stacks_that_shift_and_pace_are_accepted_and_jobs_finish(stack: str, paced: bool, tmp_path: Path) -> None:
+    cluster = leaf_spine(1, 3, Machine(gpus_per_server=2))
+    with Server(tmp_path, cluster, resolve(stack), engine=find("local", {}), say=lambda _: None) as serving:
+        for name in ("a", "b"):
+            argv = [sys.executable, "-S", "-c", BRIEF]
+            job = {"name": name, "argv": argv, "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0}
+            serving.submit({**job, "gpus": 3, "iterations": 3, "model": "resnet50"})
+        serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()), 60.0)
+        assert {row.status for row in serving.ledger.jobs()} == {"finished"}
+        world = serving.world
+        assert isinstance(world, PacedWorld)
+        assert (world.control is not None) == paced  # gates alone need no agent while jobs are young

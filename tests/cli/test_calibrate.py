@@ -9,8 +9,8 @@ import pytest
 
 from weft.cli.main import run
 from weft.physics.analytical import MODERN, Analytical
-from weft.workload.profiles.files import load_file
 from weft.workload.profiles.layers import read_layers
+from weft.workload.zoo.build import read_model
 
 
 @pytest.mark.parametrize(("suffix", "machines"), [("json", 1), ("txt", 1), ("json", 4)])
@@ -20,7 +20,7 @@ def test_matches_a_measurement(suffix: str, machines: int, tmp_path: Path, capsy
     assert run([*command, "--out", str(out), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["after_ms"] == pytest.approx(12.0, rel=0.01)
-    profile = read_layers(out).profile(8) if suffix == "txt" else load_file(out)
+    profile = read_layers(out).profile(8) if suffix == "txt" else read_model(out)
     shape = ((8 // machines,) * machines,)
     assert Analytical(MODERN).exposed_s(profile, "", shape) == pytest.approx(12e-3, rel=0.01)  # type: ignore[arg-type]
 

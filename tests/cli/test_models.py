@@ -170,7 +170,7 @@ def test_fit_as_a_table(timings: Path, capsys: Capture) -> None:
 
 def test_fit_of_one_k_says_what_it_cannot_tell(timings: Path, capsys: Capture) -> None:
     assert run(["fit", "allreduce", str(timings), "--max-k", "1"]) == 0
-    assert "cannot be told apart" in capsys.readouterr().out
+    assert "cannot be separated" in capsys.readouterr().out
 
 
 def test_fit_reports_a_damaged_row(tmp_path: Path, capsys: Capture) -> None:

@@ -1,27 +1,49 @@
-"""shortest: who goes first, with what weight, and that others do not pay for it."""
+"""shortest: what others are owed, who of ours goes first, and how it is told of others."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, program, rule_of, servers, spec_of
-from weft.pace.rates import MOST_RANK, Demand, Moment
-from weft.pace.shortest import FINE, Shortest, ShortestRule, ranks
+from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, rule_of, servers, spec_of
+from weft.errors import StackError
+from weft.pace.rates import Demand, Moment
+from weft.pace.shortest import Shortest, ShortestRule, owed, rates
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
+from weft.sim.readable.engine import ReferenceEngine
 from weft.testing import check_pace
 
+INF = float("inf")
 
-def test_by_hand() -> None:
-    """docs/baselines/shortest.md: three jobs on link 0 with 3, 1 and 2 s to go, of which the first has two flows there,
-    and one on link 1 alone. The one with 1 s goes first, with the weight of all four flows."""
-    jobs = [{0: (3.0, 2)}, {0: (1.0, 1)}, {0: (2.0, 1), 1: (0.5, 1)}, {2: (9.0, 1)}]
-    assert ranks(jobs) == [(2, 2 * FINE), (0, 4 * FINE), (1, 4 * FINE), (0, FINE)]
-    assert ranks([{0: (1.0, 1)}, {0: (1.0, 1)}]) == [(0, 2 * FINE), (1, 2 * FINE)]  # alike: who came first
+
+def test_what_others_are_owed_by_hand() -> None:
+    """docs/baselines/shortest.md: links of 10. A job that meets one foreign flow on one link weighs 4, so that one has
+    10 / 5; one that meets two on two links pays for both: four quarters for it, and half for each of them; three on
+    three links: 4 / 9 against 1. What a flow does not ask for is not kept for it."""
+    ten = [10.0] * 4
+    assert owed([{0: 1}], [((0,), INF)], ten) == pytest.approx([2.0])
+    assert owed([{0: 1, 1: 1}], [((0,), INF), ((1,), INF)], ten) == pytest.approx([5.0, 5.0])
+    assert owed([{0: 1, 1: 1, 2: 1}], [((k,), INF) for k in range(3)], ten) == pytest.approx([90 / 13] * 3)
+    assert owed([{0: 1}, {0: 1}], [((0,), INF)], ten) == pytest.approx([10.0 / 9.0])  # two jobs weigh 8
+    assert owed([{0: 1, 3: 5}], [((0,), INF)], ten) == pytest.approx([2.0])  # nobody else is on link 3
+    assert owed([{0: 1}], [((0,), 0.5)], ten) == pytest.approx([0.5])
+    assert owed([{0: 1}], [((0,), INF)], ten, 1.0) == pytest.approx([5.0])
+    assert owed([], [((0, 1), INF), ((1, 2), INF)], ten) == pytest.approx([5.0, 5.0], rel=1e-3)
+
+
+def test_rates_by_hand() -> None:
+    """Three jobs on link 0 with 3, 1 and 2 s to go: the second has all of it; the third has link 1 to itself for its
+    other flow, once the common rate of its flows, which is 0, is given."""
+    jobs = [[((0,), 30.0)], [((0,), 10.0)], [((0,), 20.0), ((1,), 5.0)]]
+    assert rates(jobs, [10.0, 10.0], [10.0, 10.0]) == [[0.0], [10.0], [0.0, 10.0]]
+    # alike: who came first; and only what is ours of a link
+    assert rates([[((0,), 10.0)], [((0,), 10.0)]], [8.0], [10.0]) == [[8.0], [0.0]]
 
 
 def test_two_jobs_on_one_nic() -> None:
@@ -30,54 +52,104 @@ def test_two_jobs_on_one_nic() -> None:
     assert ends(Shortest(), [servers(1, (0,), 6.0), servers(1, (0,), 4.0)]) == pytest.approx([1.0, 0.4])
 
 
-def test_weights_stay_within_what_a_rule_may_give() -> None:
-    """1,300 jobs on one NIC: the first of them would weigh more than the engine takes."""
-    jobs = [{0: (float(j), 1)} for j in range(1300)]
-    assert ranks(jobs)[0] == (0, MOST_RANK)
-    engine = Engine(spec_of(rule_of(Shortest())))
-    for uid in range(len(jobs)):
-        engine.attach(uid, program(0.0, servers(1, (0,), 1.0)), 1)
-    engine.run(0.01)
-    assert sum(rate for rate, _ in engine.on_link(0).values()) == pytest.approx(10.0)
+def _foreign(engine: Any, k: int, a: int, b: int, demand: float = INF) -> int:
+    """A foreign flow from server a to b, below all of ours."""
+    node = transfer_node(0, 1e6, [(link, 1) for link in path(a, b)], demand=demand, level=(1 << 20) + 1)
+    return int(engine.attach(FOREIGN + k, make_program([node], CAPACITY), 1))
 
 
-def test_others_have_what_they_would_have_beside_fair_flows() -> None:
-    """Two of ours and a foreign flow on a NIC of 10 bytes/s: a third for the foreign one, as if all three were alike,
-    and two thirds for ours that goes first."""
-    engine = Engine(spec_of(rule_of(Shortest())))
+@pytest.mark.parametrize("kind", [Engine, ReferenceEngine])
+def test_it_is_told_of_others_when_they_come_and_go(kind: Any) -> None:
+    """Two of ours with 60 and 40 bytes, 10 bytes/s. A foreign flow on the same NICs (two links, so that both pay twice)
+    from 1 s to 2 s has 1 of 1 + 4 + 4 parts; before and after, ours that goes first has the line."""
+    engine = kind(spec_of(rule_of(Shortest())))
     for uid, size in ((0, 60.0), (1, 40.0)):
         engine.attach(uid, program(0.0, servers(1, (0,), size)), 1)
-    node = transfer_node(0, 1e3, [(0, 1), (5, 1)], claim=Shortest().transport().foreign_weight)
-    engine.attach(FOREIGN, make_program([node], CAPACITY), 1)
-    engine.run(0.1)
-    there = engine.on_link(0)
-    assert (there[FOREIGN][0], there[1][0]) == pytest.approx((10 / 3, 20 / 3))
-    assert there.get(0, (0.0, 0.0))[0] == pytest.approx(0.0, abs=1e-9)
+    assert engine.run(1.0) == []
+    row = _foreign(engine, 0, 0, 1)
+    assert engine.run(2.0) == []
+    if kind is Engine:
+        there = engine.on_link(0)
+        assert (there[FOREIGN][0], there[1][0]) == pytest.approx((10 / 9, 80 / 9))
+        assert there[0][0] == pytest.approx(0.0, abs=1e-9)
+        assert engine.sent_bytes(row) == pytest.approx(10 / 9)
+    engine.detach(row)
+    assert engine.run(10.0) == [1]
+    assert engine.now == pytest.approx(4.0 + 1 / 9)
 
 
-@given(JOBS, st.data())
+@given(JOBS, st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([1.5, INF])), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_both_engines_agree_beside_others(jobs: list[Job], others: list[tuple[int, int, float]]) -> None:
+    """Foreign flows come a third of a second after one another, and go in the same order, half a second later."""
+    seen = []
+    for kind in (Engine, ReferenceEngine):
+        engine: Any = kind(spec_of(rule_of(Shortest())))
+        mine = {engine.attach(u, program(s, f), n): u for u, (f, s, n) in enumerate(jobs)}
+        changes = sorted((0.3 * k + 0.5 * end, end, k) for k in range(len(others)) for end in (0, 1))
+        rows: dict[int, int] = {}
+        ended: list[tuple[int, float]] = []
+        while mine:
+            until = changes[0][0] if changes else 1e4
+            for row in engine.run(until):
+                ended.append((mine.pop(row), engine.now))
+                engine.detach(row)
+            while changes and changes[0][0] <= engine.now:
+                _, end, k = changes.pop(0)
+                if end:
+                    engine.detach(rows[k])
+                else:
+                    a, further, most = others[k]
+                    rows[k] = _foreign(engine, k, a, (a + further) % 4, most)
+        seen.append(ended)
+    assert seen[0] == seen[1]
+
+
+@given(
+    JOBS,
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([0.3, 2.0, INF])), max_size=5),
+    st.sampled_from([0.5, 4.0, 50.0]),
+    st.data(),
+)
 @settings(max_examples=60, deadline=None)
-def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
+def test_the_kernel_says_the_same(
+    jobs: list[Job], others: list[tuple[int, int, float]], weight: float, data: st.DataObject
+) -> None:
+    """... and no link is given away twice, whatever others are there; something moves, too."""
     flows = partly_sent(jobs, data)
     live = np.flatnonzero(flows.sent < flows.size)
-    rule = ShortestRule()
+    rule = ShortestRule(weight)
     rule.begin(Demand(CAPACITY))
-    limits = rule.decide(Moment(0), flows, live)
-    assert limits.levels is not None
-    assert limits.weights is not None
+    theirs = [(path(a, (a + further) % 4), most) for a, further, most in others]
+    wide = np.array([(*links, -1)[:3] for links, _ in theirs], np.int64).reshape(len(theirs), 3)
+    rule.others(wide, np.array([most for _, most in theirs]))
+    caps = rule.decide(Moment(0), flows, live).caps
     uids = sorted({int(flows.uid[i]) for i in live})
-    links: list[dict[int, tuple[float, int]]] = [{} for _ in uids]
-    for i in live.tolist():
-        of = links[uids.index(int(flows.uid[i]))]
-        for link in flows.path[i].tolist():
-            if link >= 0:
-                seconds, count = of.get(link, (0.0, 0))
-                of[link] = (seconds + (flows.size[i] - flows.sent[i]) / CAPACITY[link], count + 1)
-    for i in live.tolist():
-        expected = ranks(links)[uids.index(int(flows.uid[i]))]
-        assert (limits.levels[i], limits.weights[i]) == expected
+    rows = [[i for i in live.tolist() if flows.uid[i] == uid] for uid in uids]
+    links = {i: [link for link in flows.path[i].tolist() if link >= 0] for i in live.tolist()}
+    count = [{link: sum(link in links[i] for i in mine) for i in mine for link in links[i]} for mine in rows]
+    kept = owed(count, theirs, CAPACITY.tolist(), weight)
+    assert all(0.0 <= rate <= most for rate, (_, most) in zip(kept, theirs, strict=True))
+    room = CAPACITY.tolist()
+    for rate, (used, _) in zip(kept, theirs, strict=True):
+        for link in used:
+            room[link] -= rate
+    assert min(room) >= -1e-9
+    expected = rates([[(links[i], flows.size[i] - flows.sent[i]) for i in mine] for mine in rows], room, CAPACITY)
+    for mine, found in zip(rows, expected, strict=True):
+        assert caps[mine] == pytest.approx(found, abs=1e-9)
+    if any(links[i] for i in live.tolist()):
+        assert caps.max() > 0.0
+
+
+def test_its_weight_is_a_setting() -> None:
+    assert (Shortest.from_text(None).name, Shortest.from_text("4").name) == ("shortest", "shortest")
+    assert Shortest.from_text("2.5").name == "shortest:2.5"
+    for wrong in ("", "x", "0", "-1", "nan", "inf"):
+        with pytest.raises(StackError, match="write shortest"):
+            Shortest.from_text(wrong)
 
 
 def test_conforms() -> None:
     check_pace(Shortest)
-    assert Shortest().transport().reacts
+    assert not Shortest().transport().reacts

@@ -10,8 +10,7 @@ from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Start, Submitted
 from weft.place.base import Place
-from weft.place.list_scheduling import ListScheduling
-from weft.place.lwf import LeastWorkloadFirst
+from weft.place.lwf import LeastWorkloadFirst, ListScheduling
 from weft.registry import make
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job

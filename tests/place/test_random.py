@@ -9,7 +9,7 @@ import pytest
 from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Start, Submitted
-from weft.place.random import RandomPlace
+from weft.place.fitting import RandomPlace
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
 

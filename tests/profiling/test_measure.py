@@ -10,7 +10,8 @@ import pytest
 from tests.engines import load_torch
 from weft.errors import InputError
 from weft.workload import zoo
-from weft.workload.profiles.files import MeasuredModel, load_file
+from weft.workload.profiles.files import MeasuredModel
+from weft.workload.zoo.build import read_model
 
 torch = load_torch()
 nn = torch.nn
@@ -140,7 +141,7 @@ def test_the_switches_of_torch_before_2_9_are_put_back() -> None:
 def test_a_profile_file_is_written_and_is_a_model(tmp_path: Path) -> None:
     path = tmp_path / "net.json"
     seen = profile(_net(), torch.randn(8, 64), repeats=3, name="net", out=path)
-    content = load_file(path)
+    content = read_model(path)
     assert isinstance(content, MeasuredModel)
     assert content.model == "net"
     assert content.measurements[0].gradient_bytes == seen.gradient_bytes

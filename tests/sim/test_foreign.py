@@ -144,6 +144,17 @@ def test_flow_and_mcs_do_not_react(pace: Pace) -> None:
     assert lab.others.bytes[0] == pytest.approx(10.0 * total - 4 * 5.0)
 
 
+def test_mcs_that_reacts_shares_with_others() -> None:
+    """A push of 60 bytes at half of 10 bytes/s, then its broadcast over NICs that nobody else uses: 12 and 6 s."""
+    pace = Mcs.from_text("reacts")
+    assert pace.transport().reacts
+    lab = beside(pace, [Foreign(S0, S1)], 60.0)
+    assert lab.engine.finish_s(0) == pytest.approx(18.0)
+    assert lab.others.bytes[0] == pytest.approx(12 * 5.0 + 6 * 10.0)
+    with pytest.raises(StackError, match="write mcs or mcs:reacts"):
+        Mcs.from_text("fair")
+
+
 def test_a_modest_foreign_flow_leaves_the_rest() -> None:
     """It asks for 2 of 10: ours have 8, and beside one that asks for 7 still their half."""
     for asks, ours in ((2.0, 8.0), (7.0, 5.0)):

@@ -14,7 +14,7 @@ from weft.model import Candidate, Gate, Plan, State
 from weft.model.view import ClusterView
 from weft.order.fifo import Fifo
 from weft.pace.base import Admission, Pace
-from weft.place.first_fit import FirstFit
+from weft.place.fitting import FirstFit
 from weft.planners.base import Planner
 from weft.testing import check_interleave, check_pace, check_planner
 

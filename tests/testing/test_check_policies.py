@@ -15,7 +15,7 @@ from weft.order.base import Claim, Order, Ranking
 from weft.order.fifo import Fifo
 from weft.place.base import Answer, Place
 from weft.place.best_fit import BestFit
-from weft.place.first_fit import FirstFit
+from weft.place.fitting import FirstFit
 from weft.testing import check_order, check_place
 
 

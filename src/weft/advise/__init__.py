@@ -1,4 +1,5 @@
-"""Advice for an operator: from a log of jobs to the stack that would have served them best, its price and the doubt.
+"""Advice for an operator: from a log of jobs to the stack that would have served them best, its price, and how sure
+that is.
 
     advice = weft.advise.advise(Path("sacct.txt"), Request(flags=Flags(gpus=256)))
     advice.sentences()
@@ -23,7 +24,7 @@ from weft.executors import run_all
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
-Tell = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Any table of jobs: which column is what is guessed from its name, or said with `--map submit=Submit,gpus=NGPUS`.
 
-Needed are a submission time, GPUs, and a length: a duration, or a start and an end. Times are seconds, milliseconds or
-dates; durations seconds or [days-]hours:minutes:seconds; GPUs a number or Slurm's `gres/gpu=8`.
+A table needs a submission time, a number of GPUs, and a length (a duration, or a start and an end). Times are seconds,
+milliseconds or dates; durations are seconds or [days-]hours:minutes:seconds; GPUs are a number or Slurm's `gres/gpu=8`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.workload.traces import tools as slurm
 from weft.workload.traces.base import Delimited, Head, Options
 from weft.workload.traces.rows import MAX_S, Rows, Trace
 
-# what it is: names of columns, without case, blanks and marks; the likelier first
+# field: column names that stand for it, without case, blanks and punctuation, the likeliest first
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "job_id": ("jobid", "jobidraw", "id", "job", "jobname", "name", "taskid"),
     "submit": (
@@ -60,7 +60,7 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def guess(columns: list[str], said: Mapping[str, str]) -> dict[str, str]:
-    """Fields and their columns: what was said, and for the others the likeliest name that nobody else has."""
+    """The column of each field: the one that the user named, or else the likeliest name that no other field has."""
     for column in said.values():
         if column not in columns:
             raise InputError(f"--map: there is no column {column}; the file has {', '.join(columns)}")
@@ -142,10 +142,7 @@ def _duration(rows: Rows, column: str) -> pl.Series:
     text = rows.column(column)
     if bool(text.drop_nulls().str.contains(r"^\d+(\.\d*)?$").all()):
         return rows.number(column, required=False)
-    day, hour, minute, second = (
-        text.str.extract(slurm.ELAPSED, i).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4)
-    )
-    seconds = day.fill_null(0.0) * 86_400 + hour * 3_600 + minute * 60 + second
+    seconds = slurm.elapsed_s(text)
     bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))
     rows.damage(bad, column, lambda row: f"{str(text[row])[:40]!r} is neither seconds nor [days-]hours:minutes:seconds")
     return seconds

@@ -22,11 +22,12 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class JobLog:
-    """The jobs of a file that can be simulated, the copy of them that simulations read, and how it was understood."""
+    """The jobs of a file that can be simulated, the copy of them that simulations read, and how the file was
+    understood."""
 
     trace: Trace
     file: Path  # a copy in weft's own columns
-    mapping: Mapping[str, str] = field(default_factory=dict)  # field: column, where it was a table of unknown format
+    mapping: Mapping[str, str] = field(default_factory=dict)  # field: column, if the file was a table of unknown format
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -54,7 +55,7 @@ class JobLog:
         return float((self.trace.frame["gpus"] * self.trace.frame["duration_s"]).sum())
 
     def most_busy(self) -> int:
-        """GPUs that were busy at once, at most, where starts are recorded: the cluster had at least as many."""
+        """The most GPUs that were busy at once, as far as starts are recorded. The cluster had at least as many."""
         known = self.trace.frame.filter(pl.col("wait_s").is_not_null())
         begin = (known["submit_s"] + known["wait_s"]).to_numpy()
         end = begin + known["duration_s"].to_numpy()

@@ -1,9 +1,10 @@
 """The search: stacks race over windows of the log, and those that are clearly behind drop out.
 
 A *replicate* is a window of the log (drawn at any place, with replacement) under one guess of what is unknown. All
-stacks see the same jobs and routes in it, and what counts is the ratio of mean completion times to today's stack. After
-each round the worse half drops out (successive halving), and so does whoever is behind the leader with confidence; the
-best that stops no job and the best that needs no lengths always stay, since a site may be able to run only those.
+stacks see the same jobs and routes in it, and what counts is the ratio of their mean completion times to that of
+today's stack. After each round the worse half drops out (successive halving), and so does every stack that is behind
+the leader with confidence. The best stack that stops no job and the best that needs no lengths always stay, since a
+site may be able to run only those.
 
 A window begins with the jobs that were running by then, with what was left of them. Jobs submitted in its first part
 settle the queue and those in its last part keep it full; only those between count.
@@ -33,17 +34,18 @@ from weft.scenario.changes import changed
 from weft.stacks import names, resolve
 from weft.workload.streams import Stream
 
-# What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own.
-# None lets jobs share GPUs: each iteration of jobs that meet on one is simulated, which takes minutes for days of jobs.
+# What is worth trying anywhere: orders from simple to far-sighted, places from careless to careful, and papers' own. No
+# stack here lets jobs share GPUs, because every iteration of jobs that share one is simulated, which takes minutes for
+# days of jobs.
 SHORTLIST = (
     "weft", "fifo", "fifo-backfill", "fifo:backfill/tight", "sjf", "srsf", "srsf/tight", "srsf-preemptive",
     "srsf-tight", "srsf:preemptive/delay", "srsf:preemptive/delay:consolidated", "las/delay", "tiresias", "dally",
 )  # fmt: skip
 ROUNDS = (3, 3, 6)  # replicates that each round adds
 FINALISTS = 3
-COUNTED_JOBS = 150  # of a window, on average
-MOST_JOBS = 500  # of a window with what goes before and after; a busier one ends earlier
-BEFORE, AFTER = 0.25, 0.25  # of the counted part: what goes before and after it
+COUNTED_JOBS = 150  # that count in a window, on average
+MOST_JOBS = 500  # in a whole window; a busier window ends earlier
+BEFORE, AFTER = 0.25, 0.25  # lengths of the parts before and after the one that counts, relative to it
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
 
 
@@ -81,7 +83,7 @@ class Entrant:
     """A stack in the race, and what became of it in each replicate so far."""
 
     stack: str
-    blind: bool  # it does not go by lengths
+    blind: bool  # it does not use the lengths of jobs
     outcomes: list[dict[str, float]] = field(default_factory=list)
     out: str = ""  # why it dropped out
 
@@ -97,7 +99,7 @@ class Race:
 
     entrants: tuple[Entrant, ...]
     replicates: tuple[Replicate, ...]
-    windows: int  # that lie side by side in the log
+    windows: int  # how many would fit side by side into the log
     window_s: float  # the counted part
     refused: Mapping[str, str]  # stack: why it cannot run here
 
@@ -142,7 +144,7 @@ def entrants(site: Site, stacks: Sequence[str], reference: str) -> tuple[list[En
             refused[text] = str(error)
             continue
         needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
-        adapts = stack.suited is not None  # it needs nothing, but goes by lengths here, where they are known
+        adapts = stack.suited is not None  # it needs no lengths, but uses them here, where they are known
         found.append(Entrant(text, Fact.ITERATIONS_LEFT not in needs and not adapts))
     return found, refused
 
@@ -189,7 +191,7 @@ def race(
     workers: int | None,
     tell: Callable[[int, int], None],
 ) -> Race:
-    """Run the rounds; who has dropped out keeps the outcomes that it has."""
+    """Run the rounds; a stack that has dropped out keeps the outcomes that it has."""
     every, windows, window_s = drawn
     done = at = 0
     for number, n in enumerate(rounds):
@@ -219,7 +221,7 @@ def _take(running: Sequence[Entrant], outcomes: Sequence[dict[str, float] | str]
     for i, outcome in enumerate(outcomes):
         entrant = running[i % len(running)]
         if isinstance(outcome, str):
-            entrant.out = entrant.out or f"it did not get through: {outcome}"
+            entrant.out = entrant.out or f"it could not run: {outcome}"
         elif not entrant.out:
             entrant.outcomes.append(outcome)
     if running[0].out:
@@ -233,15 +235,15 @@ def ratios(one: Entrant, other: Entrant, metric: str = "jct_mean_s") -> list[flo
 
 
 def score(one: Entrant, reference: Entrant) -> float:
-    """The geometric mean of ratios to the reference: what the race is about. Unfinished jobs put a stack last."""
+    """What the race is about: the geometric mean of ratios to the reference. Unfinished jobs put a stack last."""
     if any(outcome["unfinished"] for outcome in one.outcomes):
         return math.inf
     return math.exp(math.fsum(map(math.log, ratios(one, reference))) / max(len(one.outcomes), 1))
 
 
 def _drop(field_: Sequence[Entrant], last: bool) -> None:
-    """Take out the worse half, and those that are behind the leader with confidence; keep the reference and the best
-    of each kind."""
+    """Take out the worse half and every stack that is behind the leader with confidence; keep the reference and the
+    best of each kind."""
     reference = field_[0]
     running = sorted((one for one in field_ if not one.out), key=lambda one: score(one, reference))
     leader = running[0]

@@ -1,4 +1,4 @@
-"""What happened, simulated: how far simulated waits are from recorded ones, and whether the queue only ever grows."""
+"""What happened, simulated: how far simulated waits are from recorded ones, and whether the queue keeps growing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from weft.results.series import waiting_jobs
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 
-TODAY = ("fifo-backfill", "fifo")  # what a site may be running that does not say
-MOST_JOBS = 4000  # of a longer log, so many from its middle
+TODAY = ("fifo-backfill", "fifo")  # what a site is assumed to run if it does not say
+MOST_JOBS = 4000  # of a longer log only the middle is replayed
 Floats = npt.NDArray[np.float64]
 
 
@@ -42,19 +42,19 @@ class Replayed:
         """In words."""
         lines = []
         if self.waits is None:
-            lines.append("The log records no waits, so the simulation cannot be held against what happened.")
+            lines.append("The log records no waits, so the simulation cannot be compared with what happened.")
         else:
             simulated, recorded = self.waits["simulated"], self.waits["recorded"]
             lines.append(
                 f"Under {self.stack} {self.jobs:,} jobs of the log wait {duration(simulated['mean'])} on average "
-                f"(median {duration(simulated['median'])}); recorded were {duration(recorded['mean'])} (median "
+                f"(median {duration(simulated['median'])}); the log records {duration(recorded['mean'])} (median "
                 f"{duration(recorded['median'])}), rank correlation {self.waits['correlation']:.2f}: "
                 f"{self.waits['trust']}."
             )
         lines.append(
             f"Jobs ask for {100 * self.load:.0f} % of the GPU time there is"
             + (
-                ": the queue only ever grows, so completion times depend on how long one looks."
+                ": the queue keeps growing, so completion times depend on the length of the log."
                 if self.grows
                 else f"; {self.queue[-1]:.0f} jobs wait on average in the last fifth of the log."
             )
@@ -63,8 +63,8 @@ class Replayed:
 
 
 def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> Replayed:
-    """Simulate the log (or its middle, if it is long) under today's stack; of several that it may be, the one whose
-    waits are nearest to those recorded."""
+    """Simulate the log (or its middle, if it is long) under today's stack. If that is not known, it is the candidate
+    whose waits are nearest to the recorded ones."""
     stretch, chosen = _stretch(log)
     low, high = (float(stretch["submit_s"][i]) for i in (0, -1))
     scenario = changed(site.middle, {"workload.from_s": low, "workload.until_s": high + 1.0}) if chosen else site.middle
@@ -135,6 +135,7 @@ def _queue(run: RunResult, parts: int = 5) -> tuple[float, ...]:
 
 
 def _grows(queue: Sequence[float], load: float) -> bool:
-    """Whether ever more jobs wait: each part of the log more than the one before, and many at the end."""
+    """Whether the queue keeps growing: more jobs wait in each part of the log than in the one before, and many at the
+    end."""
     rising = all(b > a for a, b in pairwise(queue))
     return (load > 1.02 and queue[-1] > queue[0] + 5) or (rising and queue[-1] > 2 * queue[1] + 5 and load > 0.95)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from weft.results.display import count, duration, number, percent
 from weft.results.files import write_text
-from weft.results.html import definition_list, grid_table, page
-from weft.results.pictures.style import MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.html import definition_list, grid_table, page, picture_card, what_was_run
+from weft.results.pictures.style import MUTED, PALETTE, house_style, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text, ratio_cell
 
 _SHOWN = 12
@@ -45,14 +45,14 @@ def understood(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
          f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged, {count(facts['left_out'])} left out"),
-        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, on the "
-         f"busiest day for {percent(max(facts['load_by_day']))}"),
+        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, and "
+         f"for {percent(max(facts['load_by_day']))} on the busiest day"),
     ]  # fmt: skip
     if facts["columns"]:
         columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())
         lines.insert(1, ("columns", f"{columns} (other ones: --map)"))
     if facts["assumed"]:
-        lines.append(("assumed", ", ".join(facts["assumed"]) + " (say otherwise with --cluster or flags)"))
+        lines.append(("assumed", ", ".join(facts["assumed"]) + " (change with --cluster or flags)"))
     if facts["unknown"]:
         lines.append(("unknown", "; ".join(facts["unknown"])))
     return lines
@@ -92,9 +92,10 @@ def what_if_grid(found: Mapping[str, Any]) -> Grid:
 def _key(found: Mapping[str, Any]) -> str:
     race = found["race"]
     return (
-        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts jobs of "
-        f"{duration(race['window_s'])}; {race['windows_side_by_side']} lie side by side in the log. Slowdown: "
-        "completion time over the time on GPUs, at least 10 min. Stacks with fewer windows dropped out of the race."
+        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts the jobs "
+        f"submitted in {duration(race['window_s'])}; the log is {race['windows_side_by_side']} such windows long. "
+        "Slowdown: completion time over time on GPUs, of at least 10 min. Stacks with fewer windows dropped out of "
+        "the race."
     )
 
 
@@ -137,23 +138,18 @@ def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Pat
         f'<header><p class="brand">weft advise</p><h1>{escape(Path(found["understood"]["file"]).name)}</h1></header>',
         f'<section class="card verdict"><p class="lead">{escape(first)}</p>{more}</section>',
         f'<h2>What was understood</h2><section class="card">{definition_list(understood(found))}</section>',
-        _figure(load_plot(found), "load"),
+        picture_card(load_plot(found), "load"),
         "<h2>What happened, simulated</h2>",
         '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",
         f'<h2>The race</h2><section class="card">{grid_table(race_grid(found))}<p class="key">{escape(_key(found))}</p>'
         "</section>",
-        _figure(race_plot(found), "race"),
+        picture_card(race_plot(found), "race"),
     ]
     if found["what_if"]:
         parts.append(f'<h2>What if</h2><section class="card">{grid_table(what_if_grid(found))}</section>')
     if found["race"]["refused"]:
         items = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in found["race"]["refused"].items())
         parts.append(f'<h2>Stacks that cannot run here</h2><section class="card"><ul>{items}</ul></section>')
-    if command:
-        parts.append(f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre></section>')
+    parts.append(what_was_run(command))
     write_text(path, page("advice", "\n".join(parts)), "report")
     return path
-
-
-def _figure(figure: Figure, name: str) -> str:
-    return f'<section class="card"><figure class="wide">{inline_svg(figure, name)}</figure></section>'

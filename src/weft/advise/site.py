@@ -1,7 +1,7 @@
 """The operator's cluster as scenarios: read from a scenario or Slurm's topology, or put together from a few numbers.
 
-What nobody said is assumed, and every assumption is listed. What the log does not know of the jobs (models, how much
-they communicate) becomes several *guesses*: the same jobs with little, some and much communication.
+What the operator does not say is assumed, and every assumption is listed. What the log does not say about the jobs
+(models, how much they communicate) becomes several *guesses*: the same jobs with little, some and much communication.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMED: Mapping[str, Mapping[str, Any]] = {"as the log names models": {}, "overla
 
 @dataclass(frozen=True)
 class Flags:
-    """What the command line says of the cluster; None was not said."""
+    """What the command line says about the cluster; None where it says nothing."""
 
     gpus: int | None = None
     gpus_per_server: int | None = None
@@ -74,7 +74,7 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     workload = {"source": "trace", "trace": str(log.file), "oversize": "leave-out"}
     chosen = {"as given": {"models": models}} if models else NAMED if log.has_models else GUESSES
     run = {"exact": False, **rest.get("run", {})}
-    _assume(run, {"restart_s": 30.0}, assumed)  # were it 0, stacks that stop jobs would look better than they are
+    _assume(run, {"restart_s": 30.0}, assumed)  # at 0, stacks that stop jobs would look better than they are
     guesses = {
         name: Scenario.load({"cluster": section, "workload": {**workload, **guess}, **rest, "run": run})
         for name, guess in chosen.items()
@@ -99,7 +99,7 @@ def what_if(site: Site, text: str) -> Site:
 
 
 def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
-    """More or fewer racks, or servers in each: whichever comes nearest to the wanted number of GPUs."""
+    """A change of the number of racks, or of servers, whichever comes nearest to the wanted number of GPUs."""
     try:
         wanted = n_gpus * (1 + float(text.rstrip("%")) / 100) if text.endswith("%") else float(text)
     except ValueError:

@@ -13,8 +13,9 @@ from weft.advise.replayed import Replayed
 from weft.advise.site import Site
 from weft.results.compare import mean_and_interval
 from weft.results.display import number, time_unit
+from weft.results.words import ratio_words
 
-CLOSE = 1.02  # stacks nearer to the best than this are as good
+CLOSE = 1.02  # stacks within this factor of each other count as equally good
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,15 @@ class Advice:
 
     @property
     def best(self) -> Entrant:
-        """The recommended stack: the best; today's, if that is as good."""
+        """The recommended stack: the best one, or today's if that is as good."""
         first = self.ranked[0]
         return self.reference if score(first, self.reference) > 1 / CLOSE else first
 
     def ratio(self, one: Entrant, metric: str = "jct_mean_s") -> dict[str, Any]:
         """A stack's metric over that of today's, window by window, with its interval.
 
-        Windows that overlap tell less than as many apart: the interval counts no more of them than lie side by side in
-        the log.
+        Overlapping windows say less than as many separate ones, so the interval counts no more windows than would fit
+        side by side into the log.
         """
         return interval(ratios(one, self.reference, metric), self.race.windows)
 
@@ -72,7 +73,9 @@ class Advice:
         counted = f"{len(best.outcomes)} windows of the log under {_several(self.site.guesses, 'guess', 'guesses')}"
         if best is self.reference:
             second = next((one for one in self.ranked if one is not best), None)
-            other = f"; the next best, {second.stack}, comes to {_ratio(self.ratio(second))} of it" if second else ""
+            other = (
+                f"; the next best, {second.stack}, comes to {ratio_words(self.ratio(second))} of it" if second else ""
+            )
             return f"Stay with {today}: over {counted} no other stack tried is better by 2 %{other}."
         before_s, after_s = (
             math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes)
@@ -81,10 +84,10 @@ class Advice:
         unit = time_unit([before_s, after_s])
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
-        doubt = "" if high is None or high < 1 else ", though the interval does not exclude that nothing changes"
+        doubt = "" if high is None or high < 1 else ", though the interval does not rule out that nothing changes"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {_ratio(ratio)} of today's"
+            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {ratio_words(ratio)} of today's"
             f"{doubt}."
         )
 
@@ -94,14 +97,14 @@ class Advice:
             return "That costs nothing."
         stops = _mean(best, "preemptions")
         parts = [
-            f"the 99th percentile of completion times comes to {_ratio(self.ratio(best, 'jct_p99_s'))} of today's",
+            f"the 99th percentile of completion times comes to {ratio_words(self.ratio(best, 'jct_p99_s'))} of today's",
             f"the worst-off 1 % of jobs take {number(_mean(best, 'slowdown_p99'))} times their own length (today "
             f"{number(_mean(today, 'slowdown_p99'))})",
             f"a job is stopped and resumed {number(stops)} times on average" if stops > 0 else "no job is ever stopped",
         ]
         if _mean(best, "worst_user") > 0:
             parts.append(
-                f"the worst-off user's mean completion time is {_ratio(self.ratio(best, 'worst_user'))} of today's"
+                f"the worst-off user's mean completion time is {ratio_words(self.ratio(best, 'worst_user'))} of today's"
             )
         return "The price: " + ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
@@ -113,11 +116,11 @@ class Advice:
         for kind, text in (("calm", "stops no job"), ("blind", "needs no lengths")):
             one = next((e for e in self.ranked if getattr(e, kind)), None)
             if one is not None and one is not best and not getattr(best, kind):
-                parts.append(f"the best that {text} is {one.stack} ({_ratio(self.ratio(one))})")
+                parts.append(f"the best that {text} is {one.stack} ({ratio_words(self.ratio(one))})")
         if self.replayed.grows:
-            parts.append("the log asks for more than the cluster has, so all this holds for windows, not for ever")
+            parts.append("the log asks for more than the cluster has, so all this holds within windows of the log only")
         if self.race.windows == 1:
-            parts.append("the log is a single window, so another month may say something else")
+            parts.append("the log is a single window, so another month may give another answer")
         return "What it hangs on: " + "; ".join(parts) + "."
 
     def by_guess(self, one: Entrant) -> dict[str, float | None]:
@@ -184,28 +187,12 @@ class Advice:
 
 
 def interval(values: Sequence[float], windows: int) -> dict[str, Any]:
-    """Mean and 95 % interval, as if there were at most `windows` values: those beyond overlap others."""
-    result = mean_and_interval(values, least=0.0)
-    n = len(values)
-    if n < 2 or windows < 2:
-        return {"mean": result["mean"], "ci95": [None, None], "windows": n}
-    from scipy.special import stdtrit
-
-    apart = min(n, windows)
-    half = (result["ci95"][1] - result["mean"]) / float(stdtrit(n - 1, 0.975)) * math.sqrt(n)  # s
-    half *= float(stdtrit(apart - 1, 0.975)) / math.sqrt(apart)
-    return {"mean": result["mean"], "ci95": [max(result["mean"] - half, 0.0), result["mean"] + half], "windows": n}
+    """Mean and 95 % interval, as if there were at most `windows` values, because more windows than that overlap."""
+    return {**mean_and_interval(values, least=0.0, independent=windows), "windows": len(values)}
 
 
 def _mean(one: Entrant, metric: str) -> float:
     return math.fsum(outcome[metric] for outcome in one.outcomes) / max(len(one.outcomes), 1)
-
-
-def _ratio(ratio: Mapping[str, Any]) -> str:
-    mean, (low, high) = ratio["mean"], ratio["ci95"]
-    if mean is None:
-        return "an undefined part"
-    return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _several(things: Mapping[str, Any], one: str, many: str) -> str:

@@ -12,22 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from weft.agent.fill import fill
-from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.host import FLOOR_BYTES_PER_S, REPORT_S
+from weft.agent.ruling import Ruling, Sent
 from weft.collectives.lowering import OpenFlow, open_collective
-from weft.live.hearing import slot
+from weft.live.hearing import SEEN, Keeper
 from weft.model.cluster import Cluster
-from weft.model.flows import FlowRows, TransferView, flow_set
+from weft.model.flows import FlowRows, TransferView
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
-from weft.pace.rates import Carried, Demand, Moment
 
-Order = tuple[bool, float | None]  # whether the job is held between its phases; bytes per second, None: no limit
+# Whether the job is held between its phases; bytes per second, None: no limit; and what its host had seen of its
+# phases: an agent holds a job by itself when a phase ends, so the same words must reach it again when the next begins.
+Order = tuple[bool, float | None, int]
 _HELD = float(FLOOR_BYTES_PER_S)
+_SOONEST_S = 0.02  # between reports
 _FLOWS = 1000  # numbers for the flows of one job
-_FULL = 0.95  # of a link's capacity: then it kept somebody from sending more
 
 
 @dataclass
@@ -42,6 +41,12 @@ class _Host:
     phase_s: float = 0.0
     phases: int = 0
     total: float = 0.0
+    rdma: bool = False
+
+    @property
+    def stamp(self) -> int:
+        """Another one whenever a phase begins or ends."""
+        return 2 * self.phases + self.talking
 
 
 @dataclass
@@ -53,8 +58,9 @@ class _Member:
     flows: tuple[OpenFlow, ...]
     senders: tuple[str, ...]  # host of each flow
     turn: float = 0.0
-    gate: dict[str, float] | None = None
+    keeper: Keeper = field(default_factory=lambda: Keeper(None))  # of its gate: one that does not fit lets it go
     hosts: dict[str, _Host] = field(default_factory=dict)
+    count: int = 0  # phases that were seen
     at: float | None = None  # when its present phase may begin by its gate; None: it does not communicate
     admitted: bool = False
 
@@ -85,11 +91,8 @@ class Conductor:
         self.flowing: FlowSpec | None = None  # hosts plan their rates by themselves
         if isinstance(pace, Flow) and not pace.spec.fill:
             self.flowing = pace.spec
-        self.rule = None if self.flowing or pace.natural else pace.rates()
-        if self.rule is not None:
-            self.rule.begin(Demand(self.capacity, seed))
-        self._slot = -1
-        self._before: dict[tuple[str, str], float] = {}  # bytes sent by (job, host) when the slot began
+        rule = None if self.flowing or pace.natural else pace.rates()
+        self.ruling = Ruling(rule, self.capacity, seed) if rule is not None else None
 
     # Jobs come and go
 
@@ -97,27 +100,27 @@ class Conductor:
         self, name: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0,
         collective: str = "ring",
     ) -> None:  # fmt: skip
-        """A job starts on these GPUs."""
+        """A job starts on these GPUs; one of that name which is still here has been started anew."""
+        self.remove(name)
         flows = open_collective(collective, gpus, self.cluster)
         links = self.cluster.topology.links
         self.members[name] = _Member(
             name, self._uids, flows, tuple(self.alias or links[flow.path[0]].src for flow in flows), turn,
-            dict(gate) if gate else None,
+            Keeper(dict(gate) if gate else None),
         )  # fmt: skip
         self._uids += 1
+        if self.ruling is not None:
+            self.ruling.add(name, self.members[name].uid, _rows(self.members[name]), self.members[name].senders)
 
     def remove(self, name: str) -> None:
         """A job has ended."""
-        member = self.members.pop(name, None)
-        if member is not None and self.rule is not None:
-            left = flow_set(1, 1)
-            left.uid[0] = member.uid
-            self.rule.gone(np.array([0]), left)
+        if self.members.pop(name, None) is not None and self.ruling is not None:
+            self.ruling.remove(name)
 
     def set_gate(self, name: str, gate: Mapping[str, float] | None) -> None:
         """Other slots for a job, from its next phase on."""
         if name in self.members:
-            self.members[name].gate = dict(gate) if gate else None
+            self.members[name].keeper.set(dict(gate) if gate else None)
 
     def planned(self, slot_s: float, slots: int, switches: str) -> dict[str, Any]:
         """What agents need to plan rates by themselves: every job's flows, and the links."""
@@ -144,29 +147,59 @@ class Conductor:
         if member is None:
             return False
         if report.get("event") == "gone":
-            return member.hosts.pop(host, None) is not None
+            known = member.hosts.pop(host, None) is not None
+            if not member.talking:
+                self._over(member)
+            return known
         there = member.hosts.setdefault(host, _Host())
-        was = member.talking
-        for key in ("talking", "sent", "left", "volume", "period_s", "phase_s", "phases", "total"):
+        was, stamp = member.talking, there.stamp
+        for key in ("talking", "sent", "left", "volume", "period_s", "phase_s", "phases", "total", "rdma"):
             setattr(there, key, report[key])
         if member.talking and not was:
-            member.at = slot(member.gate, now) if member.gate else now
+            member.count += 1
+            member.at = member.keeper.at(member.count, 0, now, now)
         elif was and not member.talking:
-            member.at, member.admitted = None, False
-        return member.talking != was
+            self._over(member)
+        return there.stamp != stamp
+
+    def _over(self, member: _Member) -> None:
+        """A phase of the job has ended."""
+        if member.admitted and self.ruling is not None:
+            self.ruling.end(member.name)
+        member.at, member.admitted = None, False
+
+    def own_s(self, name: str) -> tuple[int, float]:
+        """Phases of a job that were seen, and the seconds of an iteration at the median, waiting at its gate left out;
+        0 while too few were seen."""
+        member = self.members.get(name)
+        if member is None:
+            return 0, 0.0
+        own = sorted(member.keeper.own)
+        return member.count, own[len(own) // 2] if len(own) == SEEN else 0.0
+
+    def unpaced(self) -> set[tuple[str, str]]:
+        """Jobs and hosts on which they have RDMA devices open."""
+        return {
+            (name, host) for name, member in self.members.items() for host, said in member.hosts.items() if said.rdma
+        }
 
     def lost(self, host: str) -> None:
         """An agent has gone: its host says nothing any more, and holds nothing."""
         for member in self.members.values():
             member.hosts.pop(host, None)
             if not member.talking:
-                member.at, member.admitted = None, False
+                self._over(member)
 
     # Orders
 
     def held(self, member: _Member) -> bool:
         """Whether a job waits before each of its phases: because of its gate, or because the pace may say no."""
-        return member.gate is not None or self.pace.holds_back or self.rule is not None
+        return member.keeper.gate is not None or self.pace.holds_back or self.ruling is not None
+
+    @property
+    def report_s(self) -> float:
+        """Seconds between reports of agents: a rule that is asked in every slot wants to know what that has carried."""
+        return max(min(REPORT_S, self.ruling.rule.slot_s), _SOONEST_S) if self.ruling is not None else REPORT_S
 
     def decide(self, now: float) -> tuple[dict[str, dict[str, Order]], float]:
         """Orders by host and job, and when to ask again."""
@@ -178,15 +211,16 @@ class Conductor:
                 wake = min(wake, member.at)
             elif self._admits(member):
                 member.admitted = True
-        rates = self._rates(now)
-        if self.rule is not None and math.isfinite(self.rule.slot_s) and rates:
-            wake = min(wake, (math.floor(now / self.rule.slot_s) + 1) * self.rule.slot_s)
+                if self.ruling is not None:
+                    self.ruling.begin(member.name, member.uid, _rows(member))
+        rates = self.ruling.rates(now, self._sent()) if self.ruling is not None else {}
+        wake = min(wake, self.ruling.wake(now)) if self.ruling is not None else wake
         orders: dict[str, dict[str, Order]] = {}
         for member in self.members.values():
-            for host in member.hosts:
+            for host, said in member.hosts.items():
                 held = self.held(member)
                 rate = rates.get((member.name, host)) if member.admitted else (_HELD if held else None)
-                orders.setdefault(host, {})[member.name] = (held, rate)
+                orders.setdefault(host, {})[member.name] = (held, rate, said.stamp)
         return orders, wake
 
     def _admits(self, member: _Member) -> bool:
@@ -204,59 +238,13 @@ class Conductor:
             return True
         return all(view.bytes_left > rule.ratios[worst - 1] * mine.bytes_left for view in beside)
 
-    def _rates(self, now: float) -> dict[tuple[str, str], float | None]:
-        """Bytes per second by job and host; None: no limit. Only of those that may send."""
-        sending = [m for m in self.members.values() if m.admitted]
-        if self.rule is None or not sending:
-            return {}
-        members = list(self.members.values())
-        flows = flow_set(sum(len(m.flows) for m in members), max(len(f.path) for m in members for f in m.flows))
-        first: dict[str, int] = {}
-        at = 0
-        for number, member in enumerate(members):
-            first[member.name] = at
-            flows.put(at, number, _rows(member), self.capacity, member.uid)
-            self.rule.came(np.arange(at, at + len(member.flows)), flows)  # again: what is known of a job grows
-            for i, host in enumerate(member.senders):
-                said = member.hosts.get(host, _Host())
-                flows.sent[at + i] = min(said.sent, flows.size[at + i])
-            at += len(member.flows)
-        live = np.concatenate([np.arange(first[m.name], first[m.name] + len(m.flows)) for m in sending])
-        flows.active[live] = True
-        slot_s = self.rule.slot_s
-        number, part, begins = 0, 1.0, True
-        if math.isfinite(slot_s):
-            number = int(now // slot_s)
-            part, begins = max(1.0 - (now / slot_s - number), 0.05), number != self._slot
-            if begins:
-                self._note(flows, live, members, number)
-        limits = self.rule.decide(Moment(number, part, begins), flows, live)
-        given = fill(flows.path[live], self.capacity, limits, live)
-        rates: dict[tuple[str, str], float | None] = {}
-        for member in sending:
-            for i, host in enumerate(member.senders):
-                rate = given[int(np.searchsorted(live, first[member.name] + i))]
-                before = rates.get((member.name, host), 0.0)
-                rates[member.name, host] = None if rate is None or before is None else before + rate
-        return rates
-
-    def _note(self, flows: Any, live: Any, members: Sequence[_Member], number: int) -> None:
-        """Tell the rule what the slot that has passed came to."""
-        assert self.rule is not None
-        link = np.zeros(len(self.capacity))
-        at = 0
-        for member in members:
-            for i, (flow, host) in enumerate(zip(member.flows, member.senders, strict=True)):
-                total = member.hosts.get(host, _Host()).total
-                moved = max(total - self._before.get((member.name, host), total), 0.0) / self.rule.slot_s
-                self._before[member.name, host] = total
-                flows.rate[at + i] = moved
-                for k in flow.path:
-                    link[k] += moved
-            at += len(member.flows)
-        if self._slot >= 0:
-            self.rule.carried(self._slot, flows, live, Carried(link, link >= _FULL * self.capacity))
-        self._slot = number
+    def _sent(self) -> Sent:
+        """What the hosts have sent, as far as they have said."""
+        return {
+            (member.name, host): (said.sent, said.total)
+            for member in self.members.values()
+            for host, said in member.hosts.items()
+        }
 
 
 def _rows(member: _Member) -> FlowRows:

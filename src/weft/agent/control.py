@@ -28,21 +28,27 @@ class Control:
     """Use it as a context; agents let go of everything when it ends, or when this process does.
 
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
-    stands for all servers of the cluster, where these are pretended.
+    stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
+    `switches` is where a `weft switch` keeps the load tables; without one this process does.
     """
 
     def __init__(
         self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
-        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "",
+        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "", listen: str = "",
+        switches: str = "",
     ) -> None:  # fmt: skip
         self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret_of(folder)
-        self.switches = SwitchService(links_of(cluster), "127.0.0.1:0", self.secret)
+        self.switches: SwitchService | None = None
+        if not switches:
+            near = f"{listen.rpartition(':')[0] or '127.0.0.1'}:0"
+            self.switches = SwitchService(links_of(cluster), near, self.secret)
+            switches = self.switches.address
         self.conductor = Conductor(cluster, pace, scale, alias=alias)
         (folder / "agents.sock").unlink(missing_ok=True)
-        address = f"unix:{(folder / 'agents.sock').absolute()}"
-        self.service = AgentService(self.conductor, address, self.secret, self.switches.address)
+        address = listen or f"unix:{(folder / 'agents.sock').absolute()}"
+        self.service = AgentService(self.conductor, address, self.secret, switches)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)
@@ -52,7 +58,8 @@ class Control:
         argv = [
             sys.executable, "-m", "weft", "agent", "--host", host, "--server", self.service.address, "--dir",
             str(self.folder), "--slot-ms", f"{1e3 * self.slot_s:g}", "--watch-ms", f"{1e3 * self.watch_s:g}",
-            *(["--netns", self.hosts[host]] if self.hosts[host] else []),
+            "--parent", str(os.getpid()),
+            *(["--netns", self.hosts[host]] if self.hosts[host] else ["--near"]),
         ]  # fmt: skip
         with open(self.folder / "agents.log", "ab") as log:  # it may outlive the server, and must not hold its terminal
             self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -63,7 +70,7 @@ class Control:
             if agent.poll() is not None:
                 self.start(host)
 
-    def wait(self, patience_s: float = 30.0) -> None:
+    def wait(self, patience_s: float = 120.0) -> None:
         """Until all agents are here."""
         until = time.monotonic() + patience_s
         while self.service.hosts != self.agents.keys():
@@ -84,12 +91,23 @@ class Control:
             self.conductor.set_gate(job, gate)
             self.service.change()
 
+    def own_s(self, job: str) -> tuple[int, float]:
+        """Phases of a job that agents have seen, and the seconds of one of its iterations."""
+        with self.service.lock:
+            return self.conductor.own_s(job)
+
+    def unpaced(self) -> set[tuple[str, str]]:
+        """Jobs and hosts on which they have means of communication that nobody can pace."""
+        with self.service.lock:
+            return self.conductor.unpaced()
+
     def remove(self, job: str) -> None:
         """A job that has ended."""
         with self.service.lock:
             self.conductor.remove(job)
             self.service.change()
-        self.switches.forget(job)
+        if self.switches is not None:
+            self.switches.forget(job)
 
     def close(self) -> None:
         """End the agents and the services."""
@@ -102,7 +120,8 @@ class Control:
                 agent.kill()
                 agent.wait()
         self.service.close()
-        self.switches.close()
+        if self.switches is not None:
+            self.switches.close()
 
     def __enter__(self) -> Self:
         return self

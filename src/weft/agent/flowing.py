@@ -7,8 +7,8 @@ two slots; after that flows have no limit until there is an answer again.
 
 from __future__ import annotations
 
-import contextlib
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +68,8 @@ class FlowHost:
         self._over: list[tuple[int, tuple[int, ...]]] = []
         self._slot = -1
         self.lost = self.asked = 0  # messages
+        self.waited_s: list[float] = []  # for answers, since somebody last took note of it
+        self.decided_s: list[float] = []  # for the decisions of a slot, answers left out
         self._silent = 0  # answers lost in a row
 
     def begin(self, job: str, volume: float) -> None:
@@ -108,8 +110,10 @@ class FlowHost:
         part = max(1.0 - (now / self.slot_s - slot), 0.05)
         if slot != self._slot:
             self._pass(slot, sent)
+        began = time.perf_counter()
         message = self._message(slot, sent, jobs)
         answer = self._ask(message)
+        waited = self.waited_s[-1] if message["ask"] and self.waited_s else 0.0
         rates: dict[str, float] = {}
         posts: list[tuple[int, tuple[int, ...], list[float]]] = []
         for job, sending in jobs.items():
@@ -127,6 +131,7 @@ class FlowHost:
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
             self.switches.tell("slot", posted, self.slot_s)
+            self.decided_s.append(time.perf_counter() - began - waited)
         return rates
 
     def _pass(self, slot: int, sent: Mapping[str, float]) -> None:
@@ -169,10 +174,15 @@ class FlowHost:
                 self.switches.tell("slot", message, self.slot_s)
             return None
         self.asked += 1
-        with contextlib.suppress(self.switches.lost):
+        began = time.perf_counter()
+        try:
             answer = self.switches.ask("slot", message, max(_PATIENCE * self.slot_s, 0.004))
             self._silent = 0
             return answer
+        except self.switches.lost:
+            pass
+        finally:
+            self.waited_s.append(time.perf_counter() - began)
         self.lost += 1
         self._silent += 1
         self._over += message["over"]

@@ -44,7 +44,7 @@ def release(path: str) -> int:
             process = Process(pid)
         except (ValueError, ProcessLookupError):
             continue
-        socket = Remote(process, number, inode, "")
+        socket = Remote(process, number, inode)
         socket.original = original
         count += socket.pace(original)
         process.close()

@@ -30,7 +30,7 @@ FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a con
 SCAN_S = 0.5  # between looks for new sockets, and every other time for new processes
 SILENCE_S = 0.6  # without a word from the server all sockets are let go
 _BEAT_S = 0.1  # between signs of life to the guardian
-_REPORT_S = 0.25  # between reports to the server
+REPORT_S = 0.25  # between reports to the server, unless it asks for more
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 
 
@@ -45,12 +45,16 @@ class _Job:
     total: float = 0.0  # bytes of all of them since the agent knows them
     phases: Phases = field(default_factory=Phases)
     managed: bool = False  # held until the server says go
+    waits: bool = False  # where this host plans the rates: its gate has not let it go yet
     rate: float | None = None  # bytes per second for all of its sockets; None: no limit
     busy: set[int] = field(default_factory=set)  # sockets with something to send
 
 
 class Agent:
-    """See the module. `namespace` is the host's network namespace; by default this process's own."""
+    """See the module. `namespace` is the host's network namespace; by default this process's own.
+
+    `near`: connections that do not leave the host are paced, too, because the hosts of the cluster are pretended.
+    """
 
     def __init__(
         self,
@@ -62,8 +66,10 @@ class Agent:
         slot_s: float = 0.06,
         watch_s: float = 0.02,
         namespace: int | None = None,
+        near: bool = False,
     ) -> None:
         self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
+        self.near = near
         self.namespace = namespace if namespace is not None else namespace_of("self")
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / f"paced.{host}"
@@ -77,7 +83,7 @@ class Agent:
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        self._heard = 0.0
+        self._heard, self._report_s = 0.0, REPORT_S
         self.stopping = False
         self.flow: FlowHost | None = None
         self._secret = secret
@@ -120,11 +126,19 @@ class Agent:
                 self._heard = now
                 if "flow" in message:
                     self._plan(message["flow"])
-                for name, (managed, rate) in message.get("orders", {}).items():
-                    if name in self.jobs:
-                        job = self.jobs[name]
-                        job.managed, job.rate = managed, rate
-                        self._apply(job)
+                if "orders" in message:
+                    self._report_s = message.get("report_s", REPORT_S)
+                    self._obey(message["orders"])
+
+    def _obey(self, orders: Message) -> None:
+        """Orders are whole: a job that they do not name is nobody's business any more, and is let go."""
+        for name, job in self.jobs.items():
+            managed, rate, _ = orders.get(name, (False, None, 0))
+            planned = self.flow is not None and name in self.flow.jobs
+            job.managed, job.waits = managed, planned and rate is not None
+            if not planned:
+                job.rate = rate
+                self._apply(job)
 
     def _plan(self, said: Message) -> None:
         """How jobs are to be paced slot by slot: their flows, the links, and where the switches are."""
@@ -146,7 +160,7 @@ class Agent:
         next_slot = time.monotonic()
         while not self.stopping:
             now = time.monotonic()
-            self._beat(now)
+            self.beat(now)
             self._hear(now)
             if now >= next_slot:
                 self.look(now)
@@ -166,28 +180,32 @@ class Agent:
             event = job.phases.look(now, *self._progress(job))
             if event:
                 if event == "ends" and job.managed:
-                    job.rate = float(FLOOR_BYTES_PER_S)
+                    job.rate, job.waits = float(FLOOR_BYTES_PER_S), True
                 self._tell(self._report(job, now, event))
             if event or job.rate is not None:
                 self._apply(job)
         if self.flow is not None and self._heard:
             self._pace_flows(self.flow, now)
         if now >= self._next_report:
-            self._next_report = now + _REPORT_S
-            self._tell({"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()]})
+            self._next_report = now + self._report_s
+            self._tell(
+                {"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()], **self._cost()}
+            )
 
     def _pace_flows(self, flow: FlowHost, now: float) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like."""
         planned = {name: job for name, job in self.jobs.items() if name in flow.jobs}
         begun: set[str] = set()
         for name, job in planned.items():
-            if job.phases.talking and job.phases.volume > 0 and not flow.sending(name):
+            sends = job.phases.talking and not job.waits
+            if sends and job.phases.volume > 0 and not flow.sending(name):
                 flow.begin(name, max(job.phases.volume, job.phases.sent + job.phases.left))
                 begun.add(name)
-            elif not job.phases.talking and flow.sending(name):
+            elif not sends and flow.sending(name):
                 flow.end(name)
-            if not job.phases.talking:
-                job.rate = float(FLOOR_BYTES_PER_S) if job.phases.volume > 0 else None
+            if not flow.sending(name):
+                known = job.phases.volume > 0 and not job.phases.talking
+                job.rate = float(FLOOR_BYTES_PER_S) if known or job.waits else None
                 self._apply(job)
         if begun or flow.passed(now):
             rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
@@ -195,12 +213,21 @@ class Agent:
                 self.jobs[name].rate = rate if rate < float("inf") else None
                 self._apply(self.jobs[name])
 
+    def _cost(self) -> Message:
+        """What planning has taken since the last report: seconds for answers, and for decisions."""
+        if self.flow is None:
+            return {}
+        cost = {"waited_s": self.flow.waited_s, "decided_s": self.flow.decided_s}
+        self.flow.waited_s, self.flow.decided_s = [], []
+        return cost
+
     def _report(self, job: _Job, now: float, event: str) -> Message:
         seen = job.phases.pattern
         return {
             "job": job.name, "event": event, "at": now, "talking": job.phases.talking, "sent": job.phases.sent,
             "left": job.phases.left, "volume": job.phases.volume, "sockets": len(job.sockets),
             "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": job.total,
+            "rdma": any(process.rdma for process in job.processes.values()),
         }  # fmt: skip
 
     def scan(self) -> None:
@@ -208,7 +235,7 @@ class Agent:
         found: dict[str, set[int]] = {}
         self._scans += 1
         if self._scans % 2:
-            self._pids = jobs_here(self.namespace, self._seen)
+            self._pids = jobs_here(self.namespace, self._seen, self.host)
         for pid, name in self._pids.items():
             found.setdefault(name, set()).add(pid)
         for name in [name for name in self.jobs if name not in found]:
@@ -224,9 +251,14 @@ class Agent:
                     job.processes[pid] = Process(pid)
             known, job.sockets = job.sockets, {}
             for process in job.processes.values():
-                job.sockets |= process.sockets(known)
+                found_now = process.sockets(known)
+                job.sockets |= {inode: there for inode, there in found_now.items() if self.near or not there.near}
             if job.sockets.keys() - known.keys() and job.rate is not None:
                 self._apply(job)
+
+    def moved(self, name: str) -> float:
+        """Bytes of a job that have arrived since the agent knows it."""
+        return self._progress(self.jobs[name])[0]
 
     def _progress(self, job: _Job) -> tuple[float, int]:
         """Bytes that arrived since the agent knows the job, and bytes that wait now."""
@@ -275,7 +307,7 @@ class Agent:
         """Forget all orders and let go of every socket; the server is asked for them again."""
         self._tell({"again": True})
         for job in self.jobs.values():
-            job.managed, job.rate = False, None
+            job.managed, job.waits, job.rate = False, False, None
             self._apply(job)
             if self.flow is not None:
                 self.flow.end(job.name)
@@ -284,7 +316,7 @@ class Agent:
         """Others have set rates behind our back: what we believe of them is void."""
         self._tell({"again": True})
         for job in self.jobs.values():
-            job.managed, job.rate = False, None
+            job.managed, job.waits, job.rate = False, False, None
             for remote in job.sockets.values():
                 remote.rate = None
                 if remote.original is not None:
@@ -298,7 +330,8 @@ class Agent:
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
         )  # fmt: skip
 
-    def _beat(self, now: float) -> None:
+    def beat(self, now: float) -> None:
+        """A sign of life to the guardian."""
         if now < self._next_beat:
             return
         self._next_beat = now + _BEAT_S

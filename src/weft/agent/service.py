@@ -24,6 +24,7 @@ class AgentService:
         self._due = True
         self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
         self._sent: dict[str, Any] = {}
+        self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # of agents that plan
         self.closed = False
         self._server, self.address = listen(address, secret, talks={"join": self._join})
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -52,6 +53,8 @@ class AgentService:
             try:
                 for message in messages:
                     with self._changed:
+                        for key, cost in self.costs.items():
+                            cost += message.get(key, ())
                         new = [
                             self.conductor.hear(host, report, time.monotonic()) for report in message.get("jobs", ())
                         ]
@@ -83,6 +86,13 @@ class AgentService:
                     self.change()
 
     def _work(self) -> None:
+        """Orders, until the service is closed; if they cannot be given any more, agents are to let go of everything."""
+        try:
+            self._conduct()
+        finally:
+            self.closed = True
+
+    def _conduct(self) -> None:
         """Ask the conductor when something changed, and when it wants to be asked."""
         wake = time.monotonic()
         while not self.closed:
@@ -92,10 +102,9 @@ class AgentService:
                 self._due = False
                 orders, wake = self.conductor.decide(time.monotonic())
                 flow = self.conductor.flowing
-                plan: Message = {}
-                if flow is not None:
-                    orders = {}  # agents carry out their own plans
-                    plan = {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
+                plan: Message = {"report_s": self.conductor.report_s}
+                if flow is not None:  # agents carry out their own plans, when gates let them
+                    plan |= {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
                 for host, box in self._boxes.items():
                     message = {"orders": orders.get(host, {}), **plan}
                     if message != self._sent.get(host):

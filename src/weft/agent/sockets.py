@@ -38,6 +38,7 @@ class Process:
         if self.file < 0:
             raise ProcessLookupError(pid)
         os.set_inheritable(self.file, False)
+        self.rdma = False  # it has such a device open
 
     def close(self) -> None:
         """Let go of it."""
@@ -65,6 +66,7 @@ class Process:
                 link = os.readlink(f"/proc/{self.pid}/fd/{number}")
             except OSError:
                 continue
+            self.rdma = self.rdma or link.startswith("/dev/infiniband/")
             if not link.startswith("socket:["):
                 continue
             inode = int(link[8:-1])
@@ -86,19 +88,22 @@ class Process:
             try:
                 if there.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] != _ESTABLISHED:
                     return None
-                peer = there.getpeername()[0].removeprefix("::ffff:")
+                near = there.getpeername()[0] == there.getsockname()[0]
             except OSError:
                 return None
-        return Remote(self, number, inode, peer)
+        return Remote(self, number, inode, near)
 
 
 class Remote:
-    """A connection of another process, and the rate that it had before anybody paced it."""
+    """A connection of another process, and the rate that it had before anybody paced it.
 
-    __slots__ = ("inode", "number", "original", "peer", "process", "rate")
+    `near`: it does not leave its host.
+    """
 
-    def __init__(self, process: Process, number: int, inode: int, peer: str) -> None:
-        self.process, self.number, self.inode, self.peer = process, number, inode, peer
+    __slots__ = ("inode", "near", "number", "original", "process", "rate")
+
+    def __init__(self, process: Process, number: int, inode: int, near: bool = False) -> None:
+        self.process, self.number, self.inode, self.near = process, number, inode, near
         self.original: int | None = None
         self.rate: int | None = None  # as we set it last; None: untouched
 
@@ -153,6 +158,12 @@ def _set(file: int, bytes_per_s: int) -> bool:
     return int(_libc.setsockopt(file, socket.SOL_SOCKET, _SO_MAX_PACING_RATE, ctypes.byref(_rate), 8)) == 0
 
 
+def end_with(parent: int) -> bool:
+    """Have the kernel send SIGTERM when the process that started this one ends; False if it has ended already."""
+    _libc.prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
+    return os.getppid() == parent
+
+
 def may_trace() -> bool:
     """Whether this user may look into processes that are not its children, as an agent must."""
     try:
@@ -170,8 +181,9 @@ def namespace_of(pid: int | str) -> int:
         return 0
 
 
-def jobs_here(namespace: int, seen: dict[int, str | None]) -> dict[int, str]:
-    """Processes of jobs (WEFT_JOB in their environment) in a network namespace, by number.
+def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "") -> dict[int, str]:
+    """Processes of jobs (WEFT_JOB in their environment) in a network namespace, by number; those that Slurm has started
+    on another node than `node` are left to the agent of that.
 
     `seen` remembers processes that were looked at: a process keeps the environment that it was started with.
     """
@@ -183,7 +195,9 @@ def jobs_here(namespace: int, seen: dict[int, str | None]) -> dict[int, str]:
         if namespace_of(pid) == namespace:
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
-                    name = next((v[9:].decode() for v in file.read().split(b"\0") if v.startswith(b"WEFT_JOB=")), None)
+                    told = dict(pair.partition(b"=")[::2] for pair in file.read().split(b"\0"))
+                if told.get(b"SLURMD_NODENAME", node.encode()) == node.encode():
+                    name = told.get(b"WEFT_JOB", b"").decode() or None
             except OSError:
                 pass  # gone, or not ours to read
             if name is None and not _settled(pid):

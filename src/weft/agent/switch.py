@@ -34,8 +34,11 @@ class SwitchService:
         self._table = {link: self.tables[name] for name, mine in links.items() for link in mine}
         self._board: dict[str, dict[str, tuple[int, float, float]]] = {}  # job: flow: slot, bytes sent, rate
         self._lock = threading.Lock()
-        self.messages = 0
-        self._server, self.address = listen(address, secret, answers={"slot": self.slot}, threads=8)
+        self.messages = self.bytes = 0
+        self._server, self.address = listen(address, secret, answers={"slot": self.slot}, threads=8, weigh=self._weigh)
+
+    def _weigh(self, size: int) -> None:
+        self.bytes += size
 
     def slot(self, message: Message) -> Message:
         """What a host posts and asks in one slot."""

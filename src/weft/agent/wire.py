@@ -58,9 +58,21 @@ def listen(
     answers: Mapping[str, Answer] | None = None,
     talks: Mapping[str, Talk] | None = None,
     threads: int = 32,
+    weigh: Callable[[int], None] = lambda size: None,
 ) -> tuple[Any, str]:
-    """A server of these functions, and the address by which it is reached (port 0 is any free one)."""
+    """A server of these functions, and the address by which it is reached (port 0 is any free one); `weigh` is told how
+    many bytes come and go."""
     grpc = _grpc()
+
+    def read(data: bytes) -> Message:
+        weigh(len(data))
+        message: Message = json.loads(data)
+        return message
+
+    def packed(message: Message) -> bytes:
+        data = _packed(message)
+        weigh(len(data))
+        return data
 
     def trusted(context: Any) -> None:
         given = dict(context.invocation_metadata()).get(_KEY, "")
@@ -72,14 +84,14 @@ def listen(
             trusted(context)
             return act(message)
 
-        return grpc.unary_unary_rpc_method_handler(handle, json.loads, _packed)
+        return grpc.unary_unary_rpc_method_handler(handle, read, packed)
 
     def many(act: Talk) -> Any:
         def handle(messages: Iterator[Message], context: Any) -> Iterator[Message]:
             trusted(context)
             yield from act(messages)
 
-        return grpc.stream_stream_rpc_method_handler(handle, json.loads, _packed)
+        return grpc.stream_stream_rpc_method_handler(handle, read, packed)
 
     handlers = {name: one(act) for name, act in (answers or {}).items()}
     handlers |= {name: many(act) for name, act in (talks or {}).items()}

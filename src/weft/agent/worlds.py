@@ -1,45 +1,48 @@
-"""PacedWorld: a local world whose jobs have agents, so that it can pace, and shift jobs that nobody may touch.
-
-A gate acts where it is most precise: in the communication hook of a job started by `weft run`, else where a script
-calls `weft.progress`, else from outside, by an agent that holds the job's sockets until its slot.
-"""
+"""Worlds whose jobs have agents, so that they can pace, and shift jobs that nobody may touch: local, and Slurm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from weft.agent.control import Control
+from weft.agent.plane import Placed, Plane, steers
 from weft.agent.sockets import may_trace
 from weft.agent.wire import has_grpc
 from weft.errors import InputError
+from weft.live.attempt import Progress
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld
 from weft.live.local.engine import DryWorld, LocalEngine
+from weft.live.slurm.engine import SlurmEngine
+from weft.live.slurm.reconcile import Phase
+from weft.live.slurm.world import SlurmWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event
-from weft.model.plan import Decision, Gate, Start
+from weft.model.plan import Decision, Start
 from weft.pace.base import Pace
-
-_TELLS_S = 5.0  # a job that has reported nothing for so long is held from outside
 
 
 class PacedWorld(LocalWorld):
-    """See the module. Agents are there if the pace needs them, or as soon as a gate must act from outside."""
+    """Local processes. Agents are there if the pace needs them, or as soon as a gate must act from outside."""
 
     capabilities = replace(LocalWorld.capabilities, pacing=True)
 
     def __init__(
         self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False,
-        say: Callable[[str], None] = lambda text: None,
+        say: Callable[[str], None] = lambda text: None, switches: str = "",
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock, open=open)
-        self.control: Control | None = None
-        self._pace: Pace | None = None
-        self._outside: dict[str, Gate | None] = {}  # gates that agents carry out
-        self._say = say
+        self.switches = switches
+        self.plane = Plane(cluster, self.clock, self.make_control, say)
+
+    @property
+    def control(self) -> Control | None:
+        """The agents, if they are there."""
+        return self.plane.control
 
     def hosts(self) -> Mapping[str, str]:
         """Hosts and their network namespaces: here one, for all servers that are pretended."""
@@ -47,74 +50,57 @@ class PacedWorld(LocalWorld):
 
     def make_control(self, pace: Pace) -> Control:
         """Agents for this world."""
-        return Control(self.cluster, pace, self.folder, self.hosts(), alias="local")
+        return Control(self.cluster, pace, self.folder, self.hosts(), alias="local", switches=self.switches)
 
     def set_pace(self, pace: Pace) -> None:
         """Start the agents, if the pace is more than the network's own sharing."""
-        self._pace = pace
-        rated = pace.rates() is not None and not pace.natural
-        if rated or pace.admission(1e-9, 0.0).kind != "all":  # real links share without loss
+        self.plane.pace = pace
+        if steers(pace):
             if not may_trace():
                 raise InputError(
                     f"pace {pace.name}: an agent may not look into other processes here; run weft serve as root, or "
                     "set kernel.yama.ptrace_scope to 0"
                 )
-            self._have_agents()
+            self.plane.open()
 
-    def _have_agents(self) -> Control:
-        if self.control is None:
-            assert self._pace is not None
-            self.control = self.make_control(self._pace)
-            self._say("agents pace TCP sockets; shared memory, RDMA and NVLink cannot be paced")
-            for job, task in self.tasks.items():
-                if task.attempt is not None:
-                    self.control.add(job, task.gpus)
-        return self.control
+    def observed(self, job_id: str, told: Progress) -> Progress:
+        """What agents have seen counts, too."""
+        return self.plane.observed(job_id, told)
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
-        """As in a local world; agents hear of it too."""
-        for decision in decisions:
-            if isinstance(decision, Start):
-                self._outside.pop(decision.job, None)
-                if self.control is not None:
-                    self.control.add(decision.job, decision.gpus, turn=decision.turn[0])
+        """As in a local world."""
+        self.plane.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
         return super().apply(decisions)
 
     def events(self, now: float) -> list[Event]:
-        """As in a local world; jobs that report nothing are shifted from outside."""
+        """As in a local world; agents hear of it."""
         events = super().events(now)
-        if self.control is not None:
-            self.control.mend()
-            for job in self.control.conductor.members.keys() - self.tasks.keys():
-                self.control.remove(job)
+        able = self.control is not None or (has_grpc() and may_trace())  # a gate still acts where the job asks for it
+        placed = {}
         for job, task in self.tasks.items():
-            if task.attempt is None or not task.running or (task.gate is None and job not in self._outside):
-                continue
-            if self.control is None and not (has_grpc() and may_trace()):
-                continue  # a gate still acts where the job asks for it
-            silent = now - task.started_s > _TELLS_S and task.attempt.progress().reports == 0
-            wanted = task.gate if silent else None
-            if wanted != self._outside.get(job):
-                self._outside[job] = wanted
-                self._have_agents().set_gate(job, self._seconds(wanted))
+            if task.attempt is not None:
+                silent = able and task.running and now - task.started_s > self.plane.tells_s
+                silent = silent and task.attempt.progress().reports == 0
+                placed[job] = Placed(task.gpus, task.starts, task.gate if silent else None)
+        self.plane.look(placed)
         return events
 
-    def _seconds(self, gate: Gate | None) -> dict[str, float] | None:
-        """A gate by the machine's clock."""
-        if gate is None:
-            return None
-        epoch = float(self.clock.monotonic(gate.epoch_s))
-        return {"epoch": epoch, "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
-
     def close(self) -> None:
-        """Agents end with the server, and let go of everything; jobs run on."""
-        if self.control is not None:
-            self.control.close()
+        """Agents end with the server; jobs run on."""
+        self.plane.close()
         super().close()
 
 
 class PacedLocalEngine(LocalEngine):
-    """Local processes with agents."""
+    """Local processes with agents; `switches` is where a `weft switch` listens."""
+
+    def __init__(self, switches: str = "") -> None:
+        self.switches = switches
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> PacedLocalEngine:
+        """From the options of `weft serve`."""
+        return cls(options.get("switches", ""))
 
     def open(self, site: Site) -> LocalWorld:
         """Processes, or words."""
@@ -122,4 +108,78 @@ class PacedLocalEngine(LocalEngine):
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities
             return world
-        return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say)
+        return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say, switches=self.switches)
+
+
+class PacedSlurmWorld(SlurmWorld):
+    """A Slurm whose nodes run `weft agent`; the agents call the server at `listen`."""
+
+    capabilities = replace(SlurmWorld.capabilities, pacing=True)
+
+    def __init__(self, *args: Any, listen: str, switches: str = "", **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.plane = Plane(self.cluster, self.clock, self._make_control, self.say)
+        self._listen, self._switches = listen, switches
+
+    def _make_control(self, pace: Pace) -> Control:
+        return Control(self.cluster, pace, self.folder, {}, listen=self._listen, switches=self._switches)
+
+    def set_pace(self, pace: Pace) -> None:
+        """Agents may come, whatever the pace is: a gate may have to act from outside."""
+        self.plane.pace = pace
+        self.say(f"agents of nodes are awaited at {self.plane.open().service.address}")
+
+    def observed(self, job_id: str, told: Progress) -> Progress:
+        """What agents have seen counts, too."""
+        return self.plane.observed(job_id, told)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """As in any Slurm."""
+        self.plane.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
+        return super().apply(decisions)
+
+    def events(self, now: float) -> list[Event]:
+        """As in any Slurm; agents hear of it."""
+        events = super().events(now)
+        placed = {}
+        for job, task in self.tasks.items():
+            if task.phase is not Phase.WAITING:
+                silent = task.started_s is not None and now - task.started_s > self.plane.tells_s
+                silent = silent and self.attempt(job, task.starts).progress().reports == 0
+                placed[job] = Placed(task.gpus, task.starts, task.gate if silent else None)
+        self.plane.look(placed)
+        return events
+
+    def close(self) -> None:
+        """Agents notice, and let go of everything; jobs run on."""
+        self.plane.close()
+        super().close()
+
+
+@dataclass(frozen=True)
+class PacedSlurmEngine(SlurmEngine):
+    """Slurm with agents on its nodes, if `listen` says where they call."""
+
+    listen: str = ""
+    switches: str = ""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> PacedSlurmEngine:
+        """From the options of `weft serve`."""
+        plain = SlurmEngine.from_options(options)
+        return cls(**vars(plain), listen=options["agents"], switches=options["switches"])
+
+    def open(self, site: Site) -> SlurmWorld:
+        """The world; of a dry run only what it could do."""
+        world = super().open(site)
+        if self.listen and site.dry_run:
+            world.capabilities = PacedSlurmWorld.capabilities
+        return world
+
+    def make(self, site: Site, folder: Path, **more: Any) -> SlurmWorld:
+        """With agents, if they are to come."""
+        if not self.listen or site.dry_run:
+            return super().make(site, folder, **more)
+        return PacedSlurmWorld(
+            site.cluster, folder, self.slurm, site.clock, listen=self.listen, switches=self.switches, **more
+        )

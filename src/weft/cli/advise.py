@@ -11,12 +11,12 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     WorkersOption,
     command_line,
+    deliver,
     notice,
     phases,
-    print_json,
-    stdout,
 )
 
 
@@ -28,19 +28,20 @@ def advise(
         Path | None,
         typer.Option("--cluster", metavar="FILE", help="A scenario (.toml) or Slurm's topology (.conf, .yaml)."),
     ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs of the cluster.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", min=1, help="GPUs in the cluster.")] = None,
     gpus_per_server: Annotated[
-        int | None, typer.Option("--gpus-per-server", min=1, max=1000, help="GPUs of a server (default: 8).")
+        int | None, typer.Option("--gpus-per-server", min=1, max=1000, help="GPUs in a server (default: 8).")
     ] = None,
     servers_per_rack: Annotated[
-        int | None, typer.Option("--servers-per-rack", min=1, help="Servers of a rack (default: 4).")
+        int | None, typer.Option("--servers-per-rack", min=1, help="Servers in a rack (default: 4).")
     ] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="GPU type (default: V100).")] = None,
     nic_gbps: Annotated[
         float | None, typer.Option("--nic-gbps", min=1e-3, help="Speed of a server's NIC (default: 25).")
     ] = None,
     oversubscription: Annotated[
-        float | None, typer.Option("--oversubscription", min=0.01, help="Of the racks' uplinks (default: 4).")
+        float | None,
+        typer.Option("--oversubscription", min=0.01, help="Downlink/uplink bandwidth ratio of racks (default: 4)."),
     ] = None,
     mapping: Annotated[
         str, typer.Option("--map", metavar="FIELD=COLUMN,...", help="Which column is what: submit=Submit,gpus=NGPUS.")
@@ -59,17 +60,18 @@ def advise(
     quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    report: ReportOption = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
     """Say which stack would serve a cluster best, from its own log of jobs.
 
-    It says what it understood, replays what happened and holds simulated waits against recorded ones, lets stacks race
-    over windows of the log and over what the log does not say (models, communication), and recommends one: with
-    intervals, the price, and what the advice hangs on. Interrupted, it goes on from the runs that it had finished.
+    It says what it understood, replays what happened and compares simulated with recorded waits. Then stacks race over
+    windows of the log and over guesses of what the log does not say (models, communication), and one is recommended,
+    with intervals, its price, and what the advice depends on. After an interruption it continues from the runs that had
+    finished.
 
-    A good log of Slurm's: sacct --allusers --parsable2 --starttime 2024-05-01 --endtime 2024-06-01
+    A good log from Slurm: sacct --allusers --parsable2 --starttime 2024-05-01 --endtime 2024-06-01
     --format JobIDRaw,Submit,Start,End,ElapsedRaw,AllocTRES,User,Partition,State > sacct.txt
 
     Example: weft advise sacct.txt --gpus 256 --what-if gpus=+25% --report advice.html
@@ -81,11 +83,9 @@ def advise(
     from weft.advise.report import advice_text, write_report
     from weft.executors import using
     from weft.kept import kept
+    from weft.results.files import refuse_unwritable
 
-    if report is not None:
-        from weft.results.files import refuse_unwritable
-
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     request = Request(
         cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
         format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
@@ -93,10 +93,4 @@ def advise(
     )  # fmt: skip
     with kept(fresh), using(executor), phases() as tell:
         found = find(jobs, request, tell, notice).to_dict()
-    if json:
-        print_json(found)
-    else:
-        stdout().print(advice_text(found))
-    if report is not None:
-        write_report(report, found, command_line())
-        notice(f"wrote {report}")
+    deliver(found, json, advice_text, report, lambda path: write_report(path, found, command_line()))

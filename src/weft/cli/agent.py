@@ -27,28 +27,37 @@ def agent(
     slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="A slot, in which a rate is kept.")] = 60,
     watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Between looks at the sockets.")] = 20,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
+    parent: Annotated[int, typer.Option("--parent", hidden=True, help="End with this process.")] = 0,
+    near: Annotated[bool, typer.Option("--near", help="Pace connections inside this host, too.")] = False,
 ) -> None:
     """Pace and shift the jobs of this host as the server says, until it is stopped.
 
-    Jobs are processes with WEFT_JOB in their environment, as weft serve starts them. Their TCP sockets are found and
-    paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its server lets
-    go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_NET_ADMIN.
+    Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. Their TCP sockets are
+    found and paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its
+    server lets go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
 
     Example: weft agent --server unix:weft-run/agents.sock --dir weft-run
     """
     import socket
 
     from weft.agent.host import Agent
+    from weft.agent.sockets import end_with
     from weft.agent.wire import secret_of
 
+    if parent and not end_with(parent):
+        return
     inode = os.stat(netns).st_ino if netns else None
     made = Agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
-        watch_s=watch_ms / 1e3, namespace=inode,
+        watch_s=watch_ms / 1e3, namespace=inode, near=near,
     )  # fmt: skip
+    if not netns and (coarse := _coarse()):
+        notice(coarse)
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
+    if parent and os.getppid() != parent:  # it went while we came
+        made.stopping = True
     made.run()
 
 
@@ -73,7 +82,7 @@ def switch(
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster
 
-    links = links_of(build_cluster(Scenario.load(scenario), None), only or ())
+    links = links_of(build_cluster(Scenario.load_site(str(scenario)), None), only or ())
     missing = sorted(set(only or ()) - links.keys())
     if missing or not links:
         raise InputError(f"{scenario}: the cluster has no switch {', '.join(missing)}".rstrip())
@@ -107,6 +116,16 @@ def run(
         from weft.errors import InputError
 
         raise InputError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+def _coarse() -> str:
+    """What keeps this host from keeping to short slots, in words; "" if nothing does."""
+    wanted = {"tcp_tso_rtt_log": "0", "tcp_min_tso_segs": "1"}
+    folder = Path("/proc/sys/net/ipv4")
+    wrong = [f"net.ipv4.{key}={value}" for key, value in wanted.items() if (folder / key).read_text().strip() != value]
+    return f"a paced sender sends bursts of 64 kB here, so short slots are not kept; sysctl {' '.join(wrong)}" * bool(
+        wrong
+    )
 
 
 def _stopped_by_signals(stop: Callable[[], Any]) -> None:

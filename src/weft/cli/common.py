@@ -19,6 +19,7 @@ from weft.errors import EngineError, InputError, WeftError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from weft.results.run import RunResult
 
@@ -48,8 +49,8 @@ FreshOption = Annotated[
     bool,
     typer.Option(
         "--fresh",
-        help="Run everything again. Otherwise runs that have finished before are taken from ~/.cache/weft/results "
-        "(at most 2000 MB; weft cache says more and clears it).",
+        help="Run everything again. Otherwise finished runs are taken from ~/.cache/weft/results "
+        "(at most 2000 MB; weft cache shows and clears it).",
     ),
 ]
 SetOption = Annotated[
@@ -65,6 +66,13 @@ ExecutorOption = Annotated[
         help="Who does the runs: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
     ),
 ]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with pictures there.")
+]
+DirOption = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Folder of the run (default: WEFT_DIR, or weft in ~/.local/state)."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 LONG_S = 3600.0  # runs that take longer are asked about
@@ -72,7 +80,7 @@ BUG = "this is a bug in weft; WEFT_DEBUG=1 shows the traceback to report"
 
 
 def stdout() -> Console:
-    """Where results go. Wide enough for tables when it is not a terminal; names may have brackets."""
+    """Where results go. It is wide enough for tables if it is no terminal, and brackets in names are not markup."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
@@ -96,6 +104,16 @@ def command_line() -> str:
     return shlex.join(["weft", *sys.argv[1:]])
 
 
+def run_folder(given: Path | None) -> Path:
+    """The folder of a live run: the one that was given, or the user's own."""
+    if given is not None:
+        return given
+    if own := os.environ.get("WEFT_DIR"):
+        return Path(own)
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "weft"
+
+
 def print_notes(runs: Iterable[RunResult]) -> None:
     """What the reader of these results must know, once each, on stderr."""
     runs = list(runs)
@@ -115,8 +133,35 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(_plain(value), indent=2, allow_nan=False, ensure_ascii=False))
 
 
+def deliver(
+    value: Mapping[str, Any],
+    as_json: bool,
+    render: Callable[[Any], Any],
+    report: Path | None = None,
+    write: Callable[[Path], object] | None = None,
+) -> None:
+    """Print a result, as JSON or as `render` draws it, and `write` its report if one was asked for."""
+    if as_json:
+        print_json(value)
+    else:
+        stdout().print(render(value))
+    if report is not None and write is not None:
+        write(report)
+        notice(f"wrote {report}")
+
+
+def plain_table(*titles: str, gap: int = 2) -> Table:
+    """A table without lines; a title that begins with > heads a column that is aligned right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    for title in titles:
+        table.add_column(title.lstrip(">"), justify="right" if title.startswith(">") else "left", header_style="bold")
+    return table
+
+
 def ask_about_time(seconds: float) -> None:
-    """Say how long something will take; if that is hours, ask, or refuse where nobody can be asked."""
+    """Say how long something will take. If that is hours, ask first, or refuse where no user can be asked."""
     from weft.results.display import duration
 
     if seconds < LONG_S:

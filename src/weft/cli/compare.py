@@ -12,16 +12,16 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     ScenarioArgument,
     SetOption,
     WorkersOption,
     ask_about_time,
     command_line,
+    deliver,
     notice,
-    print_json,
     print_notes,
     progress,
-    stdout,
 )
 from weft.errors import InputError
 
@@ -46,7 +46,7 @@ def compare(
         bool, typer.Option("--all", help="Every admissible combination of order, place, interleave and pace, ranked.")
     ] = False,
     planner: Annotated[
-        list[str] | None, typer.Option("--planner", help="With --all: joint planners to take beside order and place.")
+        list[str] | None, typer.Option("--planner", help="With --all: joint planners to try beside order and place.")
     ] = None,
     by: Annotated[str, typer.Option("--by", metavar="METRIC", help="With --all: what to rank by.")] = "jct_mean_s",
     most: Annotated[int, typer.Option("--most", min=1, help="With --all: refuse more runs than this.")] = 20_000,
@@ -57,30 +57,28 @@ def compare(
     ] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report there.")] = None,
+    report: ReportOption = None,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run several stacks on the same jobs, side by side.
 
     At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Where the jobs are
-    recorded (a trace), seeds draw no others, and intervals come from windows of the trace. Without --stack the
-    [compare] section of the scenario says which. With --all every combination of policies that the scenario allows is
-    run and ranked, and the report has a heat map of them; the others are counted with their reasons.
+    recorded (a trace) they are the same at every seed, and intervals come from windows of the trace. Without --stack,
+    the [compare] section of the scenario names the stacks. With --all, every combination of policies that the scenario
+    allows is run and ranked, and the report has a heat map of them; the others are counted with their reasons.
 
     --set changes a key of the scenario; several values (KEY=A,B,C) are compared one after another.
 
-    A comparison that is interrupted and started again goes on from the runs that it had finished.
+    A comparison that was interrupted continues from the runs that had finished.
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
     from weft.executors import using
     from weft.kept import kept
+    from weft.results.files import refuse_unwritable
 
-    if report is not None:
-        from weft.results.files import refuse_unwritable
-
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     if everything:
         if stack:
@@ -140,16 +138,9 @@ def _stacks(
         )
     several = len(found.points) > 1
     result = found if several else found.points[0][1]
-    if report is not None:
-        result.write_report(report, command=command_line())
     print_notes(run for _, comparison in found.points for run in comparison.runs)
-    numbers = result.to_dict()
-    if json:
-        print_json(numbers)
-    else:
-        stdout().print(sweep_table(numbers) if several else comparison_table(numbers))
-    if report is not None:
-        notice(f"wrote {report}")
+    table = sweep_table if several else comparison_table
+    deliver(result.to_dict(), json, table, report, lambda path: result.write_report(path, command=command_line()))
 
 
 def _cross(
@@ -164,6 +155,7 @@ def _cross(
     json: bool,
 ) -> None:
     from weft.cross import cross
+    from weft.results.cross_report import ranking_table
 
     def plan(combinations: int, left_out: int, runs: int) -> None:
         notice(f"{combinations} combinations, {runs} runs; {left_out} combinations are left out")
@@ -173,14 +165,4 @@ def _cross(
             scenario, seeds, **chosen, by=by, most_runs=most, workers=workers, on_plan=plan,
             on_estimate=None if yes else ask_about_time, on_progress=on_progress, on_compile=notice,
         )  # fmt: skip
-    ranked = found.to_dict()
-    if report is not None:
-        found.write_report(report, command=command_line())
-    if json:
-        print_json(ranked)
-    else:
-        from weft.results.cross_report import ranking_table
-
-        stdout().print(ranking_table(ranked))
-    if report is not None:
-        notice(f"wrote {report}")
+    deliver(found.to_dict(), json, ranking_table, report, lambda path: found.write_report(path, command=command_line()))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
+
+if TYPE_CHECKING:
+    from weft.interleave.cassini.compat import Compat
 
 
 def compat(
@@ -45,38 +48,33 @@ def compat(
     }
     solve(circles, given.capacity_gbps)  # so that wall_s is without compilation
     found = solve(circles, given.capacity_gbps, quantum_ms / 1e3, padding, grid)
-    if plot is not None:
-        from weft.results.pictures.circle import Ring, circles_figure
-        from weft.results.pictures.style import save_picture
-
-        rings = [
-            Ring(name, period, circle.pieces, shift)
-            for name, circle, period, shift in zip(
-                found.jobs, found.circles, found.periods.periods_s, found.rotation.shifts_s, strict=True
-            )
-        ]
-        perimeter = found.rotation.perimeter_s if found.periods.fit else max(ring.period_s for ring in rings)
-        save_picture(circles_figure(rings, perimeter, given.capacity_gbps, found.rotation.score), plot)
     answer = found.to_dict()
     if json:
         print_json(answer)
     else:
         _print(answer)
     if plot is not None:
+        _draw(found, given.capacity_gbps, plot)
         notice(f"wrote {plot}")
 
 
-def _print(answer: dict[str, object]) -> None:
-    from rich.table import Table
+def _draw(found: Compat, capacity_gbps: float, plot: Path) -> None:
+    from weft.results.pictures.circle import Ring, circles_figure
+    from weft.results.pictures.style import save_picture
 
+    each = zip(found.jobs, found.circles, found.periods.periods_s, found.rotation.shifts_s, strict=True)
+    rings = [Ring(name, period, circle.pieces, shift) for name, circle, period, shift in each]
+    perimeter = found.rotation.perimeter_s if found.periods.fit else max(ring.period_s for ring in rings)
+    save_picture(circles_figure(rings, perimeter, capacity_gbps, found.rotation.score), plot)
+
+
+def _print(answer: dict[str, object]) -> None:
     console = stdout()
     how = "exact" if answer["exact"] else f"at most {answer['bound']:.6f}"
     console.print(f"score {answer['score']:.6f} ({how}), {answer['score_unshifted']:.6f} on average without shifts")
     if not answer["fits"]:
         console.print("iteration times have no common circle of reasonable size: shifts drift, and none matters")
-    table = Table(box=None, pad_edge=False)
-    for title in ("job", "shift s", "period s", "idle added s", "drift s"):
-        table.add_column(title, justify="left" if title == "job" else "right")
+    table = plain_table("job", ">shift s", ">period s", ">idle added s", ">drift s")
     columns = [answer[key] for key in ("shifts_s", "periods_s", "padding_s", "drift_s")]
     for name in answer["shifts_s"]:  # type: ignore[attr-defined]
         table.add_row(name, *(f"{column[name]:.6g}" for column in columns))  # type: ignore[index]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.common import JsonOption, print_json
-from weft.cli.live import DirOption, run_folder
+from weft.cli.common import DirOption, JsonOption, print_json, run_folder
 from weft.errors import InputError
 
 if TYPE_CHECKING:

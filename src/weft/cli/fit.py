@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.physics.allreduce_fit import AllReduceFit
@@ -62,19 +62,15 @@ def allreduce(
 
 
 def _print(fit: AllReduceFit) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for name in ("constant", "value", "95 % interval", "what it is"):
-        table.add_column(name, header_style="bold")
+    table = plain_table("constant", "value", "95 % interval", "what it is", gap=3)
     rows = (
         ("a", fit.a_s, "a_s", "s", "latency of one all-reduce"),
         ("b", fit.b_s_per_byte, "b_s_per_byte", "s/B", "time per byte alone"),
-        ("eta", fit.eta_s_per_byte, "eta_s_per_byte", "s/B", "time per byte and further job, beyond its share"),
+        ("eta", fit.eta_s_per_byte, "eta_s_per_byte", "s/B", "time per byte for each further job, beyond its share"),
     )
     for symbol, value, key, unit, what in rows:
         if value is None:
-            table.add_row(symbol, "-", "", "cannot be told apart: all timings have the same number of jobs")
+            table.add_row(symbol, "-", "", "cannot be separated: all timings have the same number of jobs")
             continue
         interval = fit.ci95.get(key)
         bounds = f"{interval[0]:.3g} .. {interval[1]:.3g}" if interval else "held at 0" if value == 0 else "-"

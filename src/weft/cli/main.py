@@ -121,7 +121,7 @@ def run(args: Sequence[str]) -> int:
 def main() -> None:
     """Entry point of the `weft` script."""
     compiled.announce = notice
-    gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for some took a tenth of a run
+    gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for it took a tenth of a run
     code = run(sys.argv[1:])
     gc.freeze()  # no collection at exit either
     sys.exit(code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile, Task
@@ -136,11 +136,7 @@ def _list(json: bool) -> None:
     if json:
         print_json({"models": [_entry_dict(e) for e in entries]})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("model", "what it is", "parameters", "gradients", "batch", "parallel", "measured on"):
-        table.add_column(name, header_style="bold", justify="right" if name in ("parameters", "gradients") else "left")
+    table = plain_table("model", "what it is", ">parameters", ">gradients", "batch", "parallel", "measured on")
     for e in entries:
         gpus = ", ".join(dict.fromkeys(t.gpu for t in zoo.known(e))) or "estimated"
         low, high = e.batch_range
@@ -213,7 +209,7 @@ def _facts(entry: Model | None, alone: Alone) -> Any:
 
 
 def _remarks(model: str, alone: Alone) -> list[str]:
-    """What a reader might stumble over: a circle that does not send the model's gradients, a GPU that is too small."""
+    """What may surprise a reader: a circle that does not send the model's gradients, a GPU that is too small."""
     from weft.errors import InputError
     from weft.workload import zoo
 
@@ -238,11 +234,7 @@ def _remarks(model: str, alone: Alone) -> list[str]:
 
 
 def _layer_table(entry: Model) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("layer", "parameters", "gradients", "GFLOP per sample"):
-        table.add_column(name, header_style="bold", justify="left" if name == "layer" else "right")
+    table = plain_table("layer", ">parameters", ">gradients", ">GFLOP per sample")
     for layer in entry.layers:
         size = _megabytes(layer.params * entry.gradient_dtype_bytes)
         table.add_row(layer.name, f"{layer.params:,}", size, f"{layer.flops / 1e9:.3g}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, stdout
+from weft.cli.common import JsonOption, deliver, notice, plain_table
 
 if TYPE_CHECKING:
     from weft.workload.profiles.measured import Measured
@@ -26,7 +26,7 @@ def profile(
         str, typer.Option("--library", help="Who defines the model: auto, torchvision, transformers, weft.")
     ] = "auto",
     repeats: Annotated[int, typer.Option("--repeats", min=3, help="Timed iterations.")] = 10,
-    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Untimed iterations before that.")] = 3,
+    warmup: Annotated[int, typer.Option("--warmup", min=1, help="Untimed iterations before the timed ones.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Profile file to write.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -53,10 +53,8 @@ def profile(
     if out is not None:
         save_measured(entry.name, seen, out)
         notice(f"wrote {out}")
-    if json:
-        print_json({"model": entry.name, "measurements": [{**asdict(m), "spread": m.known_spread} for m in seen]})
-        return
-    stdout().print(_table(seen))
+    found = {"model": entry.name, "measurements": [{**asdict(m), "spread": m.known_spread} for m in seen]}
+    deliver(found, json, lambda _: _table(seen))
 
 
 def _check(model: str, device: str, dtype: str, library: str, out: Path | None) -> None:
@@ -115,13 +113,10 @@ def _measure(
 
 
 def _table(seen: list[Measured]) -> Any:
-    from rich.table import Table
-
     from weft.results.display import duration, percent
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("batch", "forward", "backward", "optimiser", "gradients", "buckets", "memory", "spread", "on"):
-        table.add_column(name, header_style="bold", justify="left" if name == "on" else "right")
+    numbers = (">batch", ">forward", ">backward", ">optimiser", ">gradients", ">buckets", ">memory", ">spread")
+    table = plain_table(*numbers, "on")
     for m in seen:
         table.add_row(
             str(m.batch), duration(m.forward_s), duration(m.backward_s), duration(m.optimiser_s),

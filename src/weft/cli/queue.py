@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, print_json, stdout
-from weft.cli.live import DirOption, run_folder
+from weft.cli.common import DirOption, JsonOption, deliver, plain_table, run_folder
 
 
 def queue(
@@ -28,18 +27,11 @@ def queue(
         jobs = read(folder, ledger, ended=all)
     finally:
         ledger.close()
-    if json:
-        print_json({"jobs": jobs})
-    else:
-        stdout().print(_table(jobs))
+    deliver({"jobs": jobs}, json, lambda _: _table(jobs))
 
 
 def _table(jobs: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("job", "status", "GPUs", "waited s", "ran s", "done", "where, or why not"):
-        table.add_column(name, justify="left" if name in ("job", "status", "where, or why not") else "right")
+    table = plain_table("job", "status", ">GPUs", ">waited s", ">ran s", ">done", "where, or why not")
     for job in jobs:
         of = f"/{job['iterations']}" if job["iterations"] else ""
         done = f"{job['done']}{of}" if job["done"] is not None else "-"

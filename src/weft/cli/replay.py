@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.cli.common import JsonOption, notice, print_json, progress, stdout
+from weft.cli.common import JsonOption, notice, plain_table, print_json, progress, stdout
 
 
 def replay(
@@ -32,12 +32,10 @@ def replay(
     if json:
         print_json(result)
         return
-    from rich.table import Table
-
     console = stdout()
-    console.print(_jobs(Table(box=None, pad_edge=False), result["jobs"]))
+    console.print(_jobs(result["jobs"]))
     console.print()
-    console.print(_links(Table(box=None, pad_edge=False), result["links"]))
+    console.print(_links(result["links"]))
     how = "exact" if result["exact"] else "estimated"
     console.print(
         f"\nmakespan {result['makespan_s']:.6g} s, {result['iterations']} iterations, {result['events']} events, {how},"
@@ -52,14 +50,13 @@ def _point_out(links: dict[str, Any]) -> None:
     )
     if used > 1.0 + 1e-9:
         notice(
-            f"note: link {name} carried {used:.3g} times what it can: ideal and k-way sharing do not go by gbps; "
+            f"note: link {name} carried {used:.3g} times what it can: ideal and k-way sharing ignore gbps; "
             "use max-min, or a larger b_s_per_byte"
         )
 
 
-def _jobs(table: Any, jobs: dict[str, Any]) -> Any:
-    for name in ("job", "start s", "finish s", "iteration: mean s", "p50 s", "p99 s", "max s"):
-        table.add_column(name, justify="left" if name == "job" else "right")
+def _jobs(jobs: dict[str, Any]) -> Any:
+    table = plain_table("job", ">start s", ">finish s", ">iteration: mean s", ">p50 s", ">p99 s", ">max s")
     for name, job in jobs.items():
         iteration = job["iteration_s"]
         cells = [job["start_s"], job["finish_s"], *(iteration[k] for k in ("mean", "p50", "p99", "max"))]
@@ -67,9 +64,8 @@ def _jobs(table: Any, jobs: dict[str, Any]) -> Any:
     return table
 
 
-def _links(table: Any, links: dict[str, Any]) -> Any:
-    for name in ("link", "bytes", "busy s", "utilisation"):
-        table.add_column(name, justify="left" if name == "link" else "right")
+def _links(links: dict[str, Any]) -> Any:
+    table = plain_table("link", ">bytes", ">busy s", ">utilisation")
     for name, link in links.items():
         used = link["utilisation"]
         table.add_row(name, f"{link['bytes']:.6g}", f"{link['busy_s']:.6g}", "-" if used is None else f"{used:.1%}")

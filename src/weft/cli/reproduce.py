@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,12 +12,13 @@ from weft.cli.common import (
     ExecutorOption,
     FreshOption,
     JsonOption,
+    ReportOption,
     WorkersOption,
     command_line,
+    deliver,
     notice,
     print_json,
     progress,
-    stdout,
 )
 
 
@@ -35,11 +35,9 @@ def reproduce(
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a report with the figures there.")
-    ] = None,
+    report: ReportOption = None,
     real: Annotated[
-        bool, typer.Option("--real", help="cassini: on real TCP too (weft testbed; needs root); no verdicts.")
+        bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     fresh: FreshOption = False,
@@ -48,8 +46,8 @@ def reproduce(
     """Run a paper's experiments and set published and measured numbers side by side.
 
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
-    another size), no, or not judged (too few seeds). docs/papers has the readings chosen. A reproduction
-    that is interrupted and started again goes on from the runs that it had finished.
+    another size), no, or not judged (too few seeds). docs/papers says how each paper was read. A reproduction that was
+    interrupted continues from the runs that had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
@@ -58,7 +56,7 @@ def reproduce(
     from weft.research import claims_of
     from weft.research import reproduce as run
     from weft.research.claims import Request
-    from weft.research.report import claims_table, write
+    from weft.research.report import claims_text, write
     from weft.results.files import refuse_unwritable
 
     if show:
@@ -66,45 +64,39 @@ def reproduce(
         if json:
             print_json(words)
         else:
-            for name, what in words.items():
-                print(f"{name:40s} {what}")
+            print("\n".join(f"{name:40s} {what}" for name, what in words.items()))
         return
     if real:
         _real(paper, quick, json)
         return
-    if report is not None:
-        refuse_unwritable(report)
+    refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
-    if report is not None:
-        write(report, result, command_line())
-    if json:
-        print_json(result.to_dict())
-    else:
-        console = stdout()
-        console.print(claims_table(result))
-        console.print(f"\n{result.counts}", highlight=False)
-        for note in result.notes:
-            console.print(f"\n{note}", highlight=False)
-    if report is not None:
-        notice(f"wrote {report}")
+    deliver(
+        result.to_dict(), json, lambda _: claims_text(result), report, lambda path: write(path, result, command_line())
+    )
 
 
 def _real(paper: str, quick: bool, json: bool) -> None:
-    """Published, simulated and real communication times in one table."""
+    """Published, simulated and real figures in one table."""
+    from importlib import import_module
+
     from weft.errors import InputError
-    from weft.research.real import cassini_table
     from weft.testbed.namespaces import refuse
 
-    if paper != "cassini":
-        raise InputError(f"reproduce {paper}: --real knows cassini only")
+    if paper not in ("cassini", "flows"):
+        raise InputError(f"reproduce {paper}: --real knows cassini and flows only")
     refuse()
-    rows = cassini_table(quick, notice)
+    rows = import_module(f"weft.research.{paper}.real").table(quick, notice)
     if json:
         print_json({"rows": rows})
         return
-    print(f"{'communication time of a job, ms':44s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
+    print(f"{'':74s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
     for row in rows:
-        published = f"{row['published_ms']:.0f}" if row["published_ms"] else "-"
-        low, high = (f"{x:.0f}" if x is not None else "-" for x in row["ci95"])
-        print(f"{row['what']:44s} {published:>10s} {row['simulated_ms']:10.0f} {row['real_ms']:8.0f}  [{low}, {high}]")
+        published, simulated, real = (_short(row[key]) for key in ("published", "simulated", "real"))
+        low, high = map(_short, row["ci95"])
+        print(f"{row['what'] + ', ' + row['unit']:74s} {published:>10s} {simulated:>10s} {real:>8s}  [{low}, {high}]")
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

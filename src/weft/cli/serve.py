@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.common import (
+    DirOption,
     InterleaveOption,
     OrderOption,
     PaceOption,
@@ -15,8 +16,8 @@ from weft.cli.common import (
     SeedOption,
     StackOption,
     notice,
+    run_folder,
 )
-from weft.cli.live import DirOption, run_folder
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,6 +74,15 @@ PriorityOption = Annotated[
         help="Slurm: whose jobs go first: as the stack says, by QOS, or by Slurm's weights (QOS, fair share, ...).",
     ),
 ]  # fmt: skip
+AgentsOption = Annotated[
+    str,
+    typer.Option(
+        "--agents", metavar="HOST:PORT", help="Slurm: nodes run weft agent, and call here; then paces are accepted."
+    ),
+]
+SwitchesOption = Annotated[
+    str, typer.Option("--switches", metavar="HOST:PORT", help="Pace flow: a weft switch keeps the load tables there.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -99,6 +109,8 @@ def serve(
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
     priority: PriorityOption = "off",
+    agents: AgentsOption = "",
+    switches: SwitchesOption = "",
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -119,7 +131,8 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take, "priority": priority,
+        "profiles": profiles or [], "take": take, "priority": priority, "agents": agents,
+        "switches": switches,
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)

@@ -19,11 +19,10 @@ from weft.cli.common import (
     SetOption,
     StackOption,
     command_line,
+    deliver,
     notice,
-    print_json,
     print_notes,
     progress,
-    stdout,
 )
 
 
@@ -49,6 +48,8 @@ def simulate(
     """
     from weft import api
     from weft.errors import InputError
+    from weft.results.metrics import summary
+    from weft.results.tables import run_table
     from weft.scenario import Scenario
     from weft.scenario.changes import sweep
 
@@ -75,14 +76,6 @@ def simulate(
 
         write_outputs(replace(run, command=command_line()), out)
     print_notes([run])
-    from weft.results.metrics import summary
-
-    numbers = summary(run)
-    if json:
-        print_json(numbers)
-    else:
-        from weft.results.tables import run_table
-
-        stdout().print(run_table(numbers))
+    deliver(summary(run), json, run_table)
     if out is not None:
         notice(f"wrote {out}/")

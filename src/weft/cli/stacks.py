@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.cli.common import JsonOption, print_json, stdout
+from weft.cli.common import JsonOption, plain_table, print_json, stdout
 
 _QUESTIONS = {
     "order": "who goes next, who gives way?",
@@ -32,14 +32,10 @@ def stacks(json: JsonOption = False) -> None:
     if json:
         print_json({"stacks": known, "layers": layers})
         return
-    from rich.table import Table
-
     console = stdout()
-    console.print(_stack_table(Table(box=None, pad_edge=False, padding=(0, 3, 0, 0)), known))
+    console.print(_stack_table(known))
     console.print()
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for name in ("layer", "question", "policies"):
-        table.add_column(name, header_style="bold")
+    table = plain_table("layer", "question", "policies", gap=3)
     for layer, policies in layers.items():
         if policies:
             table.add_row(layer.removesuffix("s"), _QUESTIONS[layer], ", ".join(policies))
@@ -47,9 +43,10 @@ def stacks(json: JsonOption = False) -> None:
     console.print("\nReplace a layer: weft simulate SCENARIO.toml --stack srsf --place first-fit", highlight=False)
 
 
-def _stack_table(table: Any, known: dict[str, dict[str, str]]) -> Any:
-    for name in ("stack", "order/place/interleave/pace", "what it is"):
-        table.add_column(name, header_style="bold", overflow="fold", no_wrap=name != "what it is")
+def _stack_table(known: dict[str, dict[str, str]]) -> Any:
+    table = plain_table("stack", "order/place/interleave/pace", "what it is", gap=3)
+    for column in table.columns:
+        column.overflow, column.no_wrap = "fold", column.header != "what it is"
     for name, layers in known.items():
         table.add_row(name, "/".join(text for layer, text in layers.items() if layer != "about"), layers["about"])
     return table

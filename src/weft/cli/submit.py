@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.common import JsonOption, print_json
-from weft.cli.live import DirOption, run_folder
+from weft.cli.common import DirOption, JsonOption, print_json, run_folder
 
 
 def submit(

@@ -154,17 +154,19 @@ def validate(
     from weft.testbed.namespaces import refuse
 
     refuse()
-    rows = run_all(quick, notice)
+    rows, fit = run_all(quick, notice)
     if json:
-        print_json({"cases": rows})
+        print_json({"cases": rows, "goodput": fit.goodput, "noise": fit.noise})
         return
-    print(f"{'case':46s} {'simulated ms':>13s} {'real ms':>9s} {'error':>7s} {'fitted':>8s}")
+    hows = ("max-min", "and noise", "fluid TCP", "fitted")
+    print(f"{'error of the simulator':50s} {'real ms':>8s}" + "".join(f" {how:>11s}" for how in hows))
     for row in rows:
-        print(
-            f"{row['case']:46s} {1e3 * row['simulated_s']:13.1f} {1e3 * row['real_s']:9.1f} {100 * row['error']:6.1f}% "
-            f"{100 * row['fitted_error']:7.1f}%"
-        )
-    print(f"fitted: jobs that are alone get {rows[0]['goodput']:.3f} of a link")
+        errors = "".join(f" {100 * row[f'{how} error']:10.1f}%" for how in hows)
+        print(f"{row['case']:50s} {1e3 * row['real_s']:8.1f}{errors}")
+    means = "".join(f" {100 * sum(abs(row[f'{how} error']) for row in rows) / len(rows):10.1f}%" for how in hows)
+    print(f"{'mean of all, regardless of the sign':50s} {'':8s}{means}")
+    told = ", ".join(f"goodput {100 * good:g} % at a buffer of {buffer} kB" for buffer, good in fit.goodput.items())
+    print(f"fitted to CUBIC's flows: {told}; noise of computing {100 * fit.noise:.2g} %")
 
 
 def _plan(scenario: Path, scale: float | None) -> tuple[Cluster, Blueprint]:

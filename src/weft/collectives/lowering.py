@@ -113,7 +113,7 @@ def route_collective(
 @dataclass(frozen=True, slots=True)
 class PlacedStage:
     """A stage on given servers, not routed yet: messages between servers by place in the algorithm, and for each flow
-    the bytes per byte of message, the speed that messages within a server leave it, and its latency."""
+    its bytes per byte of message, the speed that messages within a server leave for it, and its latency."""
 
     between: tuple[Pair, ...]
     servers: list[int]  # of each place
@@ -149,7 +149,7 @@ def placed_stages(
 
 
 def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: int) -> list[int]:
-    """Where the parameter servers of a job stand whose workers are on these servers."""
+    """Where the parameter servers of a job stand, given the servers of its workers."""
     taken = set(workers)
     free = [server.id for server in cluster.servers if server.id not in taken]
     hosts = []

@@ -100,7 +100,7 @@ class _Checker:
             raise DecisionError(f"{what}: GPU {twice} is named twice in its placement")
 
     def _plainly_free(self, gpus: Placement, memory: float) -> bool:
-        """The common case, checked for all GPUs at once: nobody is on them. False: `_gpu` must look at each."""
+        """Whether all these GPUs are empty: the common case, checked at once. If not, `_gpu` must look at each."""
         table = self.table
         if (
             self.shared

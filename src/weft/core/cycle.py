@@ -23,8 +23,8 @@ from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
 class Core:
     """A stack at work: it keeps the job table and the policies' memory, and asks the policies once per cycle.
 
-    The core only asks `world` (what it can do and knows, how far jobs are, how fast they would be). `run` in
-    core/loop.py carries decisions to it and events back.
+    The core only asks `world` questions: what it can do and knows, how far jobs are, how fast they would be. `run` in
+    core/loop.py carries decisions to the world and events back.
     """
 
     def __init__(self, stack: Stack, world: World, seed: int = 0, journal: Journal | None = None) -> None:
@@ -74,8 +74,8 @@ class Core:
         # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
         decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
 
-        # 6. Check them. A refusal raises before any decision is written down or committed: what the world has reported
-        #    is in the table and the cycle is counted, but no job has moved and the policies remember what they did.
+        # 6. Check them. A refusal raises before any decision is written down or committed. The table then holds what
+        # the world has reported and the cycle is counted, but no job has moved and the policies' memory is as it was.
         if decisions:
             check(decisions, table, self.capabilities, stack.planner.shares_gpus)
 
@@ -112,7 +112,8 @@ class Core:
         return {**self._small(), "table": snapshot.save_table(self.table)}
 
     def changes(self, saver: Saver) -> Changes:
-        """The same as what has changed since the saver was last asked: a queue of thousands costs nothing to keep."""
+        """The part of the snapshot that has changed since the saver was last asked, so that a queue of thousands costs
+        nothing to save."""
         return saver.changes(self._small(), self.table)
 
     def _small(self) -> dict[str, Any]:

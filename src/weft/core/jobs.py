@@ -71,7 +71,7 @@ class SortedJobs(Mapping[str, JobView]):
         return map(self._jobs.__getitem__, self)
 
     def without(self, others: Mapping[str, object]) -> list[JobView]:
-        """The jobs that are not among others, first to last; costs little where these are few."""
+        """The jobs that are not among `others`, first to last. It costs little where the others are few."""
         return [self._jobs[name] for name in sorted(self._jobs.keys() - others.keys(), key=self._entry.__getitem__)]
 
 
@@ -83,7 +83,7 @@ class _Values(ValuesView[JobView]):
 
 
 class Pass(Enum):
-    """What a queue need not produce: nothing, one job, or all of its size."""
+    """What a queue may skip: nothing, one job, or all jobs of its size."""
 
     NONE = 0
     JOB = 1
@@ -91,7 +91,8 @@ class Pass(Enum):
 
 
 class QueueBySize:
-    """Jobs by a key as in SortedJobs, but apart by size: those that are too large can be passed without a look at each.
+    """Jobs by a key as in SortedJobs, grouped by size, so that all jobs of a size that is too large are skipped at
+    once.
 
     The size of a job is the fewest GPUs that it can start on.
     """
@@ -116,10 +117,11 @@ class QueueBySize:
             del self._of_size[size]
 
     def in_order(self, passes: Callable[[int, JobView], Pass] | None, most: int | None = None) -> Iterator[JobView]:
-        """The jobs, first to last, of all sizes or of those up to `most`. When the turn of one comes, `passes` may say
-        that it is passed over (not: the first of all that are), alone or with all that follow it in its size.
+        """The jobs, first to last, of all sizes or of those up to `most`. When a job's turn comes, `passes` may say
+        that it is skipped, alone or with all that follow it in its size. The very first job to be skipped is produced
+        all the same.
 
-        What is passed over is so until the end, and the queue may not change meanwhile.
+        A job that is skipped stays skipped until the end, and the queue may not change meanwhile.
         """
         heads = [(next(entries), size, entries) for size, entries in self._all_entries(most)]
         heapify(heads)

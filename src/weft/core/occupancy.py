@@ -35,7 +35,7 @@ class Draft:
         self._room: dict[float, int] = {}
 
     def _take_over(self, offer: Offer) -> None:
-        """Copy the arrays; what is shown of them cannot be written to."""
+        """Copy the arrays; policies see views of them that are read-only."""
         self._own, self._offer = True, None
         self._residents = offer.residents.copy()
         self._memory = offer.memory.copy()

@@ -68,9 +68,11 @@ def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Changes:
-    """A snapshot in parts: `small` is whole each time; of jobs and profiles there are those that are new or changed.
+    """A snapshot in parts: `small` is complete each time, while jobs and profiles are only those that are new or
+    changed.
 
-    A job is its record, with `held` beside it, or {"ended": status}. Profiles are numbered from `first_profile` on.
+    A job is given as its record, with `held` beside it, or as {"ended": status}. Profiles are numbered from
+    `first_profile` on.
     """
 
     small: dict[str, Any]
@@ -103,7 +105,7 @@ class Saver:
 
 
 def assembled(small: dict[str, Any], jobs: dict[str, dict[str, Any]], profiles: list[dict[str, Any]]) -> dict[str, Any]:
-    """The whole snapshot, from all changes that were ever saved."""
+    """The whole snapshot, put together from all changes that were ever saved."""
     live = [record for record in jobs.values() if "ended" not in record]
     return {
         **small,

@@ -14,7 +14,7 @@ from weft.pace.admission import Fair
 from weft.pace.base import Pace
 from weft.planners.base import Planner
 
-# From what a world can do and knows: the stack for it, and a line about each thing that is left out.
+# Given what a world can do and knows: the stack fitted to it, and a line about each thing that is left out.
 Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"
 
 

@@ -222,8 +222,8 @@ class Table:
     # What follows from it
 
     def waiting_by(self, key: Key, priorities: bool = True) -> QueueBySize:
-        """Waiting jobs by their priority (if it is to count), then by a key that depends on the job alone; built once,
-        then kept."""
+        """Waiting jobs by priority (if that is to count), then by a key that depends on the job alone. Built once, then
+        kept up to date."""
         queue = self._queues.get((key, priorities))
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
@@ -275,7 +275,7 @@ class Table:
         return job
 
     def _leave_gpus(self, job: JobView, time_s: float) -> JobView:
-        """Free a job's GPUs; returns the job with what it has had of them."""
+        """Free a job's GPUs; returns the job with the GPU time it has had entered."""
         self._free_gpus(job)
         held_s = 0.0 if job.started_s is None else time_s - job.started_s
         return replace(

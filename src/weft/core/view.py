@@ -20,7 +20,7 @@ from weft.model.view import Estimate, Fact, JobView, Offer, Spread
 from weft.physics.estimates import link_traffic
 from weft.physics.iteration import factor_for
 
-RESTART_S = 30.0  # of a world that does not say: what Pollux takes a restart to cost (its section 4.2)
+RESTART_S = 30.0  # what a restart costs in a world that does not say, as Pollux assumes (its section 4.2)
 
 
 def stream(seed: int, policy: str, decision: int) -> np.random.Generator:
@@ -84,13 +84,14 @@ class View:
     def waiting_by(
         self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
     ) -> Iterable[JobView]:
-        # A generator, so that a limit counts which is set after an order has named its claims and before they are read.
+        # This is a generator, so that a limit still counts if it is set after an order has named its claims but before
+        # they are read.
         yield from self._table.waiting_by(key, priorities).in_order(self._passes, most)
 
     def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
-        """From now on `waiting_by` passes over jobs as this says, given their size and themselves; None: over none.
+        """From now on `waiting_by` skips the jobs that `passes` says, given a job's size and the job; None skips none.
 
-        Whoever serves claims one by one knows what is left, and would have to turn away those jobs.
+        Whoever serves claims one by one knows what is left, and would have to turn those jobs away.
         """
         self._passes = passes
 

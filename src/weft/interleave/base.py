@@ -15,7 +15,7 @@ from weft.model.view import ClusterView
 class Pick:
     """The candidate that was chosen, with its gates filled in, and the interleaver's next state.
 
-    Gates are said in full each time: a running job that has one and is not mentioned loses it.
+    Gates are given in full each time: a running job that has a gate and is not mentioned loses it.
     """
 
     candidate: Candidate
@@ -31,11 +31,11 @@ class Interleave(Policy):
     idle_without_gates: bool = False  # takes the planner's first choice as it is and remembers nothing
 
     def __init_subclass__(cls) -> None:
-        """What a class says about its being idle does not hold for one that is derived from it."""
+        """A subclass must say for itself that it is idle without gates: its parent's word does not hold for it."""
         cls.idle_without_gates = cls.__dict__.get("idle_without_gates", False)
 
     def prepare(self) -> None:
-        """Compile what needs compiling; called before a run, so that its time is its own."""
+        """Compile what needs compiling. Called before a run, so that the run's time does not include it."""
 
     def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
         """Plans of its own beside the planner's: the number of a candidate, and where its jobs should be instead.

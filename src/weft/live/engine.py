@@ -23,7 +23,7 @@ from weft.model.view import Fact
 
 BUILT_IN = {
     "local": "weft.agent.worlds:PacedLocalEngine",
-    "slurm": "weft.live.slurm.engine:SlurmEngine",
+    "slurm": "weft.agent.worlds:PacedSlurmEngine",
     "testbed": "weft.testbed.world:TestbedEngine",
 }
 Say = Callable[[str], None]

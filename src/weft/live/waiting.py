@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from weft.core.capabilities import Capabilities
+from weft.live.attempt import Progress
 from weft.live.clock import Clock
 from weft.live.description import Description
 from weft.live.measured import Speeds
@@ -72,6 +73,10 @@ class LiveWorld(ABC, Generic[Task]):
 
     def set_pace(self, pace: Pace) -> None:
         """Nothing to set: the network shares itself, and a stack that wants more is refused."""
+
+    def observed(self, job_id: str, told: Progress) -> Progress:
+        """What is known of a job that has reported this; a world that sees its jobs from outside may know more."""
+        return told
 
     def begin_with(self, down: Iterable[int]) -> None:
         """Servers that the core holds for lost; a world that watches its servers says when one is back."""

@@ -60,7 +60,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """A waiting job cannot be started now, and no policy can change that; none sees it until Cleared."""
+    """A waiting job cannot be started now, and no policy can change that. No policy sees it until it is Cleared."""
 
     time_s: float
     job: str
@@ -77,9 +77,10 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A running job is not what its submission said. `iterations`: it has outrun its claim, and is taken to be so long
-    (0: as before). `silent`: it reports nothing, so it cannot be gated, and nobody is to be shifted around it.
-    `iteration_s`: its iterations on these GPUs take so long, and not what its profile says (0: as before)."""
+    """A running job is not what its submission said. `iterations`: it has outrun the length it claimed and is now
+    assumed to be this long (0: as before). `silent`: it reports nothing, so it cannot be gated and no other job is
+    shifted around it. `iteration_s`: the measured time of its iterations on these GPUs, where its profile is wrong (0:
+    as before)."""
 
     time_s: float
     job: str
@@ -91,7 +92,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Prioritised:
-    """A job, waiting or not, has another priority than it had."""
+    """The priority of a job, waiting or not, has changed."""
 
     time_s: float
     job: str

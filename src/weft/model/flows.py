@@ -43,7 +43,7 @@ class TransferView:
     turn: float  # its job's key: smaller goes first
 
 
-# May this transfer start, beside those that have started and use one of its ports?
+# May this transfer start, given the transfers that have started and use one of its ports?
 Ask = Callable[[TransferView, tuple[TransferView, ...]], bool]
 
 
@@ -79,7 +79,7 @@ class FlowRows:
     chunk: tuple[float, ...]  # bytes that it may send before anything has reached its source
     feed: tuple[tuple[int, int], ...]
     next: tuple[tuple[int, int], ...]
-    compute_s: float = 0.0  # that an iteration of the job computes for, one thing after the other
+    compute_s: float = 0.0  # seconds of the longest chain of computing in an iteration of the job
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -89,8 +89,8 @@ class FlowRows:
 class FlowSet:
     """See the module. Rows are reused; `active` ones have bytes left and are ready to send."""
 
-    job: Ints  # its place in the engine, which another job has after it
-    uid: npt.NDArray[np.int64]  # the job itself: the lower came earlier
+    job: Ints  # its row in the engine, which another job may have later
+    uid: npt.NDArray[np.int64]  # the job itself; a lower number came earlier
     path: Ints  # link ids from the sender on, then -1
     feed0: Ints
     feed1: Ints

@@ -28,12 +28,12 @@ class Job:
     user: str = ""
     vc: str = ""
     checkpoint_every: int = 1  # iterations between checkpoints: where a stopped job resumes
-    per_server: int = 0  # workers that it must have on each of its servers; 0: as it comes
-    priority: int = 0  # jobs with a higher one go first, whatever else the order of a stack looks at
+    per_server: int = 0  # workers that it must have on each of its servers; 0: any number
+    priority: int = 0  # jobs with a higher one go first, whatever else the stack's order considers
     known: bool = True  # whether its iterations and their length were told; else `iterations` says nothing
     resumes: bool = True  # whether it goes on where it was when it is stopped and started again
     batches: dict[int, tuple[Profile, ...]] = field(default_factory=dict)
-    app: str = ""  # jobs of one application, such as a hyper-parameter search; empty: the job is one of its own
+    app: str = ""  # the application that it belongs to, such as a hyper-parameter search; empty: the job is its own
 
     @property
     def profile(self) -> Profile:

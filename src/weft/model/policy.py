@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from typing import Self
 
@@ -26,3 +27,11 @@ class Policy(ABC):  # noqa: B024 - each layer has its own question
     def initial_state(self) -> State:
         """Memory before the first cycle."""
         return {}
+
+
+def number(text: str) -> float:
+    """A parameter as a number; NaN, which no bound lets through, if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

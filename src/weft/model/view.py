@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class JobView:
     failures: int = 0  # starts that failed and stops that nobody asked for
     saved_iterations: int = 0  # iterations kept at the last stop
     silent: bool = False  # it reports no progress: it cannot be gated
-    iteration_s: float = 0.0  # an iteration on its present GPUs as measured, where its profile is wrong; 0: as it says
+    iteration_s: float = 0.0  # measured on its present GPUs, where its profile is wrong; 0: the profile is right
     barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
@@ -81,6 +81,13 @@ class Spread:
         """Spread of a placement."""
         servers = set(cluster.server_of_gpu[list(gpus)].tolist())
         return Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
+
+    @staticmethod
+    def closest(cluster: Cluster, workers: int) -> Spread:
+        """So many workers as close together as this cluster allows, if its servers and racks are alike."""
+        servers = -(-workers // cluster.largest_server)
+        per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
+        return Spread(servers, -(-servers // per_rack))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +123,25 @@ class Offer:
         free: npt.NDArray[np.bool_] = self.usable & (self.residents == 0)
         return free
 
+    def without(self, gpus: npt.NDArray[np.int64], server_of_gpu: npt.NDArray[np.int64]) -> Offer:
+        """The offer as if these GPUs (all different) could not be used."""
+        free = gpus[self.free[gpus]]
+        if not len(free):
+            return self
+        usable, per_server = self.usable.copy(), self.free_per_server.copy()
+        usable[gpus] = False
+        np.subtract.at(per_server, server_of_gpu[free], 1)
+        return replace(self, usable=usable, free_per_server=per_server, n_free=self.n_free - len(free))
+
     def free_among(self, gpus: Iterable[int]) -> list[int]:
-        """Those of some GPUs that nobody is on: what `free` says of them, without looking at the whole cluster."""
+        """Which of these GPUs nobody is on: the same as `free`, without looking at the whole cluster."""
         residents, usable = self.residents, self.usable
         return [gpu for gpu in gpus if not residents[gpu] and usable[gpu]]
 
 
 class ClusterView(Protocol):
     """What a policy sees. `waiting` and `running` are in order of submission, but for waiting jobs with a higher
-    priority, which come first; STARTING and STOPPING jobs are in `running` (they hold GPUs)."""
+    priority, which come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
 
     @property
     def now(self) -> float: ...
@@ -155,7 +172,7 @@ class ClusterView(Protocol):
         self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
     ) -> Iterable[JobView]:
         """Waiting jobs, highest priority first (unless `priorities` is false), then smallest key first, then by
-        submission; all of them, or those that can start on `most` GPUs, which costs nothing for the others.
+        submission. With `most`, only those that can start on that many GPUs; the others cost nothing.
 
         An order that ranks running jobs among them compares priorities first, too.
         The core keeps this order between cycles: pass the same function each time, and let it depend on nothing but
@@ -206,8 +223,8 @@ _ENOUGH = 10  # iterations after which their mean says something
 
 
 def measured_s(view: ClusterView, job: JobView, done: int | None = None) -> float:
-    """What an iteration of a running job has taken on average since it started, a restart aside; 0 where that is not
-    known yet. `done`: its iterations so far, if these have been asked for."""
+    """Mean time of a running job's iterations since it started, not counting a restart; 0 where that is not known yet.
+    `done` is the number of its iterations so far, if the caller knows it already."""
     if done is None:
         done = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
     done -= job.saved_iterations

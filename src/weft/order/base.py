@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """So many running jobs may give way to each user's jobs, of which so many have done so already."""
+    """How many running jobs may give way to each user's jobs, and how many have done so already."""
 
     most: int
     spent: Mapping[str, int]
@@ -52,8 +52,8 @@ class Ranking:
     the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
     keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
     left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
-    move). Every waiting job that is not placed is told why, unless all have been `told` before: then only the GPUs of
-    released jobs are new, and when these keep them nobody else is asked.
+    move). Every waiting job that is not placed is told why, unless all have been `told` before. In that case only the
+    GPUs of released jobs are new, and if the released jobs keep them, nobody else is asked.
     """
 
     claims: Iterable[Claim]
@@ -62,7 +62,7 @@ class Ranking:
     strict: bool = False
     wake_s: float | None = None
     pooled: bool = False
-    cap: Cap | None = None  # of jobs that a user's jobs may displace; the planner's word, not the order's
+    cap: Cap | None = None  # how many jobs a user's jobs may displace; set by the planner, not by the order
     released: frozenset[str] = frozenset()
     told: bool = False
 
@@ -74,7 +74,7 @@ class Order(Policy):
     idle_without_jobs: bool = False  # while no job waits, it claims nothing and remembers nothing: it need not be asked
 
     def __init_subclass__(cls) -> None:
-        """What a class says about its being idle does not hold for one that is derived from it."""
+        """A subclass must say for itself that it is idle without jobs: its parent's word does not hold for it."""
         cls.idle_without_jobs = cls.__dict__.get("idle_without_jobs", False)
 
     @abstractmethod

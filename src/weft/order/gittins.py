@@ -1,4 +1,6 @@
-"""gittins: Tiresias' discretised 2D-Gittins index, for where the lengths of earlier jobs say something of the next."""
+"""gittins: Tiresias' discretised 2D-Gittins index, for sites where the lengths of earlier jobs predict those of later
+ones.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ class Gittins(QueuedLeastAttainedService):
     are none, jobs come in order of submission. Running jobs keep their GPUs inside a queue, as in `las-queues`;
     `gittins:3200/36000` sets the thresholds.
 
-    Its memory is the services of finished jobs, sorted and in the order of finishing, and what the others had when last
-    looked at: one that is not there any more has finished (a job that is withdrawn counts as finished, too).
+    Its memory holds the services of finished jobs, both sorted and in the order of finishing, and the service that
+    every other job had at the last look. A job that is no longer there has finished (a job that was withdrawn counts as
+    finished, too).
     """
 
     def __init__(self, thresholds: tuple[float, ...] | None = None) -> None:
@@ -76,9 +79,9 @@ class Gittins(QueuedLeastAttainedService):
 
 
 def _observed(view: ClusterView, state: State) -> State:
-    """The state after a look at who is there: those who are gone have finished, now.
+    """The state after a look at which jobs are there: those that are gone have finished now.
 
-    One that was waiting at the last look has started right after it.
+    A job that was waiting at the last look is taken to have started right after it.
     """
     known: dict[str, list[Any]] = state["known"]
     now = {job.id: [job.service_gpu_s, job.started_s, len(job.gpus)] for job in view.running.values()}
@@ -100,7 +103,7 @@ def _observed(view: ClusterView, state: State) -> State:
 
 
 def _barred(view: ClusterView, name: str) -> bool:
-    """Whether a job that is not shown is there nevertheless."""
+    """Whether a job that the view does not show is there nevertheless."""
     try:
         return bool(view.job(name).barred)
     except KeyError:

@@ -75,7 +75,8 @@ class QueuedLeastAttainedService(Order):
             yield Claim(job.id, job.job.gpus if waits else len(job.gpus), f"queue {queue + 1:.0f}")
 
     def _queue(self, gpu_s: float) -> float:
-        """0 is the highest; a threshold belongs to the lower queue, whatever sums of seconds were rounded to."""
+        """The number of a job's queue; 0 is the highest. A threshold belongs to the lower queue, however sums of
+        seconds were rounded."""
         return float(bisect_right(self.thresholds, gpu_s * (1 + 1e-12)))
 
     def _of_waiting(self, job: JobView) -> float:

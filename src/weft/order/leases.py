@@ -11,13 +11,14 @@ from typing import Any, Self
 
 from weft.errors import StackError
 from weft.model.plan import State
+from weft.model.policy import number
 from weft.model.view import ClusterView, JobView, Spread
 from weft.order.base import Claim, Order, Ranking
 
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
 _NEVER = -1e300  # JSON has no infinity
-_OFFER = 1e-4  # of a lease: how long after another an offer is made, where leases end at the same moment
+_OFFER = 1e-4  # of a lease: the delay between offers, where several leases end at the same moment
 
 
 class LeaseOrder(Order):
@@ -25,7 +26,8 @@ class LeaseOrder(Order):
     the waiting ones, smallest key first; at a tie the running job stays. In between only free GPUs are given away.
 
     Its memory is the number of leases that have ended, so that each ends once, and whether the end of the next one is
-    awaited: one that ends while nobody waits is renewed, and who comes in the middle of a lease does not end it.
+    awaited. A lease that ends while no job waits is renewed, and a job that arrives in the middle of a lease does not
+    end it.
     """
 
     lease_s: float
@@ -78,17 +80,17 @@ class LeaseOrder(Order):
 
 class OwnLeases(LeaseOrder):
     """Each job has leases of its own, `lease_s` seconds from its start, and again from each renewal. When one ends,
-    that job alone is claimed among the waiting ones, smallest key first. At a tie the running job stays, and of waiting
-    ones the one that gave up its last lease longest ago goes first.
+    that job alone is claimed among the waiting ones, smallest key first. At a tie the running job stays, and among
+    waiting jobs the one that gave up its last lease longest ago goes first.
 
     `NAME:SECONDS` sets the lease, an hour by default. `NAME:together` (`together@SECONDS`) lets leases end all at once,
-    as in `LeaseOrder`. Of leases that end at the same moment one is offered after another, each a moment later: an
-    offer holds what is free and what one lease gave up. A lease that ends while nobody waits is renewed.
+    as in `LeaseOrder`. Leases that end at the same moment are offered one after another, each a moment later, because
+    an offer holds what is free and what a single lease gave up. A lease that ends while nobody waits is renewed.
 
-    The memory: `ends`, when the current lease of each running job ends, first to last, listed once for each lease's
-    length (whoever starts later has a later end than all of them); `next`, how many of these have passed; `from_s`, the
-    moment from which they were listed, or are to be if there is no list; `due`, jobs whose lease has ended and is still
-    to be offered.
+    The memory has four parts. `ends` says when the current lease of each running job ends, first to last; it is listed
+    once per lease length, because a job that starts later ends after all of them. `next` is how many of these have
+    passed. `from_s` is the moment from which they were listed, or are to be if there is no list. `due` names the jobs
+    whose lease has ended and is still to be offered.
     """
 
     default_s: float = 3600.0
@@ -136,7 +138,7 @@ class OwnLeases(LeaseOrder):
         if not view.waiting:
             return self._quiet(view, over if moves else None)
         entries: Iterable[Entry] = ()
-        told = ended and not view.news  # what is free was offered to everybody before
+        told = ended and not view.news  # everybody has been offered what is free before
         if not told:
             entries = self._among(view, [] if over is None else [over])
         elif over is not None:
@@ -152,12 +154,12 @@ class OwnLeases(LeaseOrder):
         """The memory with what has become due by now, and when the next lease ends or the next list is made."""
         due = [name for name in state["due"] if name in view.running]
         ends, passed, from_s = state["ends"], state["next"], state["from_s"]
-        lease_s, now = self.lease_s, view.now * (1 + 1e-12)  # ends that were rounded are met
+        lease_s, now = self.lease_s, view.now * (1 + 1e-12)  # so that ends that were rounded are not missed
         if ends is None:
             awaited = from_s is not None and from_s <= now
             from_s = from_s if awaited else now
             ends, passed = self._ends(view, from_s), 0
-            from_s = from_s if awaited else view.now - 1e-6 * lease_s  # who starts now ends after this list
+            from_s = from_s if awaited else view.now - 1e-6 * lease_s  # a job that starts now ends after this list
         while True:
             while passed < len(ends) and ends[passed][0] <= now:
                 end_s, name = ends[passed]
@@ -181,8 +183,8 @@ class OwnLeases(LeaseOrder):
         return sorted(ends, key=itemgetter(0))
 
     def _stays(self, view: ClusterView, job: JobView) -> bool:
-        """Whether nobody could take a job's GPUs, so that no offer need be made: who waits wants more GPUs than there
-        would be, or comes after it."""
+        """Whether nobody could take a job's GPUs, so that no offer need be made: every waiting job wants more GPUs than
+        there would be, or ranks behind it."""
         room, key_of = view.offer.n_free + len(job.gpus), self.key_of_waiting
         if all(gpus > room for gpus, _ in view.demand):
             return True
@@ -193,7 +195,8 @@ class OwnLeases(LeaseOrder):
         return mine <= (-first.job.priority, key_of(first)[0])
 
     def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
-        """The one whose lease is over, among those waiting jobs that its GPUs and the free ones would be enough for."""
+        """The job whose lease is over, ranked among the waiting jobs for which its GPUs and the free ones would be
+        enough."""
         mine, room, key_of = self.key_of_running(view, over), view.offer.n_free + len(over.gpus), self.key_of_waiting
         before = True
         for job in view.waiting_by(key_of, most=room):
@@ -208,7 +211,8 @@ class OwnLeases(LeaseOrder):
             yield (mine, _NEVER), 0, over
 
     def _quiet(self, view: ClusterView, over: JobView | None) -> Ranking:
-        """Nobody waits: only jobs that might move look forward to the ends of their leases, all others renew theirs."""
+        """The ranking while no job waits: only jobs that might move need the ends of their leases, all others renew
+        theirs."""
         next_s: float | None = None
         if self.moves and (restless := self.restless(view)):
             near = {job.id for job in restless}
@@ -222,23 +226,20 @@ class OwnLeases(LeaseOrder):
 
 
 def last_lease_s(job: JobView) -> float:
-    """When a waiting job last gave up a lease; one that has never had any comes before all others."""
+    """When a waiting job last gave up a lease. A job that has never had one comes before all others."""
     return _NEVER if job.first_start_s is None else job.waiting_since_s
 
 
 def positive(text: str, what: str) -> float:
-    """A number of a parameter that must be more than 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    """A parameter as a number, which must be more than 0."""
+    value = number(text)
     if not 0 < value < math.inf:
         raise StackError(f"{what}: {text!r} must be a number more than 0")
     return value
 
 
 def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:
-    """Those of running jobs that might be closer together: over more servers or racks than there must be."""
+    """The running jobs that could be closer together: they use more servers or racks than they must."""
     cluster = view.cluster
     on_server, in_rack = cluster.largest_server, cluster.largest_rack
     found = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from weft.model.view import ClusterView, Fact, JobView
 from weft.order.leases import Key, OwnLeases, last_lease_s
 
-_DIGITS = 3  # of Nw_sens: smaller differences are whole iterations that do not fill a lease, and no reason to swap jobs
+_DIGITS = 3  # of Nw_sens: smaller differences come from leases that no whole number of iterations fills
 
 
 class NetworkSensitive(OwnLeases):

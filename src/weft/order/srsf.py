@@ -53,7 +53,7 @@ class ShortestRemainingServiceFirst(Order):
         return Ranking(self._claims(merge(running, waiting, key=_key)), state, preemptive=True)
 
     def turn(self, job: JobView) -> tuple[float, float]:
-        """The same key, as it shrinks with every iteration (a size does not)."""
+        """The same key, which shrinks with every iteration (unless it is a size)."""
         if self.by == "size":
             return (float(job.job.gpus), 0.0)
         return (0.0, self._per_iteration(job))
@@ -86,7 +86,7 @@ def _size(job: JobView) -> float:
     return float(job.job.gpus)
 
 
-# by what: why a claim stands where it stands, the key of one iteration, the key of a job that waits
+# parameter: the reason of a claim, the key of one iteration, the key of a waiting job
 _KEYS: dict[str, tuple[str, Key, Key]] = {
     "service": ("shortest remaining service first: {:.4g} GPU s", _service_s, _waiting_service_s),
     "length": ("shortest remaining time first: {:.4g} s", _length_s, _waiting_length_s),

@@ -96,6 +96,8 @@ class RateRule(ABC):
         False  # it is asked about all transfers when one starts or ends, not only about jobs that start one
     )
 
+    minds_others: bool = False  # it is told of foreign flows, and asked about all transfers when one starts or ends
+
     @abstractmethod
     def begin(self, demand: Demand) -> None:
         """Start a run; called once, before anything else."""
@@ -110,6 +112,10 @@ class RateRule(ABC):
 
     def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """These flows have ended: all their bytes are sent, or their job is gone."""
+
+    def others(self, path: Ints, most: Floats) -> None:  # noqa: B027 - most need nothing
+        """The foreign flows that are under way from now on: links of each, then -1, and the most that it asks for. A
+        rule that is never told (agents know nothing of others) takes it that there are none."""
 
     def came(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """A job has been given GPUs, and these rows."""

@@ -119,7 +119,7 @@ DALLY_MACHINE = Hierarchy(
 OLDER = Hierarchy(_dimension("ring", 64, 5.0), _dimension("switch", 50, 20.0, 5.0), _dimension("switch", 10, 50.0, 5.0))
 
 
-_TOLERANCE = 1e-4  # of a calibration; a hundredth of what is asked
+_TOLERANCE = 1e-4  # of a calibration; a hundredth of the accuracy asked for
 
 
 class Analytical(CostModel):
@@ -167,7 +167,8 @@ def _by_readiness(profile: Profile) -> list[int]:
 def _transfer_s(
     profile: Profile, task: Transfer, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float
 ) -> float:
-    """Units of a group: the shape for all workers; a smaller group is assumed to be as compact as possible."""
+    """Seconds of one transfer. All workers have the given shape; a smaller group is assumed to be as compact as
+    possible."""
     n = profile.n_workers(task)
     if n < profile.workers:
         on_machine = math.gcd(n, shape[0])
@@ -205,7 +206,7 @@ def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: 
         faster = slowed(profile, factor)
         return iteration_s(faster, hierarchy, units(shape)) / faster.compute_s - 1.0
 
-    low, high = 1e-9, 1e9  # halved as powers: factors of a ten thousandth are usual
+    low, high = 1e-9, 1e9  # halved on a logarithmic scale: factors of a ten thousandth are usual
     if not found(high) <= share <= found(low):
         raise InputError(f"calibrate {profile.name}: no speed of computing gives a share of {share:.4g}")
     for _ in range(200):

@@ -42,8 +42,8 @@ class AstraNetwork:
     links: tuple[int, ...] = ()  # of each unit
 
     def hierarchy(self, shrinking: bool = True) -> Hierarchy:
-        """As machine, rack and network. Of more than three dimensions the last three count; of fewer the last one is
-        repeated for the tiers that are not there."""
+        """The network as a hierarchy of machine, rack and cluster. If it has more than three dimensions, the last three
+        count; if it has fewer, the last one is repeated."""
         dims = self.dimensions[-3:]
         machine, rack, network = (*dims, *[dims[-1]] * (3 - len(dims)))
         return Hierarchy(machine, rack, network, shrinking)

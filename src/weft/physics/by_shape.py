@@ -1,8 +1,8 @@
 """ByShape: what the placements of the Dally paper's six models cost, by their shape and not only by their tier.
 
-As in the authors' simulator (section IV-C2): a model's computing is multiplied by what makes it communicate on one
-machine as Table I says, bytes are what they are, and collectives run layer by layer over the hierarchy of the paper.
-The machine that models are calibrated on is that of the authors' NVSwitch file.
+This follows the authors' simulator (section IV-C2). A model's computing is multiplied by the factor that makes it
+communicate on one machine as Table I says, its bytes stay as they are, and collectives run layer by layer over the
+hierarchy of the paper. The machine that models are calibrated on is that of the authors' NVSwitch file.
 """
 
 from __future__ import annotations

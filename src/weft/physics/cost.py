@@ -1,8 +1,5 @@
-"""Cost models: how long communication holds up an iteration, by the shape of a placement.
-
-They know no contention and stand in for links: the simulator then replaces the transfers of an iteration by
-one fixed delay.
-"""
+"""Cost models: how long communication holds up an iteration, by the shape of a placement. They know no contention and
+stand in for links: the simulator then replaces the transfers of an iteration by one fixed delay."""
 
 from __future__ import annotations
 
@@ -95,7 +92,7 @@ class TierTable(CostModel):
         self.tiers = tiers
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
-        """The row's share of the compute time; one worker has nobody to talk to."""
+        """The row's share of the compute time; a single worker sends nothing."""
         row = self.tiers.get(model) or self.tiers.get(model.partition("[")[0]) or self.tiers.get("default")
         if row is None or profile.workers == 1:
             return 0.0

@@ -15,10 +15,10 @@ from functools import lru_cache
 from weft.collectives import route_collective
 from weft.collectives.lowering import Leg, RoutedCollective
 from weft.model.cluster import Cluster
-from weft.model.contention import rate_unit
 from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
+from weft.model.units import rate_unit
 
 _INF = math.inf
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)
@@ -92,10 +92,10 @@ def play_on(
 
 
 def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
-    """By how much computing must take longer than the profile says for an iteration to take so long; None if no such
-    factor is found: what the job sends takes longer by itself, or it does not compute at all.
+    """The factor on computing with which an iteration takes this long. None if there is none: communication alone takes
+    longer, or the job does not compute at all.
 
-    The length of an iteration grows with the factor, in straight pieces: so each step of the search goes along one.
+    The length of an iteration is piecewise linear in the factor, so each step of the search goes along one piece.
     """
     low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
     shortest = play_on(cluster, profile, gpus, compute_factor=low).seconds
@@ -214,7 +214,7 @@ def play(
     unit: float = 1.0,
     in_turn: Sequence[int] = (),
 ) -> Iteration:
-    """Run the graph of tasks once, its transfers being `chains` over links of `capacity`.
+    """Run the graph of tasks once, with `chains` as its transfers over links of `capacity`.
 
     Max-min rates are whole multiples of `unit`. Each task in `in_turn` waits for the one listed before it, too.
     """
@@ -266,7 +266,7 @@ class _Rates:
         return min(1.0 / seconds_per_byte, group.demand_bytes_per_s)
 
     def _max_min(self, sending: Mapping[int, FlowGroup]) -> dict[int, float]:
-        """Raise all rates together; one that meets a full link or its demand stays there. Shares are rounded down."""
+        """Raise all rates together; a rate stops at a full link or at its demand. Shares are rounded down."""
         found: dict[int, float] = {}
         open_ = dict(sending)
         free = {link: self.units[link] for group in open_.values() for link, _ in group.links}

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView, Offer, Spread
 from weft.place.base import Answer, Place
-from weft.place.shares import idle_first
+from weft.place.best_fit import idle_first
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ class Affinity(Place):
         home = tuple(state["homes"].get(job.id, ())) if waits else job.gpus
         back = len(home) == gpus and bool(offer.free[list(home)].all())
         if not waits and not back:
-            return Answer(None, "its slice is over", state)  # whoever has a turn now is there; it does not push others
+            return Answer(None, "its slice is over", state)  # its GPUs now belong to the jobs whose turn it is
         if back and waits and Spread.of(view.cluster, home).servers == 1:
             return Answer(home, "back on its server", state)
         if offer.free_per_server.max() < gpus and back:
@@ -45,7 +45,7 @@ class Affinity(Place):
         return self.anywhere(view, job, gpus, offer, state)
 
     def anywhere(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """Free GPUs (there are enough) wherever the job was before: one server by affinity, else by lot."""
+        """Free GPUs (there are enough), regardless of where the job was before: one server by affinity, else by lot."""
         free = offer.free_per_server
         fits = np.flatnonzero(free >= gpus)
         if len(fits):
@@ -54,7 +54,7 @@ class Affinity(Place):
                 state = {**state, "affinity": {**state["affinity"], str(server): gpus}}
             return self._answer(job, idle_first(view, offer, [(server, gpus)]), words, state)
         drawn = view.rng(f"affinity:{job.id}").permutation(np.flatnonzero(offer.free))
-        idle_first_ = np.argsort(view.offer.residents[drawn] > 0, kind="stable")  # nobody leaves who need not
+        idle_first_ = np.argsort(view.offer.residents[drawn] > 0, kind="stable")  # so that no job leaves needlessly
         chosen = tuple(sorted(drawn[idle_first_][:gpus].tolist()))
         return self._answer(job, chosen, "no server has room: GPUs by lot", state)
 

@@ -14,8 +14,8 @@ from weft.model.view import ClusterView, JobView, Offer
 class Answer:
     """GPUs for a job (rank r on gpus[r]), or None with when to ask again; in both cases why, and the next state.
 
-    A refusal is written down when its reason changes: leave out of it numbers that change by themselves. A running job
-    that is asked again and gets None keeps what it has; with `leaves` it gives it up.
+    A refusal is written down when its reason changes, so a reason should not contain numbers that change by themselves.
+    A running job that is asked about again and gets None keeps what it has; with `leaves` it gives it up.
     """
 
     gpus: Placement | None
@@ -41,8 +41,9 @@ class Place(Policy):
         """
 
     def alike(self, job: JobView) -> str | None:
-        """When one has declined an offer, other jobs of its kind and size that wait would decline it and any part of
-        it, and need not be asked. None: each job decides for itself; "": all are of one kind."""
+        """The kind of a job. When one job has declined an offer, waiting jobs of its kind and size would decline that
+        offer and any part of it, so they need not be asked about. None: each job decides for itself; "": all are of one
+        kind."""
         return None
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:

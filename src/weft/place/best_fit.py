@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.plan import State
+from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
 
@@ -32,6 +34,17 @@ class BestFit(Place):
         for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])):
             chosen += offer.free_among(view.cluster.servers[server].gpus)[:count]
         return Answer(tuple(chosen), f"tightest fit on {len(shares)} server{'s' * (len(shares) > 1)}", state)
+
+
+def idle_first(view: ClusterView, offer: Offer, shares: Iterable[Share], by_rack: bool = True) -> Placement:
+    """GPUs of these servers, those that no job has to leave first; ranks go by rack and server, or by the shares."""
+    racks, free, taken = view.cluster.rack_of_server, offer.free, view.offer.residents
+    chosen: list[int] = []
+    for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])) if by_rack else shares:
+        ids = np.asarray(view.cluster.servers[server].gpus)
+        ids = ids[free[ids]]
+        chosen += ids[np.argsort(taken[ids] > 0, kind="stable")][:count].tolist()
+    return tuple(chosen)
 
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:

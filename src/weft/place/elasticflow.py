@@ -8,7 +8,7 @@ import numpy.typing as npt
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.shares import Share, idle_first
+from weft.place.best_fit import Share, idle_first
 
 _KEPT = "kept idle"
 
@@ -73,11 +73,5 @@ def _idle_machines(free: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bl
 def _without(view: ClusterView, offer: Offer, kept: dict[str, list[int]], job: str) -> Offer:
     """The offer without GPUs that are kept for jobs that hold GPUs, or were given some in this cycle."""
     ended = {name for name in kept if name not in view.running and name not in view.waiting}
-    taken = [gpu for name, gpus in kept.items() if name != job and name not in ended for gpu in gpus]
-    if not taken:
-        return offer
-    usable = offer.usable.copy()
-    usable[taken] = False
-    free = usable & (offer.residents == 0)
-    per_server = np.bincount(view.cluster.server_of_gpu[free], minlength=len(offer.free_per_server))
-    return Offer(offer.residents, offer.memory, usable, per_server, int(free.sum()))
+    taken = {gpu for name, gpus in kept.items() if name != job and name not in ended for gpu in gpus}
+    return offer.without(np.array(sorted(taken), dtype=np.int64), view.cluster.server_of_gpu) if taken else offer

@@ -1,4 +1,4 @@
-"""Fitting: placers that look at nothing but which GPUs will do; with `NAME:shared` a GPU may have several jobs."""
+"""first-fit and random: places that only ask which GPUs have room; with `NAME:shared` a GPU may have several jobs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from weft.errors import StackError
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.ledger import with_room
+
+Ints = npt.NDArray[np.int64]
+
+
+def big_enough(job: JobView, gpus: int, offer: Offer) -> Ints:
+    """GPUs with enough memory left for a worker of the job, by number."""
+    return np.flatnonzero(offer.usable & (offer.memory >= job.job.profiles[gpus].memory_bytes))
 
 
 class Fitting(Place):
-    """Some of the free GPUs; shared, some of those with enough memory left."""
+    """Some of the free GPUs or, with `shared`, of those with enough memory left."""
 
     kind: str
     why: str
@@ -34,19 +40,19 @@ class Fitting(Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Those that `choose` takes, if there are enough."""
-        fit = with_room(job, gpus, offer, self.shares_gpus)
+        fit = big_enough(job, gpus, offer) if self.shares_gpus else np.flatnonzero(offer.free)
         if len(fit) < gpus:
             what = "have memory for it" if self.shares_gpus else "are free"
             return Answer(None, f"wants {gpus} GPUs, fewer {what}", state)
         return Answer(self.choose(view, job, gpus, fit), self.why, state)
 
     @abstractmethod
-    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: npt.NDArray[np.int64]) -> Placement:
-        """So many of these."""
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """The wanted number of these GPUs."""
 
 
 class AlwaysShared(Fitting):
-    """A placer that shares GPUs, under a name of its own that takes no parameter."""
+    """A place that shares GPUs, under a name of its own that takes no parameter."""
 
     def __init__(self) -> None:
         super().__init__(shared=True)
@@ -56,3 +62,39 @@ class AlwaysShared(Fitting):
     def from_text(cls, arg: str | None) -> Self:
         """The name alone."""
         return super(Fitting, cls).from_text(arg)
+
+
+class FirstFit(Fitting):
+    """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left."""
+
+    kind, why = "first-fit", "first GPUs that will do"
+
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """The first."""
+        return tuple(fit[:gpus].tolist())
+
+
+class FF(AlwaysShared, FirstFit):
+    """`ff`: `first-fit:shared` under the name it has in the Ada-SRSF paper (section V)."""
+
+    name = "ff"
+
+
+class RandomPlace(Fitting):
+    """Free GPUs drawn by lot; with `random:shared` GPUs with enough memory left.
+
+    Each job has its own lot, so what one is given does not depend on who was asked before it.
+    """
+
+    kind, why = "random", "drawn by lot"
+
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """Whatever the lot says; ranks follow the numbers of the GPUs."""
+        drawn = view.rng(f"{self.name}:{job.id}").choice(fit, gpus, replace=False)
+        return tuple(sorted(drawn.tolist()))
+
+
+class Rand(AlwaysShared, RandomPlace):
+    """`rand`: `random:shared` under the name it has in the Ada-SRSF paper."""
+
+    name = "rand"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.shares import Share
+from weft.place.best_fit import Share, idle_first
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,12 +28,8 @@ class HiveD(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         cluster, free = view.cluster, offer.free_per_server
         shares = fragments_first(free, cluster.gpus_per_server, cluster.rack_of_server, gpus)
-        chosen: list[int] = []
-        for server, count in shares:
-            ids = np.asarray(cluster.servers[server].gpus)
-            ids = ids[offer.usable[ids] & (offer.residents[ids] == 0)]
-            chosen += ids[np.argsort(view.offer.residents[ids] > 0, kind="stable")][:count].tolist()
-        return Answer(tuple(chosen), f"fragments first: {len(shares)} machine{'s' * (len(shares) > 1)}", state)
+        chosen = idle_first(view, offer, shares, by_rack=False)
+        return Answer(chosen, f"fragments first: {len(shares)} machine{'s' * (len(shares) > 1)}", state)
 
 
 def fragments_first(free: Ints, sizes: Ints, racks: Ints, gpus: int) -> list[Share]:

@@ -1,16 +1,49 @@
-"""lwf: least workload first, server by server (LWF-kappa of the Ada-SRSF paper, Algorithm 1)."""
+"""lwf and ls: the GPUs with the least work left (LWF-kappa, Algorithm 1, and LS of the Ada-SRSF paper, section IV-A).
+
+A job that has I iterations to go adds I x (compute + communication) x GPUs to the work left (L_g) on each of its GPUs,
+communication being what one iteration waits for the network when the job is alone on it, and nothing on a single server
+(Eqs. 7 and 8). The sum is formed anew from the view whenever it is asked for: there is no account that could drift from
+the truth, and a scheduler that is started again knows as much as before. Only answers given earlier in the same cycle,
+which the view does not show yet, are kept in the policy's state, and dropped when the cycle ends.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.errors import StackError
-from weft.model.plan import State
-from weft.model.view import ClusterView, JobView, Offer
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
 from weft.place.base import Answer, Place
-from weft.place.ledger import NEEDS, big_enough, noted, workloads
+from weft.place.fitting import big_enough
+
+_EARLIER = "answered this cycle"
+
+
+def workload_gpu_s(view: ClusterView, job: JobView, gpus: Placement) -> float:
+    """L_J = (C_J + E_J) x GPUs: what is left of a job on these GPUs, alone on the network."""
+    estimate = view.estimate(job.job, len(gpus), Spread.of(view.cluster, gpus))
+    return view.iterations_left(job.id) * estimate.iteration_s * len(gpus)
+
+
+def workloads(view: ClusterView, state: State) -> npt.NDArray[np.float64]:
+    """L_g of every GPU, with the answers of this cycle so far."""
+    left = np.zeros(view.cluster.n_gpus)
+    for job in view.running.values():
+        left[list(job.gpus)] += workload_gpu_s(view, job, job.gpus)
+    for gpus, work in state.get(_EARLIER, ()):
+        left[gpus] += work
+    return left
+
+
+def noted(view: ClusterView, job: JobView, gpus: Placement, state: State) -> State:
+    """The state after this answer."""
+    entry = [list(gpus), workload_gpu_s(view, job, gpus)]
+    return {_EARLIER: [*state.get(_EARLIER, ()), entry]}
 
 
 class LeastWorkloadFirst(Place):
@@ -21,7 +54,7 @@ class LeastWorkloadFirst(Place):
     used there: all servers are gone through, in that order.
     """
 
-    needs = NEEDS
+    needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
     shares_gpus = True
 
     def __init__(self, kappa: int = 1) -> None:
@@ -59,3 +92,17 @@ class LeastWorkloadFirst(Place):
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """From now on the view shows what was answered."""
         return {}
+
+
+class ListScheduling(LeastWorkloadFirst):
+    """`ls`: the GPUs with the least work left for jobs of every size, wherever they are."""
+
+    name = "ls"
+
+    def __init__(self) -> None:
+        self.kappa = sys.maxsize
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The name alone."""
+        return super(LeastWorkloadFirst, cls).from_text(arg)

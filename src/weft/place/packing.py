@@ -12,8 +12,8 @@ from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.affinity import Affinity
 from weft.place.base import Answer
 
-LOOK_S = 30.0  # how long a job that finds no room waits before it looks for one to share with
-PAYS = 1.0  # two jobs that take turns, a slice each, get this much done of what each would get done alone
+LOOK_S = 30.0  # seconds after which a job that finds no room looks again for one to share with
+PAYS = 1.0  # sum of two relative speeds at which packing is as good as taking turns
 
 
 class Packing(Affinity):
@@ -101,14 +101,14 @@ class Packing(Affinity):
         self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State, pair: list[Any]
     ) -> Answer:  # fmt: skip
         """A packed job is asked: it moves to free GPUs, leaves if packing does not pay, or stays."""
-        idle = np.flatnonzero(offer.free & (view.offer.residents == 0))  # those of others whose slice ends are not
+        idle = np.flatnonzero(offer.free & (view.offer.residents == 0))  # GPUs of jobs whose slice ends do not count
         if len(idle) >= gpus:
             return self._answer(job, _close(view, idle, gpus), "to free GPUs", _apart(state, job.id))
         partner, since_s, mine, others = pair
         seconds = view.now - since_s
         if seconds <= 0.0 or partner not in view.running:
             return Answer(job.gpus, f"stays with {partner}", state)
-        alone = state["alone"]  # the iteration under way counts: what is not known is taken to be good
+        alone = state["alone"]  # the iteration under way counts in its favour
         sums = (view.iterations_done(job.id) - mine + 1) / seconds / alone[job.id]
         sums += (view.iterations_done(partner) - others + 1) / seconds / alone[partner]
         if sums >= PAYS:

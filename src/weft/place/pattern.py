@@ -55,7 +55,7 @@ class Division:
 
 
 def kind_of(profile: Profile, default: str) -> Kind:
-    """What a profile's pattern depends on: all but the size of its messages."""
+    """Everything that a profile's pattern depends on: all but the size of its messages."""
     sends = [t for t in profile.tasks if isinstance(t, Transfer) and t.bytes > 0]
     whole = sum(t.bytes for t in sends)
     parts: dict[tuple[tuple[int, ...] | None, str, int], float] = {}
@@ -107,14 +107,14 @@ def divide(kind: Kind, shares: tuple[int, ...], swap: bool = False) -> Division:
 
 
 class Dealing:
-    """Ranks for GPUs that somebody has chosen, so that as few bytes as may be cross between servers."""
+    """Puts ranks on GPUs that a place has chosen so that as few bytes as possible cross between servers."""
 
     def __init__(self, collective: str = HD) -> None:
         self.collective = collective  # where a profile does not say
         self._kinds: dict[int, tuple[Profile, Kind]] = {}  # by identity: most jobs of a trace share their profiles
 
     def order(self, cluster: Cluster, profile: Profile, gpus: Placement) -> Placement:
-        """The same GPUs in another order of ranks; as they are where that saves nothing."""
+        """The same GPUs in the best order of ranks found; unchanged where that saves nothing."""
         where = cluster.server_of_gpu[list(gpus)].tolist()
         on: dict[int, list[int]] = {}
         for gpu, server in zip(gpus, where, strict=True):
@@ -150,7 +150,7 @@ def swapped(pattern: Pattern, where: Ints) -> Ints:
         member = where[:, None] == np.arange(m)[None, :]
         to = pattern.between @ member  # bytes of each worker to each share
         own = to[np.arange(n), where]
-        gain = to[:, where] - own[:, None]  # of moving a worker to the share of another
+        gain = to[:, where] - own[:, None]  # bytes saved by moving a worker to the share of another
         both = gain + gain.T - 2.0 * pattern.between
         both[where[:, None] == where[None, :]] = 0.0
         a, b = divmod(int(np.argmax(both)), n)
@@ -189,8 +189,8 @@ def grow_one(
 ) -> tuple[int, ...]:  # fmt: skip
     """One share: the first worker that is left, then whoever talks most to the share so far.
 
-    With `load` and `fits` only workers whose pairs all stay within the limits (Algorithm 1 as its text has it), so the
-    share may end smaller, or empty. `left` and `load` are brought up to date.
+    With `load` and `fits`, only workers whose pairs all stay within the limits are taken (Algorithm 1 as its text has
+    it), so the share may end up smaller, or empty. `left` and `load` are brought up to date.
     """
     members: list[int] = []
     allowed = left.copy()
@@ -229,8 +229,8 @@ class Load:
     def admit(self, worker: int, share: int, fits: Fits, every: bool = True) -> bool:
         """Put a worker on a share if every pair of machines stays within its limit in every stage.
 
-        Not `every`: if one of them does, as Algorithm 1 is printed; a worker that sends nothing to another share yet
-        is let in, since otherwise nobody ever would be.
+        Without `every`, one pair within its limit is enough, as Algorithm 1 is printed. A worker that sends nothing to
+        another share yet is let in, since otherwise none ever would be.
         """
         new: dict[tuple[int, int, int], float] = {}
         for t, peer, outward, size in self._sends[worker]:

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from weft.errors import InputError, StackError
 from weft.model.plan import State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.shares import idle_first
+from weft.place.best_fit import idle_first
 
 Ints = npt.NDArray[np.int64]
 LIMIT = 0.3
@@ -36,10 +37,7 @@ class Skew(Place):
         """`skew` or `skew:LIMIT`."""
         if arg is None:
             return cls()
-        try:
-            limit = float(arg)
-        except ValueError:
-            limit = -1.0
+        limit = number(arg)
         if not 0 <= limit <= 1:
             raise StackError(f"skew:{arg}: the limit is a share of the model, from 0 to 1")
         return cls(limit)
@@ -56,7 +54,7 @@ class Skew(Place):
         skewed = skew_of(job.job.model) > self.limit
         idle = view.offer.free_per_server
         if not skewed:
-            order = np.lexsort((free, idle == 0))  # where nobody must leave, then the fullest
+            order = np.lexsort((free, idle == 0))  # servers where no job must leave first, then the fullest
             shares = _fill(order[free[order] > 0], free, gpus)
             return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
         size = view.cluster.largest_server
@@ -64,7 +62,7 @@ class Skew(Place):
         last = gpus - (fewest - 1) * size
         words = f"high skew: waits for {gpus} GPUs on {'one server' if fewest == 1 else f'{fewest} servers'}"
         if free.max() < last or (fewest > 1 and np.count_nonzero(free == size) < fewest - 1):
-            return Answer(None, words, state)  # first of all: it is asked again and again while it waits
+            return Answer(None, words, state)  # checked first, because it is asked again and again while it waits
         whole = np.flatnonzero(free == size)
         whole = whole[np.argsort(-idle[whole], kind="stable")][: fewest - 1]
         able = free >= last
@@ -90,7 +88,7 @@ def skew_of(model: str) -> float:
 
 
 def _fill(order: Ints, free: Ints, gpus: int) -> list[tuple[int, int]]:
-    """So many GPUs of servers in this order, each taken whole but the last."""
+    """The wanted number of GPUs from servers in this order, all but the last taken whole."""
     shares: list[tuple[int, int]] = []
     for server in order.tolist():
         if gpus <= 0:

@@ -15,27 +15,26 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.place.base import Answer, Place
-from weft.place.best_fit import tightest
+from weft.place.best_fit import Share, idle_first, tightest
 from weft.place.pattern import HD, Dealing
-from weft.place.shares import Share, idle_first
 
 Ints = npt.NDArray[np.int64]
-PATIENCE = 10.0  # times what a job takes alone: large jobs wait longer under any order that prefers small ones
+PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under any order that prefers small ones
 
 
 class Tight(Place):
     """A job takes the fewest machines that could hold it, in the fewest racks, the tightest that fit; ranks are dealt
     out by who talks to whom (`tight:ring` etc. where profiles do not name their collective).
 
-    Where only places further apart are free it waits for as long as being closer is expected to save, to itself (longer
-    iterations there, and turns with those who send over the same links, of these machines or between racks) and to
-    those others, whose turns it would take. Whoever waits as long as there is to gain loses at most as much again. Then
-    it takes the place where its iterations are shortest.
+    Where only places further apart are free, it waits for as long as being closer together is expected to save. The
+    saving is its own (shorter iterations, and fewer turns with jobs that send over the same links, at these machines or
+    between racks) and that of those other jobs, whose turns it would take. A job that waits for as long as it could
+    gain loses at most as much again. After that it takes the place where its iterations are shortest.
 
-    Nobody starves: when a job has waited for `PATIENCE` times as long as it takes alone, in all, the machines that are
-    nearest to being free for it are kept, and nobody else is put on them; once it has started nobody is put on its GPUs
-    until it ends, not even where a preemptive order would have it give way. One job at a time is so protected, the one
-    that is longest overdue.
+    No job starves. When a job has waited, in all, for `PATIENCE` times as long as it takes alone, the machines that are
+    nearest to being free are kept for it and no other job is put on them. Once it has started, no other job is put on
+    its GPUs until it ends, not even where a preemptive order would have it give way. One job at a time is protected in
+    this way: the one that is longest overdue.
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
@@ -78,8 +77,8 @@ class Tight(Place):
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Keep machines for the job that is longest overdue, until it is gone.
 
-        Whom they are kept for changes once at a moment, so that cycles of one moment come to an end where a preemptive
-        order clears machines for one job after another.
+        The job that they are kept for changes at most once at any moment. Otherwise a preemptive order that clears
+        machines for one job after another would never get to the end of that moment.
         """
         kept = state["kept"]
         if kept is not None and (kept["job"] in view.waiting or kept["job"] in view.running):
@@ -94,7 +93,7 @@ class Tight(Place):
         return state if kept is None else {"kept": None, "changed_s": view.now}
 
     def _late_s(self, view: ClusterView, job: JobView) -> float:
-        """Seconds by which a job has waited for longer, in all, than it may."""
+        """Seconds by which a job's waiting, in all, exceeds what it may wait."""
         waited_s, iterations = view.now - job.job.submit_s - job.run_s, PATIENCE * job.job.iterations
         if not job.job.known or waited_s < iterations * job.job.profile.compute_s:
             return 0.0
@@ -105,9 +104,10 @@ class Tight(Place):
         self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share], spread: Spread,
         closest: Spread,
     ) -> float:  # fmt: skip
-        """What the closest place saves over these machines: to the job, and to those who share their links with it.
+        """Seconds that the closest place saves compared with these machines: for the job, and for the jobs it would
+        share links with.
 
-        One that sends for a share of its time takes turns with the others for that share of theirs.
+        A job that sends for a share of its time takes turns with the others for that share of theirs.
         """
         there, near = view.estimate(job.job, gpus, spread), view.estimate(job.job, gpus, closest)
         left = view.iterations_left(job.id)
@@ -122,7 +122,7 @@ class Tight(Place):
     def _best(
         self, view: ClusterView, job: JobView, gpus: int, free: Ints, closest: Spread
     ) -> tuple[list[Share], Spread]:
-        """Of the fewest machines of one rack and the fewest anywhere, where iterations are shortest."""
+        """The fewest machines of one rack or the fewest anywhere, whichever makes iterations shorter."""
         racks = view.cluster.rack_of_server
         anywhere = tightest(free, racks, gpus)
         spread = _spread(anywhere, racks)
@@ -141,7 +141,7 @@ class Tight(Place):
 
 
 def _pays(view: ClusterView, job: JobView, own: Spread, other: Spread) -> bool:
-    """Whether a running job gains by moving to a place like this at least twice what that costs."""
+    """Whether moving to a place like this gains a running job at least twice what the move costs."""
     slow_s, fast_s = (view.estimate(job.job, len(job.gpus), spread).iteration_s for spread in (own, other))
     slow_s = max(slow_s, measured_s(view, job))
     lost_s = view.restart_s + view.iterations_done(job.id) % max(1, job.job.checkpoint_every) * slow_s
@@ -157,19 +157,12 @@ def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str,
     if runs is None and kept["job"] not in view.waiting:
         return offer  # it is gone
     names = runs.gpus if runs is not None else chain.from_iterable(cluster.servers[s].gpus for s in kept["servers"])
-    gpus = np.fromiter(names, dtype=np.int64)
-    taken = gpus[offer.usable[gpus] & (offer.residents[gpus] == 0)]
-    if not len(taken):
-        return offer
-    usable, per_server = offer.usable.copy(), offer.free_per_server.copy()
-    usable[gpus] = False
-    np.subtract.at(per_server, cluster.server_of_gpu[taken], 1)
-    return Offer(offer.residents, offer.memory, usable, per_server, offer.n_free - len(taken))
+    return offer.without(np.fromiter(names, dtype=np.int64), cluster.server_of_gpu)
 
 
 def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
-    """Running jobs that would stay and send over links that a job on these machines sends over: those of the machines,
-    and if they are in several racks the links between racks."""
+    """Running jobs that would stay and that share links with a job on these machines: the machines' own links and, if
+    they are in several racks, the links between racks."""
     servers = frozenset(server for server, _ in shares)
     mine, found = _racks(view.cluster, servers), []
     for job in view.running.values():
@@ -183,7 +176,7 @@ def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobVi
 
 @dataclass
 class _Known:
-    """What has been found out about a cluster: there are few of them, and many questions."""
+    """What has been worked out about a cluster. There are few clusters, and many questions about each."""
 
     cluster: Cluster
     closest: dict[int, Spread] = field(default_factory=dict)
@@ -229,7 +222,7 @@ def _racks(cluster: Cluster, servers: frozenset[int]) -> frozenset[int]:
 
 
 def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:
-    """The fewest machines of one rack, of several racks the one with the least to spare; None if no rack has room."""
+    """The fewest machines of one rack, in the rack with the least to spare; None if no rack has room."""
     room = np.bincount(racks, weights=free)
     best: tuple[int, float, int] | None = None
     for rack in np.flatnonzero(room >= gpus).tolist():
@@ -242,7 +235,8 @@ def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:
 
 
 def _nearest(view: ClusterView, gpus: int) -> list[int]:
-    """Machines to keep for a job: those with the most free GPUs that would be a closest place, were they empty."""
+    """Machines to keep for a job: of those that would be a closest place if they were empty, the ones with the most
+    free GPUs."""
     sizes, racks = view.cluster.gpus_per_server, view.cluster.rack_of_server
     free = view.offer.free_per_server
     by_rack: list[tuple[int, list[int]]] = []

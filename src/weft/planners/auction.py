@@ -25,10 +25,10 @@ class Bid:
 
 
 Bids = Mapping[str, Sequence[Bid]]
-Best = Callable[[str, int, frozenset[int]], Bid]  # somebody's best bid for so many GPUs, none of them among these
+Best = Callable[[str, int, frozenset[int]], Bid]  # a bidder's best bid for so many GPUs, without using these
 
 _STEPS = 20_000  # bids tried in an auction before the best allocations so far are taken
-_FEWER = 1e-9  # what a GPU less is worth, as a logarithm: it decides between equal products only
+_FEWER = 1e-9  # bonus for using one GPU less, as a logarithm: small enough to decide only between equal products
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ def proportional_fair(bids: Bids, gpus: int, best: Best | None = None, steps: in
     """The bid of each bidder at which the product of valuations is largest; among equals with the fewest GPUs.
 
     `gpus` is how many are offered. This is a search in depth, bidder by bidder, the most promising bid first. What the
-    bidders to come can add at most is bounded by what they could if GPUs were all alike. With `best` it starts from the
-    allocation where everybody has as many GPUs as that bound says, and chooses them in turn; so it also ends well if it
-    is given up.
+    remaining bidders can add is bounded by what they could add if all GPUs were alike. With `best` the search starts
+    from the allocation in which every bidder gets as many GPUs as that bound gives it, chosen in turn, so that the
+    result is good even if the search is cut short.
     """
     rows = [[_Row.of(bid) for bid in table] for table in bids.values()]
     reach = _reachable(rows, gpus)
@@ -93,7 +93,7 @@ class _Frame:
 
 
 def _reachable(rows: Sequence[Sequence[_Row]], gpus: int) -> list[np.ndarray]:
-    """By bidder and number of GPUs: what this one and those after it can add at most, whichever GPUs they have."""
+    """By bidder and number of GPUs: the most that this bidder and those after it can add, whichever GPUs they get."""
     found = [np.zeros(gpus + 1)]
     for table in reversed(rows):
         total = np.full(gpus + 1, -np.inf)

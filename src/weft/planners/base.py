@@ -26,7 +26,7 @@ class Planner(Policy):
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
-    dedicated: bool = False  # wants a whole cluster for each job: a copy of it, where the world can make one
+    dedicated: bool = False  # wants a whole cluster for each job (a copy, where the world can make one)
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
     idle_without_jobs: bool = False  # while no job waits, it proposes what is: it need not be asked
 
@@ -49,7 +49,8 @@ class Planner(Policy):
     def cap_preemptions(self, most: int, window_s: float) -> None:
         """Limit how many running jobs give way to the jobs of one user within a window of time.
 
-        A claim of a job's length is its user's word. A planner that takes no job's word for who gives way ignores it.
+        A job's length is what its user says it is, and a false one would displace others. A planner that does not use
+        lengths to decide who gives way ignores the limit.
         """
 
     def refuse_priorities(self) -> None:

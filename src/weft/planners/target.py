@@ -224,12 +224,3 @@ def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:
     memory = view.cluster.gpu_memory_bytes
     there = int(view.offer.usable.sum())
     return tuple(n for n in job.sizes if n <= there and job.profiles[n].memory_bytes <= memory)
-
-
-def closest(view: ClusterView, workers: int) -> Spread:
-    """The spread of a number of workers that are as close together as this cluster allows."""
-    cluster = view.cluster
-    per_server = cluster.largest_server
-    servers = -(-workers // per_server)
-    per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
-    return Spread(servers, -(-servers // per_rack))

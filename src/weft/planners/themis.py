@@ -15,7 +15,6 @@ from weft.planners.base import Planner
 from weft.planners.target import (
     all_jobs,
     as_decided,
-    closest,
     different_ways,
     held,
     moved,
@@ -26,7 +25,7 @@ from weft.planners.target import (
     target_of,
 )
 
-_WAYS = 4  # bids for as many GPUs, but other ones
+_WAYS = 4  # different sets of GPUs of one size that a bidder bids for
 
 
 def believed_s(view: ClusterView, job: Job, workers: int, kind: int | None = None) -> float:
@@ -34,17 +33,18 @@ def believed_s(view: ClusterView, job: Job, workers: int, kind: int | None = Non
 
     serial time / workers x S (section 4 of its paper). The serial time is that of the samples which the job asked to
     have in an iteration; S depends on whether workers are on one server (kind 0), in one rack (1) or in several (2; by
-    default as close as this cluster allows), not on how many they are. It is taken from what is known of the job at one
-    size of each kind: the one it asked for, or else the nearest.
+    default as close as this cluster allows), not on how many they are. S is taken from what is known of the job at one
+    size of each kind: the size it asked for, or else the nearest.
     """
     sizes = sizes_that_fit(view, job)
-    kind = _kind(closest(view, workers)) if kind is None or workers == 1 else kind
-    alike = [size for size in sizes if _kind(closest(view, size)) <= kind and size > (kind > 0)] or [workers]
+    kind = _kind(Spread.closest(view.cluster, workers)) if kind is None or workers == 1 else kind
+    near_enough = (size for size in sizes if _kind(Spread.closest(view.cluster, size)) <= kind and size > (kind > 0))
+    alike = list(near_enough) or [workers]
     known = min(alike, key=lambda size: (abs(size - job.gpus), size))
-    near = closest(view, known)
+    near = Spread.closest(view.cluster, known)
     there = view.estimate(job, known, Spread(max(near.servers, 1 + (kind > 0)), max(near.racks, 1 + (kind > 1))))
     asked = min(sizes or (workers,), key=lambda size: (abs(size - job.gpus), size))
-    serial_s = view.estimate(job, asked, closest(view, asked)).compute_s * asked
+    serial_s = view.estimate(job, asked, Spread.closest(view.cluster, asked)).compute_s * asked
     slowdown = there.iteration_s / there.compute_s if there.compute_s > 0 else 1.0
     return (serial_s / workers if serial_s > 0 else there.iteration_s) * slowdown
 
@@ -54,7 +54,7 @@ def _kind(spread: Spread) -> int:
 
 
 def _alone_s(view: ClusterView, job: Job, share: float) -> float:
-    """Time of a whole job alone on a share of the cluster; one that does not fit into it has the share take turns."""
+    """Time of a whole job alone on a share of the cluster. A job that does not fit has the whole share in turns."""
     sizes = sizes_that_fit(view, job)
     inside = [size for size in sizes if size <= share]
     if inside:
@@ -129,7 +129,7 @@ class Themis(Planner):
 
         A job without GPUs first waits for one lease; a running job that changes its size pays for a restart.
         """
-        return self._rho(view, app, sizes, {job.id: _kind(closest(view, sizes[job.id])) for job in app})
+        return self._rho(view, app, sizes, {job.id: _kind(Spread.closest(view.cluster, sizes[job.id])) for job in app})
 
     def _rho(
         self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int], kinds: Mapping[str, int]
@@ -201,7 +201,7 @@ class _Table:
         self.live = {job.id: live.get(job.id, ()) for job in self.jobs}
         self.usable = {job.id: sizes_that_fit(view, job.job) for job in self.jobs}
         self.placed: dict[str, Placement] = {}
-        self.split: dict[tuple[str, int], dict[str, int]] = {}  # sizes of an application's jobs with so many GPUs more
+        self.split: dict[tuple[str, int], dict[str, int]] = {}  # sizes of an application's jobs with so many more GPUs
         self.values: dict[tuple[object, ...], float] = {}  # 1 / rho by application, GPUs and how close together
 
     def words(self, job: str, size: int) -> str:
@@ -219,9 +219,9 @@ class _Table:
         for name, (bid, part) in auction(bids, len(self.pool), self._bid).items():
             if bid.gpus:
                 sizes = sorted({len(other.gpus) for other in bids[name]} - {0})
-                n = max((n for n in sizes if n <= part * len(bid.gpus) + 1e-9), default=sizes[0])  # not all is lost
+                n = max((n for n in sizes if n <= part * len(bid.gpus) + 1e-9), default=sizes[0])  # some is kept
                 self._give(self._split(name, n), bid.gpus)
-        twice = [job for _ in range(2) for name in order for job in self.apps[name]]  # who shrinks leaves something
+        twice = [job for _ in range(2) for name in order for job in self.apps[name]]  # the first round may free some
         for job in (job for job in twice if job.id not in self.placed):
             kept = len(self.live[job.id])
             most = max(kept, min(kept + len(self.pool), job.job.gpus))
@@ -258,7 +258,8 @@ class _Table:
         return Bid(gpus, self.values[key])
 
     def _split(self, name: str, extra: int) -> dict[str, int]:
-        """Sizes of an application's jobs with so many GPUs more: they go to the job that would end last."""
+        """Sizes of an application's jobs when it has so many more GPUs, each of which goes to the job that would end
+        last."""
         if (name, extra) in self.split:
             return self.split[name, extra]
         app, key = self.apps[name], (name, extra)
@@ -269,7 +270,7 @@ class _Table:
                 kept = max(sizes[job.id], len(self.live[job.id]))
                 larger = [n for n in self.usable[job.id] if sizes[job.id] < n <= kept + extra]
                 if larger:
-                    kind = _kind(closest(self.view, sizes[job.id]))
+                    kind = _kind(Spread.closest(self.view.cluster, sizes[job.id]))
                     left = self.themis._left_s(self.view, job, sizes[job.id], kind)
                     steps.append((left, -len(steps), job.id, larger[0], max(0, larger[0] - kept)))
             if not steps:

@@ -69,10 +69,10 @@ def build(model: str, batch: int, device: str = "cpu", *, library: str = "auto",
 
 
 def _check_room(torch: Any, entry: zoo.Model, batch: int, device: str, width: int) -> None:
-    """Refuse what certainly is more than the device holds: trying may end the host, or take for ever."""
+    """Refuse what certainly needs more memory than the device has: trying may crash the host or take for ever."""
     if device.startswith("cuda"):
         if not torch.cuda.is_available():
-            return  # said by torch itself
+            return  # torch itself reports it
         there = float(torch.cuda.mem_get_info(device)[1])
     elif device == "cpu":
         there = _host_memory()
@@ -84,7 +84,7 @@ def _check_room(torch: Any, entry: zoo.Model, batch: int, device: str, width: in
             f"model {entry.name}: its parameters and gradients need {needed / GB:,.0f} GB, {device} has "
             f"{there / GB:,.0f}; profile a smaller one"
         )
-    needed = float(width * entry.params) + batch * least_sample_bytes(entry)  # activations go as gradients come
+    needed = float(width * entry.params) + batch * least_sample_bytes(entry)  # activations are freed as gradients come
     if needed > there:
         raise InputError(
             f"model {entry.name}: batch {batch} needs at least {needed / GB:,.0f} GB, {device} has "

@@ -14,7 +14,7 @@ from weft.scenario.shipped import scenario_path
 
 # How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
 Rule = Callable[[float, Measured], Verdict | bool]
-FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is as wide as the world
+FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
 Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
 
@@ -40,7 +40,8 @@ class Check:
 
 @dataclass(frozen=True)
 class LabCheck(Generic[Lab]):
-    """The same for a paper with a laboratory of its own, which runs what a measurement needs when it is first asked."""
+    """The same for a paper with a laboratory of its own, which runs what a measurement needs when it is first asked
+    for."""
 
     what: str
     published: float
@@ -79,7 +80,7 @@ def times(what: str, published: float, stack: str, other: str, metric: str) -> C
 
 
 def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
-    """How many pairs of methods are in the published order, smallest mean over seeds first; all must be."""
+    """How many pairs of methods are in the published order, smallest mean over seeds first. All must be."""
     pairs = [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]]
 
     def measure(runs: Runs) -> Measured:
@@ -103,7 +104,7 @@ def equal(published: float, measured: Measured) -> Verdict:
 
 
 def on_that_side(of: float) -> Rule:
-    """An effect: the interval excludes `of`, which is none, on the published side."""
+    """An effect: the interval excludes `of`, the value of no effect, on the published side."""
 
     def rule(published: float, measured: Measured) -> Verdict:
         if some_effect(of, more=published > of)(published, measured) == "no":
@@ -126,7 +127,7 @@ def some_effect(of: float, more: bool = True) -> Rule:
 
 
 def graded(direction: Callable[[float, Measured], bool]) -> Rule:
-    """The published number, or what the claim itself says to be enough for its direction."""
+    """The published number, or what the claim itself says is enough for its direction."""
 
     def rule(published: float, measured: Measured) -> Verdict:
         if _agrees(published, measured):

@@ -1,4 +1,4 @@
-"""Claim and Reproduction: what a paper says, what was measured here, and whether the one bears out the other."""
+"""Claim and Reproduction: what a paper says, what was measured here, and whether the measurement confirms it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Claim:
     """One thing a paper says."""
 
     id: str
-    what: str  # and what counts as what, where that is not plain
+    what: str  # and how it is judged, where that is not obvious
     published: float
     measured: float | None
     ci95: Interval

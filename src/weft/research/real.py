@@ -11,157 +11,166 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from weft.agent.flowing import PAYLOAD
+from weft.model.plan import Gate
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import Machine, leaf_spine
-from weft.research.cassini.snapshots import CAPACITY_GBPS, FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
+from weft.pace.base import Pace
+from weft.registry import make
 from weft.research.claims import Measured
-from weft.testbed.build import Testbed
+from weft.testbed.build import Links, Testbed
 from weft.testbed.jobs import Replay, play
 from weft.testbed.plan import blueprint
 from weft.testbed.trials import Slots
 
+CAPACITY_GBPS = 50.0
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s
-_JOBS = 3  # at most beside each other; job k has server k of each rack
+JOBS = 3  # at most beside each other; job k has server k of each rack
 Say = Callable[[str], None]
+_ITERATIONS = 20  # of a simulated case
 
 
-def _bed() -> Testbed:
+def two_racks(links: Links | None = None) -> Testbed:
+    """Two racks with as many servers as there are jobs, joined by one link."""
     nic = CAPACITY_GBPS / PAYLOAD
-    cluster = leaf_spine(2, _JOBS, Machine(nic_gbps=nic), oversubscription=float(_JOBS), spines=1)
-    return Testbed(blueprint(cluster, SCALE))
+    cluster = leaf_spine(2, JOBS, Machine(nic_gbps=nic), oversubscription=float(JOBS), spines=1)
+    return Testbed(blueprint(cluster, SCALE), links)
+
+
+def row(
+    what: str, unit: str, published: float | None, simulated: float | None, real: Sequence[float], least: float = -1e9
+) -> dict[str, Any]:
+    """A line of a table: published, simulated, and real with its interval over repetitions."""
+    measured = Measured.over_seeds(list(real), least)
+    return {
+        "what": what, "unit": unit, "published": published, "simulated": simulated, "real": measured.value,
+        "ci95": measured.ci95,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Case:
-    """Equal jobs side by side: computing, then megabytes (of the scaled network) over the link."""
+    """Equal jobs side by side: computing, then megabytes (of the scaled network) over the link, whose port has so many
+    kilobytes of buffer."""
 
     compute_s: float
     mbytes: float
     jobs: int = 1
     shifted: bool = False
     collective: str = "ring"
+    buffer_kb: int = 256
 
     @property
     def name(self) -> str:
         """In words."""
         how = "alone" if self.jobs == 1 else f"{self.jobs} {'shifted' if self.shifted else 'together'}"
-        return f"{1e3 * self.compute_s:g} ms, {self.mbytes:g} MB, {self.collective}, {how}"
+        shallow = f", buffer {self.buffer_kb} kB" if self.buffer_kb != 256 else ""
+        return f"{1e3 * self.compute_s:g} ms, {self.mbytes:g} MB, {self.collective}, {how}{shallow}"
+
+    @property
+    def profile(self) -> Profile:
+        """At the scale of the testbed."""
+        return Profile.from_phases("case", [Phase(self.compute_s), Phase(0.0, 1e6 * self.mbytes, self.collective)], 2)
 
 
 CASES = (
-    Case(0.3, 5), Case(0.3, 5, 2), Case(0.3, 5, 2, True), Case(0.1, 2.5), Case(0.2, 10), Case(0.2, 5, 2),
-    Case(0.1, 5, 2), Case(0.4, 5, 2, True), Case(0.4, 2.5, 3), Case(0.4, 2.5, 3, True), Case(0.1, 5, 3),
+    Case(0.3, 5), Case(0.3, 5, 2), Case(0.3, 5, 2, True), Case(0.01, 10, 2), Case(0.01, 10, 2, buffer_kb=44),
+    Case(0.01, 10, 3, buffer_kb=44), Case(0.3, 5, 2, buffer_kb=44), Case(0.2, 10), Case(0.2, 5, 2), Case(0.1, 5, 2),
+    Case(0.4, 5, 2, True), Case(0.4, 2.5, 3), Case(0.4, 2.5, 3, True), Case(0.1, 5, 3),
     Case(0.2, 2.5, collective="parameter-server"),
 )  # fmt: skip
+_QUICK = 5
+_GOODPUTS = tuple(round(0.86 + 0.02 * k, 2) for k in range(8))
 
 
-def validate(quick: bool, say: Say) -> list[dict[str, Any]]:
-    """Median iterations by case, simulated and real, and the error of the simulator as it is and with a fitted goodput.
+@dataclass(frozen=True)
+class Fit:
+    """What was fitted to real runs, by the buffer of a port: the part of a link that CUBIC's flows fill with data that
+    counts; and the standard deviation of computing on this machine, relative."""
 
-    The goodput is the part of a link that a job gets when it is alone: one constant, from the cases of single jobs.
-    """
-    cases, iterations = (CASES[:4], 8) if quick else (CASES, 16)
-    with _bed() as bed, tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
-        real = []
+    goodput: dict[int, float]
+    noise: float
+
+    def pace(self, case: Case) -> str:
+        """The fluid model with these constants."""
+        return f"tcp:cubic,buffer={case.buffer_kb}kB,goodput={100 * self.goodput[case.buffer_kb]:g}%"
+
+
+def validate(quick: bool, say: Say) -> tuple[list[dict[str, Any]], Fit]:
+    """By case the median iteration, real and simulated: max-min sharing without and with the noise of this machine, and
+    the fluid TCP with it, as it is and with a goodput that is fitted to the rings."""
+    cases, iterations = (CASES[:_QUICK], 10) if quick else (CASES, 20)
+    real, noise = [], []
+    with tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
         for case in cases:
             say(f"on the testbed: {case.name}")
-            real.append(_real(bed, case, iterations, Path(folder)))
-    goodput = float(
-        np.median([_wire_s(c) / (r - c.compute_s) for c, r in zip(cases, real, strict=True) if c.jobs == 1])
-    )
+            with two_racks(Links(queue_bytes=1000 * case.buffer_kb)) as bed:
+                median_s, spread = _real(bed, case, iterations, Path(folder))
+            real.append(median_s)
+            noise += [spread] if case.jobs == 1 else []
+    wobble = float(np.median(noise))
+    goodput = {}
+    for buffer_kb in sorted({case.buffer_kb for case in cases}):
+        mine = [(case, seconds) for case, seconds in zip(cases, real, strict=True) if case.buffer_kb == buffer_kb]
+        mine = [(case, seconds) for case, seconds in mine if case.collective == "ring"]
+        say(f"fitting the fluid model, buffer {buffer_kb} kB")
+        errors = {
+            good: np.mean([abs(_fluid(c, Fit({buffer_kb: good}, 0).pace(c), wobble) / s - 1) for c, s in mine])
+            for good in _GOODPUTS
+        }
+        goodput[buffer_kb] = min(errors, key=errors.__getitem__)
+    fit = Fit(goodput, wobble)
     rows = []
-    for case, real_s in zip(cases, real, strict=True):
-        simulated_s, fitted_s = _simulated(case), _simulated(case, goodput)
+    for case, seconds in zip(cases, real, strict=True):
+        plain = f"tcp:cubic,buffer={case.buffer_kb}kB"
+        found = {
+            "max-min": _fluid(case, "fair"), "and noise": _fluid(case, "fair", wobble),
+            "fluid TCP": _fluid(case, plain, wobble), "fitted": _fluid(case, fit.pace(case), wobble),
+        }  # fmt: skip
         rows.append(
-            {
-                "case": case.name, "simulated_s": simulated_s, "real_s": real_s, "error": simulated_s / real_s - 1,
-                "fitted_s": fitted_s, "fitted_error": fitted_s / real_s - 1, "goodput": goodput,
-            }
-        )  # fmt: skip
-    return rows
+            {"case": case.name, "real_s": seconds, **{f"{how} error": x / seconds - 1 for how, x in found.items()}}
+        )
+    return rows, fit
 
 
-def _wire_s(case: Case) -> float:
-    """Seconds on the bottleneck alone: a ring of two sends the message once each way, a server gets it and sends it."""
-    return (1 if case.collective == "ring" else 2) * case.mbytes * 1e6 * SCALE / (CAPACITY_GBPS * 1e9 / 8)
+def _fluid(case: Case, pace: str, noise: float = 0.0) -> float:
+    """The median iteration in the simulator, on the testbed's own rates."""
+    from weft.sim.engine import Engine, EngineSpec
+    from weft.sim.lower import Lowering
+    from weft.sim.spec import NetworkSpec
 
-
-def _simulated(case: Case, goodput: float = 1.0) -> float:
-    from weft.scenario.jobfile import load_job_file
-    from weft.sim.replay import run_replay
-
-    period = case.compute_s + _wire_s(case) / goodput
-    jobs = []
+    cluster = leaf_spine(2, JOBS, Machine(nic_gbps=CAPACITY_GBPS / SCALE), oversubscription=float(JOBS), spines=1)
+    chosen = cast(Pace, make("pace", pace))
+    lowering = Lowering(cluster, NetworkSpec(), transport=chosen.transport())
+    spec = EngineSpec(lowering.capacity, lowering.ports, rule=chosen.rates, jitter=noise, skip=False, seed=1)
+    engine = Engine(spec)
+    rounds = 1 if case.collective == "ring" else 2
+    period = case.compute_s + rounds * case.mbytes * 1e6 / (CAPACITY_GBPS / SCALE * 1e9 / 8)
     for k in range(case.jobs):
-        message = {"bytes": case.mbytes * 1e6 * SCALE, "flows": {"link": 1}}
-        rounds = 1 if case.collective == "ring" else 2
-        job: dict[str, Any] = {"id": str(k), "iterations": 40, "phases": [{"compute_s": case.compute_s}]}
-        job["phases"] += [message] * rounds
-        if case.shifted:
-            epoch = case.compute_s + k * period / case.jobs
-            job["gate"] = {"epoch_s": epoch, "period_s": 1.03 * period, "task": 1, "tolerance": 0.06}
-        jobs.append(job)
-    spec = {"links": {"link": {"gbps": CAPACITY_GBPS * goodput}}, "network": {"sharing": "max-min"}, "jobs": jobs}
-    found = run_replay(load_job_file(spec).model_dump())
-    return float(np.mean([job["iteration_s"]["p50"] for job in found["jobs"].values()]))
+        gpus = tuple(cluster.servers[server].gpus[0] for server in (k, k + JOBS))
+        gate = Gate(case.compute_s + k * period / case.jobs, 1.03 * period, 1, 0.06) if case.shifted else None
+        engine.attach(k, lowering.program(case.profile, gpus, "case", k), _ITERATIONS, gate=gate)
+    engine.run(go_on=True)
+    records = engine.records()
+    medians = []
+    for k in range(case.jobs):
+        mine = records[records["uid"] == k]
+        medians.append(float(np.median(np.repeat(mine["duration"], np.maximum(1, mine["count"].astype(np.int64))))))
+    return float(np.mean(medians))
 
 
-def _real(bed: Testbed, case: Case, iterations: int, folder: Path) -> float:
+def _real(bed: Testbed, case: Case, iterations: int, folder: Path) -> tuple[float, float]:
+    """The median iteration, and how much iterations differ, relative."""
     profile = Profile.from_phases("case", [Phase(case.compute_s), Phase(bytes=case.mbytes * 1e6 * SCALE)], 2)
     gates: Sequence[dict[str, float] | None] = [None] * case.jobs
     if case.shifted:
-        single = play(bed, [Replay("0", profile, (0, _JOBS), 4)], folder)["0"]
+        single = play(bed, [Replay("0", profile, (0, JOBS), 4)], folder)["0"]
         gates = Slots.after([single] * case.jobs, time.monotonic() + 1.0).gates
-    jobs = [Replay(str(k), profile, (k, k + _JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
-    return float(np.mean([timing.median_s for timing in play(bed, jobs, folder).values()]))
-
-
-def cassini_table(quick: bool, say: Say) -> list[dict[str, Any]]:
-    """Figure 2 and Table 2's snapshots 1, 2, 3, 5: published, simulated and real, with intervals over repetitions."""
-    repetitions, iterations = (2, 20) if quick else (5, 60)
-    chosen: dict[str, Snapshot] = {"figure 2": FIGURE_2, "snapshot 1": SNAPSHOTS[1]}
-    if not quick:
-        chosen |= {f"snapshot {n}": SNAPSHOTS[n] for n in (2, 3, 5)}
-    rows: list[dict[str, Any]] = []
-    with _bed() as bed, tempfile.TemporaryDirectory(prefix="weft-cassini-") as folder:
-        for name, snapshot in chosen.items():
-            measured: dict[tuple[str, bool], list[float]] = {}
-            for n in range(repetitions):
-                say(f"on the testbed: {name}, repetition {n + 1} of {repetitions}")
-                for shifted in (False, True):
-                    for who, ms in _snapshot(bed, snapshot, shifted, iterations, Path(folder)).items():
-                        measured.setdefault((who, shifted), []).append(ms)
-            for job in snapshot.jobs:
-                for shifted, published in ((False, job.themis_ms), (True, job.cassini_ms)):
-                    real = Measured.over_seeds(measured[job.name, shifted], 0.0)
-                    rows.append(
-                        {
-                            "what": f"{name}: {job.name}, {'shifted' if shifted else 'together'}",
-                            "published_ms": published or None,
-                            "simulated_ms": played(snapshot, shifted)["jobs"][job.name]["comm_ms"],
-                            "real_ms": real.value, "ci95": real.ci95,
-                        }
-                    )  # fmt: skip
-    return rows
-
-
-def _snapshot(bed: Testbed, snapshot: Snapshot, shifted: bool, iterations: int, folder: Path) -> dict[str, float]:
-    """Mean communication time of each job, in milliseconds."""
-    found = gates_of(snapshot) if shifted else {}
-    begin = time.monotonic() + 1.0
-    jobs = []
-    for k, job in enumerate(snapshot.jobs):
-        rate = job.gbps * 1e9 / 8
-        phases = [Phase(job.compute_ms / 1e3), Phase(bytes=job.comm_ms / 1e3 * rate, demand_bytes_per_s=rate)]
-        gate = found.get(job.name)
-        held = {"epoch": begin + gate.epoch_s, "period": gate.period_s, "tolerance": gate.tolerance} if gate else None
-        jobs.append(Replay(job.name, Profile.from_phases(job.name, phases, 2), (k, k + _JOBS), iterations, gate=held))
-    return {
-        name: 1e3 * float((timing.rows[2:, 2] - timing.rows[2:, 1]).mean())
-        for name, timing in play(bed, jobs, folder).items()
-    }
+    jobs = [Replay(str(k), profile, (k, k + JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
+    timings = play(bed, jobs, folder).values()
+    spread = np.mean([np.std(timing.rows[1:, 4] - timing.rows[1:, 0]) / case.compute_s for timing in timings])
+    return float(np.mean([timing.median_s for timing in timings])), float(spread)

@@ -20,6 +20,7 @@ from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_bel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Group
     from rich.table import Table
 
     from weft.results.run import RunResult
@@ -88,6 +89,15 @@ def claims_table(result: Reproduction) -> Table:
     return table
 
 
+def claims_text(result: Reproduction) -> Group:
+    """Claims for the terminal, how many have which verdict, and notes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    below = (part for line in (result.counts, *result.notes) for part in ("", Text(line)))
+    return Group(claims_table(result), *below)
+
+
 def write(path: Path, result: Reproduction, command: str = "") -> None:
     """Write the HTML report."""
     write_text(path, render(result, command), "report")
@@ -95,26 +105,20 @@ def write(path: Path, result: Reproduction, command: str = "") -> None:
 
 def render(result: Reproduction, command: str = "") -> str:
     """The report as HTML: claims, notes, pictures, and how to check each claim alone."""
-    from weft.results.html import page, plain_table
-    from weft.results.pictures.style import inline_svg
+    from weft.results.html import folded, page, picture_card, plain_table, what_was_run
     from weft.results.words import verdict_card
 
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
     head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
     rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
-    pictures = "".join(
-        f'<section class="card"><figure class="wide">{inline_svg(picture.draw(), f"p{i}")}'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure></section>"
-        for i, picture in enumerate(result.pictures)
-    )
+    pictures = "".join(picture_card(one.draw(), f"p{i}", one.caption) for i, one in enumerate(result.pictures))
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     head += verdict_card(f"{result.counts}.")
     body = (
         f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>'
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'
-        f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre>'
-        f"<details><summary>Each claim alone</summary><pre>{escape(commands)}</pre></details></section>"
+        f"{what_was_run(command, more=folded('Each claim alone', commands))}"
     )
     return page(title, body)
 

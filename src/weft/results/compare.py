@@ -6,7 +6,8 @@ same interval is taken over those ratios, which removes the spread that the seed
 intervals end there: with few seeds that differ much, t would reach further. Ratios are averaged as they
 are, not as logarithms: "mean" is then what it says, and a metric that reaches zero (preemptions) keeps a ratio.
 
-A metric that is undefined at any seed is null: a mean over the seeds that happened to finish is another experiment.
+A metric that is undefined at any seed is null, because a mean over the seeds that happened to finish would be another
+experiment.
 
 Where the jobs are recorded (a trace, a list), seeds draw no others, and their spread would look like certainty. Then
 intervals come from windows of the trace (windows.py); where the trace is one window there is no interval, and
@@ -125,20 +126,23 @@ def flat_metrics(summary: Mapping[str, Any]) -> dict[str, Value]:
     return flat
 
 
-def mean_and_interval(values: Sequence[Value], least: float = -math.inf) -> dict[str, Any]:
+def mean_and_interval(
+    values: Sequence[Value], least: float = -math.inf, independent: int | None = None
+) -> dict[str, Any]:
     """Mean and 95 % Student t interval, cut off at the `least` value there can be; nulls when undefined (the interval
-    needs two values)."""
+    needs two values). At most `independent` values count for its width, if the others overlap with them."""
     numbers = [v for v in values if v is not None and math.isfinite(v)]
     n = len(numbers)
     if n == 0 or n < len(values):
         return {"mean": None, "ci95": [None, None]}
     mean = math.fsum(numbers) / n
-    if n == 1:
+    apart = n if independent is None else min(n, independent)
+    if apart < 2:
         return {"mean": mean, "ci95": [None, None]}
     from scipy.special import stdtrit  # inverse of Student's t distribution
 
     deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in numbers) / (n - 1))
-    half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
+    half = float(stdtrit(apart - 1, 0.975)) * deviation / math.sqrt(apart)
     return {"mean": mean, "ci95": [max(mean - half, least), mean + half]}
 
 

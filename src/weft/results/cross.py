@@ -1,8 +1,8 @@
 """A cross product of policies, ranked: what `weft compare --all --json` prints.
 
 Combinations are ranked by the mean of a metric over seeds. Two kinds of ratio are formed at each seed and averaged,
-with Student t intervals: to the reference, and to the best. An interval of the latter that reaches down to 1 says that
-these seeds do not tell a combination from the best. (The best of many is also the luckiest: its own mean flatters it.)
+with Student t intervals: to the reference, and to the best. If the interval of the latter reaches down to 1, these
+seeds do not distinguish a combination from the best. (The best of many is also the luckiest: its own mean flatters it.)
 """
 
 from __future__ import annotations

@@ -16,14 +16,15 @@ from rich.text import Text
 from weft.results.cross import MORE_IS_BETTER
 from weft.results.display import MISSING, count, number, time_unit
 from weft.results.files import write_text
-from weft.results.html import definition_list, grid_table, page, plain_table
-from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, inline_svg, new_figure, tidy_axes
+from weft.results.html import definition_list, folded, grid_table, page, picture_card, plain_table, what_was_run
+from weft.results.pictures.style import GRID, INK, MUTED, PALETTE, house_style, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text
 from weft.results.words import ranking_verdict, verdict_card
 
 _SHOWN = 20  # rows in the terminal
 _MOST_ROWS = 400  # in the report
-_WRITTEN = 600  # cells, up to which a heat map has its numbers written in
+_COLOURS = "Blue is better than the reference, orange worse; dots were left out."
+_WRITTEN = 600  # up to so many cells, a heat map has its numbers written in
 
 
 def ranking_table(found: Mapping[str, Any]) -> Group:
@@ -156,8 +157,8 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
         f"of order, place, interleave and pace · {len(seeds)} seed{'s' if len(seeds) > 1 else ''}</p></header>"
     )
     key = (
-        "Ratios are formed at each seed, with 95 % intervals over seeds (Student t). One over the best that reaches "
-        "down to 1 cannot be told from it by these seeds; the best of many is also the luckiest."
+        "Ratios are formed at each seed, with 95 % intervals over seeds (Student t). If the interval of a ratio "
+        "to the best reaches down to 1, these seeds do not tell the two apart; the best of many is also the luckiest."
         if len(seeds) > 1
         else "One seed: no intervals."
     )
@@ -168,21 +169,14 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
     ]  # fmt: skip
     left_out = f'<section class="card">{plain_table(("left out", "why", "which"), rows, "log")}</section>'
     run = definition_list([("seeds", ", ".join(map(str, seeds))), ("reference", found["reference"])])
-    text = (
-        f"<details><summary>Scenario file</summary><pre>{escape(scenario_text)}</pre></details>"
-        if scenario_text
-        else ""
-    )
     verdict = verdict_card(ranking_verdict(found))
     body = (
-        f'{head}{verdict}<section class="card"><figure class="wide">{inline_svg(heat_map(found), "heat")}<figcaption>'
-        f"Blue is better than the reference, orange worse; dots were left out.</figcaption></figure></section>"
+        f"{head}{verdict}{picture_card(heat_map(found), 'heat', _COLOURS)}"
         f'<section class="card">{grid_table(_layer_grid(found))}</section>'
         f'<h2>Ranking</h2><section class="card">{grid_table(ranking_grid(found))}'
         f'<p class="key">{escape(key + shown)}</p>'
         f"</section>{'<h2>Left out</h2>' + left_out if groups else ''}"
-        f'<h2>What was run</h2><section class="card">{run}{f"<pre>{escape(command)}</pre>" if command else ""}{text}'
-        "</section>"
+        f"{what_was_run(command, run, folded('Scenario file', scenario_text))}"
     )
     return page(found["scenario"], body)
 

@@ -20,8 +20,10 @@ from weft.results.metrics import summary
 from weft.results.run import RunResult
 
 
-def refuse_unwritable(path: Path, what: str = "report") -> None:
-    """Raise if a file cannot be written there; folders that are missing are made."""
+def refuse_unwritable(path: Path | None, what: str = "report") -> None:
+    """Raise if a file cannot be written there (None: no file is wanted); folders that are missing are made."""
+    if path is None:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

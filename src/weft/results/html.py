@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.results.tables import Cell, Grid, facts, run_grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Nothing may be fetched, whatever a job's name or a reason contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -51,6 +54,25 @@ def plain_table(titles: Sequence[str], rows: Sequence[Sequence[str]], kind: str 
 def definition_list(pairs: Sequence[tuple[str, str]]) -> str:
     """Names and words, side by side."""
     return "<dl>" + "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(w)}</dd></div>" for n, w in pairs) + "</dl>"
+
+
+def folded(summary: str, text: str) -> str:
+    """Plain text that a click unfolds; nothing if there is none."""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>" if text else ""
+
+
+def what_was_run(command: str, facts: str = "", more: str = "") -> str:
+    """The last section of a report: facts about the runs, the command that made them, and more."""
+    inside = facts + (f"<pre>{escape(command)}</pre>" if command else "") + more
+    return f'<h2>What was run</h2><section class="card">{inside}</section>' if inside else ""
+
+
+def picture_card(figure: Figure, name: str, caption: str = "") -> str:
+    """A wide picture on a card, with a caption below it; `name` keeps its ids apart from those of others."""
+    from weft.results.pictures.style import inline_svg
+
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<section class="card"><figure class="wide">{inline_svg(figure, name)}{below}</figure></section>'
 
 
 def notebook_summary(summary: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ import polars as pl
 
 from weft.model.units import bytes_per_s_to_gbps
 from weft.results.run import RunResult
-from weft.results.series import Steps, spans_until
+from weft.results.series import Steps, joined, spans_until
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,8 +28,8 @@ def summary(run: RunResult) -> dict[str, Any]:
     """One run in numbers, with the keys of `weft simulate --json`.
 
     JCT, queueing and exposed communication are over finished jobs; iteration times pool every iteration of every job.
-    Makespan is last finish - first submission; utilisation is GPU seconds computed (lost ones included) over
-    GPUs x makespan. `foreign_gbps` is what all traffic of others got through, null where there was none.
+    Makespan is last finish - first submission; utilisation is GPU seconds computed (lost ones included) over GPUs x
+    makespan. `foreign_gbps` is the goodput of all foreign traffic, null where there was none.
     """
     done = finished_jobs(run)
     makespan_s = _makespan_s(run)
@@ -154,7 +154,7 @@ def machine_use(run: RunResult, kept: Mapping[str, Sequence[int]] | None = None)
         extra = pl.DataFrame(more, schema=["job_id", "start_s", "end_s", "gpus"], orient="row")
         extra = extra.with_columns(pl.Series("server", servers[extra["gpus"].to_numpy()] if len(extra) else []))
         held = pl.concat([held.select("server", "start_s", "end_s"), extra.select("server", "start_s", "end_s")])
-    apart = _joined(held.select("server", "start_s", "end_s").unique())
+    apart = joined(held.select("server", "start_s", "end_s").unique(), "server")
     one = np.ones(len(apart))
     starts, ends = apart["start_s"].to_numpy(), apart["end_s"].to_numpy()
     times = np.unique(np.concatenate([starts, ends, busy[0], busy[1], [0.0]]))
@@ -235,18 +235,6 @@ def at_arrivals(run: RunResult, steps: Steps) -> Floats:
         np.clip(np.searchsorted(steps.time_s, run.jobs["submit_s"].to_numpy(), "right") - 1, 0, None)
     ]
     return found
-
-
-def _joined(held: pl.DataFrame) -> pl.DataFrame:
-    """Disjoint intervals in which each server is used."""
-    each = held.sort(["server", "start_s"])
-    reached = pl.col("end_s").cum_max().shift(1).over("server")
-    fresh = (pl.col("start_s") > reached).fill_null(True)
-    return (
-        each.with_columns(fresh.cast(pl.Int64).cum_sum().alias("part"))
-        .group_by(["server", "part"], maintain_order=True)
-        .agg(pl.col("start_s").min(), pl.col("end_s").max())
-    )
 
 
 def _sampled(times: Floats, starts: Floats, ends: Floats, values: Floats) -> Floats:

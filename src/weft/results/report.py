@@ -14,7 +14,7 @@ from weft.errors import InputError
 from weft.results.compare import compare
 from weft.results.display import amount, count, duration, percent, time_unit
 from weft.results.files import write_text
-from weft.results.html import definition_list, grid_table, page, plain_table
+from weft.results.html import definition_list, folded, grid_table, page, plain_table, what_was_run
 from weft.results.metrics import finished_jobs, summary
 from weft.results.pictures import plots
 from weft.results.pictures.style import inline_svg
@@ -264,11 +264,5 @@ def _what_was_run(runs: Sequence[RunResult], comparison: Mapping[str, Any] | Non
         ("engine", "exact" if all(r.exact for r in runs) else "estimated (exact = false)"),
         ("simulated in", duration(sum(r.wall_s for r in runs))),
     ]
-    command = f"<pre>{escape(run.command)}</pre>" if run.command else ""
-    text = (
-        f"<details><summary>Scenario file</summary><pre>{escape(run.scenario_text)}</pre></details>"
-        if run.scenario_text
-        else ""
-    )
     listed = definition_list([(name, words) for name, words in pairs if words])
-    return f'<h2>What was run</h2><section class="card">{listed}{command}{text}</section>'
+    return what_was_run(run.command, listed, folded("Scenario file", run.scenario_text))

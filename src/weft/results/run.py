@@ -65,7 +65,7 @@ class RunResult:
     version: str = ""  # of weft
     server_of_gpu: tuple[int, ...] = ()  # server id of every GPU id; empty if unknown
     adjustments: dict[str, int] = field(default_factory=dict)  # times a gate re-aligned a job, where it did
-    foreign_bytes_per_s: float | None = None  # that all traffic of others got through, on average; None: there was none
+    foreign_bytes_per_s: float | None = None  # mean goodput of all foreign traffic; None: there was none
 
     def _repr_html_(self) -> str:
         """The run's summary as an HTML table: what a notebook shows."""

@@ -149,14 +149,18 @@ def _steps(times: Floats, changes: Floats) -> Steps:
 
 def _held(run: RunResult) -> pl.DataFrame:
     """Disjoint intervals in which each GPU is held by somebody: columns gpu, start_s, end_s."""
-    each = (spans_until(run).select(pl.col("gpus").alias("gpu"), "start_s", "end_s").explode("gpu").drop_nulls()).sort(
-        ["gpu", "start_s"]
-    )
-    reached = pl.col("end_s").cum_max().shift(1).over("gpu")
+    each = spans_until(run).select(pl.col("gpus").alias("gpu"), "start_s", "end_s").explode("gpu").drop_nulls()
+    return joined(each, "gpu")
+
+
+def joined(intervals: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Disjoint intervals (start_s, end_s) that cover the same time for each value of a key column."""
+    reached = pl.col("end_s").cum_max().shift(1).over(key)
     fresh = (pl.col("start_s") > reached).fill_null(True)
     return (
-        each.with_columns(fresh.cast(pl.Int64).cum_sum().alias("part"))
-        .group_by(["gpu", "part"], maintain_order=True)
+        intervals.sort([key, "start_s"])
+        .with_columns(fresh.cast(pl.Int64).cum_sum().alias("part"))
+        .group_by([key, "part"], maintain_order=True)
         .agg(pl.col("start_s").min(), pl.col("end_s").max())
     )
 

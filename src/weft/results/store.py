@@ -25,7 +25,7 @@ from weft.errors import InputError
 from weft.results.run import RunResult
 
 MOST_MB = 2000  # unless WEFT_RESULTS_MB says otherwise
-_STALE_S = 86_400.0  # a file that was being written that long ago never will be
+_STALE_S = 86_400.0  # a file that was still being written this long ago will never be finished
 
 
 def results_folder() -> Path:

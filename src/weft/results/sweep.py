@@ -13,13 +13,12 @@ from rich.text import Text
 
 from weft.results.display import time_unit
 from weft.results.files import write_text
-from weft.results.html import grid_table, page
+from weft.results.html import grid_table, page, picture_card, what_was_run
 from weft.results.pictures.style import (
     DASHES,
     MUTED,
     PALETTE,
     house_style,
-    inline_svg,
     legend_below,
     new_figure,
     tidy_axes,
@@ -86,14 +85,11 @@ def write_report(path: str | Path, found: Mapping[str, Any], command: str = "") 
         f'<section class="card">{grid_table(sweep_grid(found))}{meanings("JCT", "relative JCT")}</section>',
     ]
     if len(found["sweep"][0]["stacks"]) > 1:
-        parts.append(
-            f'<section class="card"><figure class="wide">{inline_svg(ratio_lines(found), "sweep")}</figure></section>'
-        )
+        parts.append(picture_card(ratio_lines(found), "sweep"))
     for point in found["sweep"]:
         table = grid_table(comparison_grid(point))
         parts.append(f'<details class="card"><summary>{escape(point["name"])}</summary>{table}</details>')
-    if command:
-        parts.append(f'<h2>What was run</h2><section class="card"><pre>{escape(command)}</pre></section>')
+    parts.append(what_was_run(command))
     target = Path(path)
     write_text(target, page(found["scenario"], "\n".join(parts)), "report")
     return target

@@ -7,8 +7,8 @@ trace is long, drawn with replacement, the same for every stack. Seeds are drawn
 reaches from the 2.5th to the 97.5th percentile of 1,000 replicates (Künsch 1989, "The jackknife and the bootstrap for
 general stationary observations").
 
-A window must be longer than what happens in it lasts: it is a day, or a sixteenth of a trace of less than four days,
-and at least twice the mean completion time under the first stack.
+A window must be longer than the jobs in it take. It is a day, or a sixteenth of a trace of less than four days, and at
+least twice the mean completion time under the first stack.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def window_intervals(
     """By stack, the interval of each metric and of its ratio to the first stack's.
 
     `tables` has the bins of each seed's run, by stack; `jobs` the jobs themselves, for medians and percentiles. Metrics
-    that are no sum or quantile over jobs have none.
+    that are neither a sum nor a quantile over jobs have none.
     """
     weights = windows.weights()
     n_seeds = len(next(iter(tables.values())))
@@ -128,7 +128,8 @@ def _replicates(
 
 
 def _quantiles(jobs: pl.DataFrame, weights: Floats, windows: Windows) -> dict[str, Floats]:
-    """Quantiles of completion times: of jobs in order, the first that this share of the weight does not exceed."""
+    """Quantiles of completion times: with the jobs sorted, the first one at which the cumulative weight reaches this
+    share."""
     first = float(jobs["submit_s"].min())  # type: ignore[arg-type]
     done = jobs.filter(pl.col("finish_s").is_not_null()).sort("jct_s")
     at = np.minimum(((done["submit_s"].to_numpy() - first) / windows.bin_s).astype(np.int64), windows.bins - 1)

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from weft.results.display import count, duration, percent
+from weft.results.html import definition_list
 
 # as tables and tiles call it: what it is
 DEFINITIONS: dict[str, str] = {
@@ -26,8 +27,8 @@ DEFINITIONS: dict[str, str] = {
 def meanings(*names: str) -> str:
     """Definitions below a table, as HTML."""
     chosen = {name: DEFINITIONS[name] for name in names} if names else DEFINITIONS
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in chosen.items())
-    return f'<details class="meanings" open><summary>What these numbers mean</summary><dl>{items}</dl></details>'
+    listed = definition_list(list(chosen.items()))
+    return f'<details class="meanings" open><summary>What these numbers mean</summary>{listed}</details>'
 
 
 def verdict_card(sentence: str) -> str:
@@ -61,8 +62,8 @@ def comparison_verdict(comparison: Mapping[str, Any]) -> str:
         return f"{best['stack']} has a mean completion time of {mean}{others}."
     ratio = best["ratio_to_first"]["jct_mean_s"]
     return (
-        f"{best['stack']} has the shortest mean completion time, {mean}: {_ratio(ratio)} that of {first['stack']}"
-        f"{_doubt(ratio, comparison)}."
+        f"{best['stack']} has the shortest mean completion time, {mean}: {ratio_words(ratio)} of that of "
+        f"{first['stack']}{_doubt(ratio, comparison)}."
     )
 
 
@@ -72,12 +73,12 @@ def ranking_verdict(found: Mapping[str, Any]) -> str:
     lows = [entry["ratio_to_best"]["ci95"][0] for entry in found["combinations"][1:]]
     close = sum(low is not None and low <= 1.0 for low in lows)
     told = (
-        "without intervals, so nothing is said of the others" if all(low is None for low in lows)
+        "without intervals, so nothing can be said about the others" if all(low is None for low in lows)
         else f"{count(close)} others cannot be told from it"
     )  # fmt: skip
     ratio = best["ratio_to_reference"][by]
     return (
-        f"{best['stack']} is best of {count(len(found['combinations']))} by {by}, at {_ratio(ratio)} that of "
+        f"{best['stack']} is best of {count(len(found['combinations']))} by {by}, at {ratio_words(ratio)} of that of "
         f"{found['reference']}; {told}."
     )
 
@@ -96,15 +97,16 @@ def sweep_verdict(found: Mapping[str, Any]) -> str:
     return f"The shortest mean completion time has {'; '.join(parts)}." if parts else "No stack finished its jobs."
 
 
-def _ratio(ratio: Mapping[str, Any]) -> str:
+def ratio_words(ratio: Mapping[str, Any]) -> str:
+    """A ratio with its interval, to be followed by "of ..."."""
     mean, (low, high) = ratio["mean"], ratio["ci95"]
     if mean is None:
-        return "an undefined part of"
-    return f"{mean:.2f} of" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}] of"
+        return "an undefined part"
+    return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _doubt(ratio: Mapping[str, Any], comparison: Mapping[str, Any]) -> str:
     high = ratio["ci95"][1]
     if high is None:
         return f" ({comparison['intervals']['note']})"
-    return "" if high < 1.0 else ", though the interval does not exclude that they are alike"
+    return "" if high < 1.0 else ", though the interval does not rule out that they are alike"

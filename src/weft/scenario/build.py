@@ -71,7 +71,7 @@ def _stack(scenario: Scenario, layers: Layers) -> Stack:
         return resolve(default_stack(), *asked)
     own = (section.order, section.place, section.interleave, section.pace)
     with located(f"{scenario.where}: stack"):
-        resolve(section.name, *own)  # an error in the file is not blamed on the options
+        resolve(section.name, *own)  # so that an error in the file is not blamed on the options
     return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))
 
 
@@ -125,7 +125,7 @@ def _check_outages(outages: Sequence[OutageRow], servers: Sequence[str]) -> None
 
 
 def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
-    """Refuse a model that fits into no GPU, and would wait for ever, or that has no row in the table of tiers."""
+    """Refuse a model that fits into no GPU and would wait for ever, and one that has no row in the table of tiers."""
     tiers = _tiers(network)
     for job in workload.jobs:
         rows = (job.model, zoo.without(job.model), "default")
@@ -200,7 +200,7 @@ def _dimension(row: DimensionRow) -> Dimension:
 
 
 def check(scenario: Scenario, cluster: Cluster) -> None:
-    """Refuse, before anything is drawn, a size that the cluster cannot hold, a model or a server that nobody knows."""
+    """Refuse, before anything is drawn, a size that the cluster cannot hold or an unknown model or server."""
     spec = scenario.workload
     largest = max((n for n, weight in (spec.gpus or {}).items() if weight > 0), default=1)
     if largest > cluster.n_gpus:

@@ -92,7 +92,7 @@ def _keys(annotation: Any) -> list[str]:
 
 
 def _divided(text: str) -> list[str]:
-    """A text divided at the commas that stand in no bracket and no quotes."""
+    """A text split at the commas that are outside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

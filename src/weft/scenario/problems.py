@@ -113,7 +113,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
     """The one line: the first problem (a misspelt key comes before what it made missing) and how many more."""
     details = sorted(error.errors(include_url=False), key=lambda d: d["type"] != "extra_forbidden")
     first = _place(details[0])
-    # a value that fits no member of a union is reported once for each: one problem
+    # A value that fits no member of a union is reported once for each member, but is one problem.
     more = sum(1 for d in details[1:] if not _within(first, _place(d)))
     tail = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
     return f"{where}: {_line(details[0], model)}{tail}"

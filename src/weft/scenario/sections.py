@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.scenario.problems import problem, quoted
 
-# Bounds beyond which a double can no longer tell two moments, or two bytes, apart.
+# Beyond these bounds a double can no longer distinguish two moments, or two bytes.
 MOST_S = 1e9  # 31 years
 MOST_BYTES = 1e18
 LEAST_GBPS, MOST_GBPS = 1e-6, 1e9
@@ -190,7 +190,7 @@ class HierarchyTable(Section):
 
 class ForeignRow(Section):
     """A TCP flow that is not of our jobs. It shares links fairly with senders that react to loss; beside paces whose
-    senders do not (flow, mcs) it has what they leave."""
+    senders do not (flow, mcs) it gets what they leave."""
 
     src: str = Field(description="Server that sends, as `weft topology` names it.")
     dst: str = Field(description="Server that receives.")
@@ -229,7 +229,8 @@ class CrossTrafficTable(Section):
 class NetworkSection(Sharing):
     """How transfers share links, and what they cost.
 
-    All costs but links stand for a network without contention: an iteration is longer by a fixed time.
+    Every cost other than links stands for a network without contention, on which an iteration is longer by a fixed
+    time.
     """
 
     cost: Literal["links", "tiers", "analytical", "astra-sim"] = Field(

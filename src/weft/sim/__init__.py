@@ -74,7 +74,7 @@ def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: Network
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Python looks for cyclic garbage less often: a run makes hardly any, and keeps all of a million objects alive."""
+    """Make Python look for cyclic garbage less often: a run makes hardly any, and keeps a million objects alive."""
     before = gc.get_threshold()
     if before[0]:  # 0: switched off
         gc.set_threshold(max(before[0], 100_000), max(before[1], 100), max(before[2], 100))

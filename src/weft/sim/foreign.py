@@ -3,8 +3,8 @@
 Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: at
 every turn each server sends to another one for a while. The receiver is drawn by (seed, server, turn), so that the
 traffic is the same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders
-that slow down for loss it has its fair share of a link; beside senders that do not, it has what they leave, as on a
-lower level.
+that slow down for loss it gets its fair share of a link; beside senders that do not, it gets what they leave, as if it
+were on a lower level.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
-_LONG_S = 1000.0  # a flow without an end sends this much of line rate again and again
+_LONG_S = 1000.0  # a flow without an end sends this many seconds' worth of line rate again and again
 _FOR_EVER = 1 << 40  # iterations
 
 
@@ -34,7 +34,7 @@ def there_are_others(network: NetworkSpec) -> bool:
 
 
 def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
-    """Refuse, in words, what a network without single flows does not know."""
+    """Refuse, in words, what needs single flows on a network that has none."""
     known = network.sharing == "max-min" and network.cost == "links"
     what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
     if opened and not known:
@@ -130,5 +130,5 @@ class Others:
         start = turn * self.cross.every_s
         end = start + draw.uniform(self.cross.shortest_s, self.cross.longest_s)
         path = self.cluster.topology.route(server, other, turn)
-        end = min(end, (turn + 1) * self.cross.every_s)  # as its next turn begins, to the last bit
+        end = min(end, (turn + 1) * self.cross.every_s)  # exactly when its next turn begins, to the last bit
         return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)

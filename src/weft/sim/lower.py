@@ -66,7 +66,7 @@ class Lowering:
         nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
         program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
-        if alone:  # no link, no route: the same wherever it is; most jobs of most traces
+        if alone:  # no link and no route, so it is the same wherever it is; most jobs of most traces
             self._kept[key] = (profile, program)
         return program
 
@@ -81,8 +81,8 @@ class Lowering:
         return len(gpus) == 1 or len({int(server[g]) for g in gpus}) == 1
 
     def _fixed(self, cost: CostModel, profile: Profile, gpus: Placement, model: str) -> Program:
-        """All exposed communication as one delay after the last task, made once for each delay: shapes that cost the
-        same are the same."""
+        """All exposed communication as one delay after the last task, made once for each delay, so that shapes that
+        cost the same share a program."""
         seconds = cost.exposed_s(profile, model, shape_of(self.cluster, gpus))
         key = (id(profile), seconds)
         if key in self._kept and not self.shared_gpus:
@@ -189,7 +189,8 @@ class Lowering:
     def _add_opened(
         self, nodes: list[NodeSpec], index: int, task: Transfer, before: tuple[int, ...], route: tuple[OpenFlow, ...]
     ) -> tuple[int, ...]:
-        """Single flows that follow each other; where a pace starts one after the other they do not follow, but wait."""
+        """Single flows that follow each other. Where a pace starts them one after the other they do not follow, but
+        wait."""
         if task.bytes <= 0:
             return before
         base, waited_for = len(nodes), set[int]()

@@ -127,7 +127,8 @@ def _foreign_bytes_per_s(world: SimWorld) -> float | None:
 
 
 def _beyond_links(b_s_per_byte: float, capacity: npt.NDArray[np.float64]) -> list[str]:
-    """k-way sharing goes by its constants alone: whether they ask more of a link than it can carry."""
+    """A note if the constants of k-way sharing, which ignores the capacity of links, ask more of a link than it can
+    carry."""
     slowest = float(capacity.min(initial=math.inf))
     if 1.0 / b_s_per_byte <= slowest * (1.0 + 1e-9):
         return []

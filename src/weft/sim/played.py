@@ -17,7 +17,7 @@ from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, make_program
 
-_PLAYED = 5  # iterations; a pace that looks for its rate has found it then
+_PLAYED = 5  # iterations, after which a pace that looks for its rate has found it
 _KEPT = 4096  # results that are remembered
 _Key = tuple[tuple[NodeSpec, ...], tuple[float, ...]]
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from weft.model.cluster import Cluster
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.physics.analytical import MODERN, Analytical, Hierarchy
 from weft.physics.astra import AstraSim
 from weft.physics.by_shape import ByShape
@@ -22,7 +22,8 @@ __all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_mo
 
 @dataclass(frozen=True)
 class Foreign:
-    """A TCP flow that is not ours, between two servers by name: with what it asks for; it shares links fairly."""
+    """A TCP flow that is not ours, between two servers given by name, and the rate that it asks for. It shares links
+    fairly."""
 
     src: str
     dst: str
@@ -52,10 +53,10 @@ class NetworkSpec:
     b_s_per_byte: float = K_WAY_B_S_PER_BYTE
     eta_s_per_byte: float = K_WAY_ETA_S_PER_BYTE
     tiers: Mapping[str, Tier] = field(default_factory=dict)
-    by_shape: bool = False  # of cost tiers: by the shapes that are calibrated to Dally's Table I
-    hierarchy: Hierarchy = MODERN  # of cost analytical and astra-sim
-    scale: Mapping[str, float] = field(default_factory=dict)  # by model, of its bytes: what weft calibrate finds
-    program: str = ""  # of cost astra-sim
+    by_shape: bool = False  # with cost tiers: by the shapes that are calibrated to Dally's Table I
+    hierarchy: Hierarchy = MODERN  # with cost analytical or astra-sim
+    scale: Mapping[str, float] = field(default_factory=dict)  # factor on the bytes of a model (weft calibrate)
+    program: str = ""  # with cost astra-sim
     packet_loss: float = 0.0  # share of packets lost at random
     foreign: tuple[Foreign, ...] = ()  # traffic of others
     cross_traffic: CrossTraffic | None = None  # the same, drawn
@@ -73,7 +74,8 @@ class NetworkSpec:
 
     @property
     def alone(self) -> Sharing:
-        """How the transfers of one job share the network. A pace that sets rates lets a job that is alone have all."""
+        """How the transfers of one job share the network. A pace that sets rates lets a job that is alone have all of
+        it."""
         if self.sharing == "k-way":
             return Sharing(self.sharing, self.a_s, self.b_s_per_byte, self.eta_s_per_byte)
         return Sharing(self.sharing)
@@ -118,12 +120,12 @@ _ITERATIONS = 4096
 
 @lru_cache(maxsize=1024)
 def slowest_worker(workers: int, jitter: float, stragglers: float, straggler_factor: float) -> tuple[float, float]:
-    """Mean and standard deviation of the factor on compute time of an ordinary iteration: of its slowest worker.
+    """Mean and standard deviation of the slowest worker's factor on compute time in an ordinary iteration.
 
-    Ordinary: the middle nine tenths, and the deviation as half of what 68 % lie within, so that a rare straggler counts
-    as what it is and not as jitter.
+    Ordinary iterations are the middle nine tenths, and the deviation is half the width of the middle 68 %, so that a
+    rare straggler does not count as jitter.
 
-    From draws of the same distribution as the engine's (random_kernel.py), but other ones: the iterations that are
+    The draws have the engine's distribution (random_kernel.py) but are different ones, because the iterations that are
     profiled are not those that will be run.
     """
     bits = np.random.Philox(key=workers).random_raw(_ITERATIONS * workers * 5)

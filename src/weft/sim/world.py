@@ -32,7 +32,7 @@ from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
 _TRAFFIC = 50_000  # placements whose traffic is remembered
-_PROBE = 0.01  # by how much computing is stretched to see what an iteration makes of it
+_PROBE = 0.01  # relative stretch of computing, used to see how an iteration responds to it
 
 
 class SimWorld:
@@ -84,7 +84,7 @@ class SimWorld:
 
     @property
     def restart_s(self) -> float:
-        """What a job pays when it starts again, the wait for its start included."""
+        """Seconds that a job loses when it starts again, including the wait for its start."""
         return self.spec.restart_s + self.spec.start_latency_s
 
     @property
@@ -280,7 +280,7 @@ class SimWorld:
                 record.span = None
                 events.append(Failed(now, record.job.id, words))
             else:
-                record.stops -= 1  # it is none that somebody decided
+                record.stops -= 1  # no decision caused this stop
                 events.append(self._stop(record, words))
         return events
 
@@ -378,7 +378,7 @@ class SimWorld:
     def _take_sample(self) -> None:
         """Note what every link has carried; keep at most _SAMPLES moments, evenly spaced."""
         carried = self.engine.carried()
-        if self.samples:  # parked jobs are taken to send evenly, which may be a little early
+        if self.samples:  # parked jobs are taken to send evenly, so bytes may be booked a little early
             carried = np.maximum(carried, self.samples[-1][1])
         self.samples.append((self.engine.now, carried))
         if len(self.samples) >= _SAMPLES:

@@ -35,6 +35,11 @@ class Links:
     marks: Marks | None = None
 
 
+def controls() -> list[str]:
+    """Congestion controls that this kernel has."""
+    return _CONTROLS.read_text().split()
+
+
 class Testbed:
     """Hosts as namespaces under bridges. Use it as a context; what it made ends with it, or with this process."""
 
@@ -43,7 +48,7 @@ class Testbed:
     def __init__(self, blueprint: Blueprint, links: Links | None = None) -> None:
         refuse()
         self.blueprint, self.links = blueprint, links or Links()
-        known = _CONTROLS.read_text().split()
+        known = controls()
         if self.links.control not in known:
             raise InputError(f"testbed: this kernel has no {self.links.control}; it has {', '.join(sorted(known))}")
         self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches

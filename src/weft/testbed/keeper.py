@@ -72,8 +72,8 @@ def up(folder: Path, argv: list[str], patience_s: float = 30.0) -> Standing:
     raise InputError(said[0].removeprefix("error: "))
 
 
-def keep(folder: Path, testbed: Testbed) -> None:
-    """Hold a testbed until SIGTERM."""
+def announce(folder: Path, testbed: Testbed) -> None:
+    """Write down where the namespaces of a testbed are, which this process holds."""
     names = [host.name for host in testbed.blueprint.hosts]
     said: dict[str, Any] = {
         "pid": os.getpid(), "scale": testbed.blueprint.scale, "words": testbed.blueprint.words,
@@ -83,6 +83,11 @@ def keep(folder: Path, testbed: Testbed) -> None:
     new = folder / f"{_FILE}.new"
     new.write_text(json.dumps(said), encoding="utf-8")
     new.replace(folder / _FILE)
+
+
+def keep(folder: Path, testbed: Testbed) -> None:
+    """Hold a testbed until SIGTERM."""
+    announce(folder, testbed)
     signal.sigwait([signal.SIGTERM, signal.SIGINT])
 
 

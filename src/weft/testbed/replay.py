@@ -4,7 +4,8 @@
 
 The graph of an iteration is that of the profile. Transfers go one after another, as in a communication library, beside
 the computing that does not wait for them. Needs nothing but the standard library. Every iteration is a line of the log:
-its start, the start and end of its communication, and its end, by the machine's monotonic clock.
+its start, the start and end of its communication, its end, and when it could have begun to communicate, by the
+machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Trainer:
         self.gate: dict[str, float] | None = spec.get("gate")
         self.random = random.Random(f"{spec['seed']} {spec['name']}")  # one for all ranks of a job
         self.done: list[threading.Event] = []
-        self.talked = [0.0, 0.0]
+        self.talked, self.ready = [0.0, 0.0], 0.0
         self.failed: BaseException | None = None
 
     def run(self) -> None:
@@ -141,7 +142,7 @@ class Trainer:
             for _ in range(self.spec["iterations"]):
                 start = time.monotonic()
                 self.iterate()
-                log.write(f"{start} {self.talked[0]} {self.talked[1]} {time.monotonic()}\n")
+                log.write(f"{start} {self.talked[0]} {self.talked[1]} {time.monotonic()} {self.ready}\n")
                 log.flush()
 
     def iterate(self) -> None:
@@ -169,6 +170,7 @@ class Trainer:
             try:
                 self.wait_for(after)
                 if first:
+                    self.ready = time.monotonic()
                     self.at_the_gate()
                     self.talked[0], first = time.monotonic(), False
                 if self.spec["collective"] == "ring":

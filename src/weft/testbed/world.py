@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.agent.control import Control
-from weft.agent.worlds import PacedWorld
+from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld, Task
-from weft.live.local.engine import DryWorld, LocalEngine
+from weft.live.local.engine import DryWorld
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
 from weft.testbed.keeper import Standing, standing
@@ -27,8 +27,11 @@ class TestbedWorld(PacedWorld):
     __test__ = False  # it is no test
     name = "testbed"
 
-    def __init__(self, cluster: Cluster, folder: Path, bed: Standing, clock: Clock | None = None) -> None:
-        super().__init__(cluster, folder, clock, open=True)
+    def __init__(
+        self, cluster: Cluster, folder: Path, bed: Standing, clock: Clock | None = None,
+        say: Callable[[str], None] = lambda text: None, switches: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, folder, clock, open=True, say=say, switches=switches)
         self.bed = bed
 
     def hosts(self) -> Mapping[str, str]:
@@ -37,7 +40,7 @@ class TestbedWorld(PacedWorld):
 
     def make_control(self, pace: Pace) -> Control:
         """An agent a host; rates are those of the scaled network."""
-        return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale)
+        return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale, switches=self.switches)
 
     def _spec(self, task: Task) -> dict[str, Any]:
         """Every rank enters the namespace of its server; a job of one process that of its first."""
@@ -54,16 +57,11 @@ class TestbedWorld(PacedWorld):
         }  # fmt: skip
 
 
-class TestbedEngine(LocalEngine):
+class TestbedEngine(PacedLocalEngine):
     """Jobs come by `weft submit`; `weft testbed up` must have been called with the same folder."""
 
     __test__ = False
     name = "testbed"
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> TestbedEngine:
-        """It has no options."""
-        return cls()
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
         """It has none by itself."""
@@ -85,5 +83,5 @@ class TestbedEngine(LocalEngine):
             return world
         bed = standing(site.folder)
         assert bed is not None, "refuse() has looked"
-        site.say(f"{bed.words}; agents pace TCP sockets between hosts, and nothing else")
-        return TestbedWorld(site.cluster, site.folder, bed, site.clock)
+        site.say(bed.words)
+        return TestbedWorld(site.cluster, site.folder, bed, site.clock, site.say, self.switches)

@@ -15,9 +15,9 @@ from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.interleave.base import Interleave, NoInterleave, Pick
-from weft.model.contention import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.flows import TransferView
 from weft.model.plan import Candidate, State
+from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.view import ClusterView, Fact
 from weft.order.base import Order
 from weft.order.fifo import Fifo
@@ -34,7 +34,7 @@ _ADMISSIONS = ("all", "at-most", "ratio", "ask")
 
 
 class _OneOfThree(NoInterleave):
-    """Asks for several candidates, so that those are looked at too."""
+    """Asks for several candidates, so that they are checked too."""
 
     candidates = 3
 
@@ -49,7 +49,7 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
     for number in workloads:
         watched = WatchedOrder(make)
         _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
-    for scale in (5, 5000):  # jobs that are not worth a restart to anybody, and jobs that are
+    for scale in (5, 5000):  # jobs too short to be worth a restart, and jobs that are worth one
         _keeps_priorities(make(), scale)
 
 

@@ -34,7 +34,7 @@ def check_world(make: MakeWorld, *, iteration_s: float = 0.01, deterministic: bo
     """A world must confirm starts, report each finish once, survive stops, latency and failures, and keep its promises.
 
     `iteration_s` is the length of the test jobs' iterations (a hundred or so in a row). A world that runs in real time
-    is not `deterministic`; its starts take time and fail as they like, so what switches that on is not tried with it.
+    is not `deterministic`: its starts take time and fail by themselves, so these switches are not tried with it.
     """
     suite = _Suite(make, iteration_s)
     log = suite.finishes(0.0, 0.0)
@@ -110,7 +110,7 @@ class _Suite:
         )
 
     def refuses_the_impossible(self) -> None:
-        """The core's checker stands before this world too, and the run goes on as if nothing had been said."""
+        """The core's checker protects this world too: a refused decision never reaches it, and the run goes on."""
         jobs = [self.job("a", 2), self.job("b", 2)]
         for wrong, text in impossible():
             world = self.world(jobs)
@@ -127,7 +127,7 @@ class _Suite:
             world.all_finished(jobs)
 
     def keeps_its_promises(self) -> None:
-        """What the capabilities promise is tried."""
+        """Try everything that the capabilities promise."""
         can = self.world([]).capabilities
         if can.gpu_sharing:
             jobs = [self.job("a", 2), self.job("b", 2)]

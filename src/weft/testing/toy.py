@@ -1,9 +1,9 @@
 """ToyWorld: a small, exact world without a network, for testing policies and the core; and small random workloads.
 
 Jobs run at the speed of their estimate: an iteration takes its compute time, plus the time its messages take at
-`bytes_per_s` when the job is spread over several servers. Nobody slows anybody down: not on a link, not on a shared
-GPU. Gates and pace are taken note of and change nothing. Starts and stops take `latency_s` (half to one and a half
-times that, by lot) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
+`bytes_per_s` when the job is spread over several servers. Jobs never slow each other down, neither on a link nor on a
+shared GPU. Gates and pace are noted and change nothing. Starts and stops take `latency_s` (half to one and a half times
+that, by lot) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Workload:
     failure_rate: float
 
     def world(self, facts: frozenset[Fact] = frozenset(Fact), *, uneven: bool = True) -> ToyWorld:
-        """A toy world about to begin it; what is not in `facts` is kept from policies as far as that can be done."""
+        """A toy world about to begin it; facts that are not in `facts` are hidden from policies as far as possible."""
         jobs = self.jobs if Fact.MODEL in facts else tuple(replace(job, model="") for job in self.jobs)
         return ToyWorld(
             self.cluster, jobs, latency_s=self.latency_s, failure_rate=self.failure_rate, seed=self.number,

@@ -16,9 +16,8 @@ from weft.model.events import Submitted
 from weft.model.plan import Placement
 from weft.place.base import Place
 from weft.place.best_fit import BestFit
-from weft.place.first_fit import FF, FirstFit
+from weft.place.fitting import FF, FirstFit, RandomPlace
 from weft.place.pattern import bytes_across, kind_of, pattern_of
-from weft.place.random import RandomPlace
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
 from weft.testing.toy import ToyWorld

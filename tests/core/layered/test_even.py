@@ -19,8 +19,7 @@ from weft.errors import DecisionError, StackError
 from weft.model.events import Submitted
 from weft.model.plan import Start
 from weft.place.best_fit import BestFit
-from weft.place.first_fit import FirstFit
-from weft.place.random import RandomPlace
+from weft.place.fitting import FirstFit, RandomPlace
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
 from weft.testing.toy import EVERYTHING, ToyWorld

@@ -19,7 +19,7 @@ from weft.order.base import Claim, Order, Ranking
 from weft.order.fifo import Fifo
 from weft.place.base import Answer, Place
 from weft.place.best_fit import BestFit
-from weft.place.first_fit import FirstFit
+from weft.place.fitting import FirstFit
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 

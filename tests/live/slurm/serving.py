@@ -11,10 +11,10 @@ from typing import Any
 
 import weft
 from tests.live.jobs import witness
+from weft.agent.worlds import PacedSlurmEngine
 from weft.core.stack import Stack
 from weft.live.server.ledger import Ledger
 from weft.live.server.server import Server
-from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox
 from weft.live.slurm.topology import read_cluster
 from weft.stacks import resolve
@@ -36,11 +36,14 @@ class Serving:
         self._open: list[Server] = []
 
     def start(
-        self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", *, priority: str = "off", **more: Any
-    ) -> Server:
-        """A server, as `weft serve --world slurm` makes it."""
+        self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", *, priority: str = "off", agents: str = "",
+        **more: Any,
+    ) -> Server:  # fmt: skip
+        """A server, as `weft serve --world slurm` makes it; `agents` of nodes call there."""
         policies = resolve(stack) if isinstance(stack, str) else stack
-        engine = SlurmEngine(self.box.slurm, poll_s=0.2, profile_folders=self.profiles, priority=priority)
+        engine = PacedSlurmEngine(
+            self.box.slurm, poll_s=0.2, profile_folders=self.profiles, priority=priority, listen=agents
+        )
         self._open.append(Server(self.folder, self.cluster, policies, engine=engine, say=self.said.append, **more))
         return self._open[-1]
 

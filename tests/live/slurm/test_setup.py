@@ -20,7 +20,14 @@ from weft.live.slurm.setup import hook, instructions, write_files
 
 def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
     names = {path.name for path in write_files(tmp_path / "etc", ["train"])}
-    assert names == {"job_submit.lua", "weft-task-prolog", "relay.py", "hearing.py", "weft.service"}
+    assert names == {
+        "job_submit.lua",
+        "weft-task-prolog",
+        "relay.py",
+        "hearing.py",
+        "weft.service",
+        "weft-agent.service",
+    }
     assert os.access(tmp_path / "etc" / "weft-task-prolog", os.X_OK)
     assert f"TaskProlog={tmp_path}/etc/weft-task-prolog" in instructions(tmp_path / "etc")
     text = instructions(None, ["train"])

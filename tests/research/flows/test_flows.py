@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from weft.research.claims import Request
@@ -19,14 +21,17 @@ def test_a_claim_can_be_run(name: str) -> None:
         Scenario.load(scenario_path(setting.scenario))
         assert resolve(setting.stack).pace.transport().opened  # all are compared as single flows
     if check.needs:
-        assert resolve(check.needs[0].stack).pace.name.startswith("flow")
+        ours = "shortest" if name.startswith("beyond.") else "flow"
+        assert resolve(check.needs[0].stack).pace.name.startswith(ours)
+    for _, *pair in check.controls:
+        assert all(resolve(setting.stack) for setting in pair)
 
 
 def test_every_figure_is_there() -> None:
     figures = {name.partition(".")[0] for name in CLAIMS}
     assert figures == {
         "figure-1", "figure-7b", "figure-8", "figure-9", "figure-10", "figure-11a", "figure-11b", "figure-14",
-        "figure-14b", "figure-15", "table-1",
+        "figure-14b", "figure-15", "table-1", "beyond",
     }  # fmt: skip
 
 
@@ -48,6 +53,17 @@ def test_one_claim_is_run_and_judged() -> None:
     assert 40.0 < cubic.measured < 90.0
     assert cubic.seeds == ()
     assert next(c for c in result.claims if c.id == "figure-15.latency-p90").measured is not None
+
+
+def test_a_control_says_what_others_get() -> None:
+    """Ours over fair sharing on a slice, at two seeds: both intervals, of the jobs and of the cross traffic."""
+    from weft.research import flows
+
+    pair = [flows._bed(pace) for pace in ("shortest", "fair")]
+    lab = flows._Lab(Request(quick=True, seeds=2, workers=1), pair)
+    words = flows._control(lab, "beyond.shortest", "over fair", pair[0], pair[1])
+    number = r"[+-]?[0-9.]+ \[[+-]?[0-9.]+, [+-]?[0-9.]+\] %"
+    assert re.fullmatch(rf"beyond.shortest, over fair: {number}; cross traffic {number} more\.", words), words
 
 
 def test_speed_of_a_model() -> None:

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
+import polars as pl
 import pytest
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from weft.results.compare import compare
+from weft.results.display import number
 from weft.results.metrics import summary
 from weft.results.pictures import plots
 from weft.results.pictures.plots import cluster_timeline, neighbours
@@ -77,19 +80,36 @@ def test_links_over_time_when_recorded_else_bars(run: RunResult) -> None:
 def test_small_clusters_show_jobs_and_large_ones_servers(run: RunResult, big_run: RunResult) -> None:
     small = cluster_timeline(run).axes[0]
     blocks = sum(len(list(neighbours(gpus))) for gpus in run.spans["gpus"].to_list())
-    assert len(small.collections[0].get_paths()) == blocks
+    assert sum(len(job.get_paths()) for job in small.collections) == blocks
     large = cluster_timeline(big_run).axes[0]
     assert large.get_ylabel() == "server"
     assert np.shape(large.images[0].get_array()) == (128, 500)
 
 
 def test_a_job_keeps_its_colour_whatever_the_schedule(paired_runs: list[RunResult]) -> None:
-    def colours(run: RunResult) -> dict[str, tuple[float, ...]]:
-        jobs = [job for job, gpus in run.spans.select("job_id", "gpus").iter_rows() for _ in neighbours(gpus)]
-        drawn = cluster_timeline(run).axes[0].collections[0].get_facecolor()
-        return {job: tuple(colour) for job, colour in zip(jobs, np.asarray(drawn).tolist(), strict=True)}
+    def colours(run: RunResult) -> dict[str, list[float]]:
+        jobs = cluster_timeline(run).axes[0].collections
+        return {_words(job).partition(" ")[0]: np.asarray(job.get_facecolor()).tolist() for job in jobs}
 
+    assert set(colours(paired_runs[0])) == set(paired_runs[0].spans["job_id"])
     assert colours(paired_runs[0]) == colours(paired_runs[3])
+
+
+def test_a_job_says_what_it_is_while_the_pointer_is_on_it(run: RunResult) -> None:
+    figure = cluster_timeline(run)
+    job = run.jobs.filter(pl.col("finish_s").is_not_null()).row(0, named=True)
+    words = next(w for w in map(_words, figure.axes[0].collections) if w.startswith(f"{job['job_id']} "))
+    begin = extent_s(run)[0]
+    assert words == (
+        f"{job['job_id']} ({job['model']}, {job['gpus']} GPUs): "
+        f"submitted at {number((job['submit_s'] - begin) / 60)} min, "
+        f"finished at {number((job['finish_s'] - begin) / 60)} min"
+    )
+    assert f"<title>{words}</title>" in inline_svg(figure, "a")
+
+
+def _words(drawn: Artist) -> str:
+    return bytes.fromhex(str(drawn.get_gid()).partition(":")[2]).decode()
 
 
 def test_neighbours() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
 from weft.workload import zoo
-from weft.workload.profiles.files import MeasuredModel, load_file, save_measured, save_profile
+from weft.workload.profiles.files import MeasuredModel, save_measured, save_profile
 from weft.workload.profiles.measured import Bucket, Measured
+from weft.workload.zoo.build import read_model
 
 MEASURED = Measured(
     "Some GPU", "bf16", 32, 0.010, 0.020, 0.001, (Bucket(3e6, 0.008), Bucket(5e6, 0.019)), 2_000_000, 8e6,
@@ -25,7 +26,7 @@ MEASURED = Measured(
 def test_measurements_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     save_measured("mine", [MEASURED], path)
-    assert load_file(path) == MeasuredModel("mine", (MEASURED,))
+    assert read_model(path) == MeasuredModel("mine", (MEASURED,))
 
 
 @pytest.mark.parametrize("name", ["vgg16", "dlrm", "gpt2-a", "llama-7b"])
@@ -33,7 +34,7 @@ def test_a_graph_comes_back_equal(name: str, tmp_path: Path) -> None:
     path = tmp_path / "g.json"
     profile = zoo.profile(name, 4, overlap=True)
     save_profile(profile, path)
-    assert load_file(path) == profile
+    assert read_model(path) == profile
     assert zoo.profile(str(path), 4) == profile
     assert zoo.load_profile(path) == profile
 
@@ -88,7 +89,7 @@ def _write(path: Path, **change: Any) -> Path:
 def test_a_wrong_field_is_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     path = _write(tmp_path / "bad.json", **change)
     with pytest.raises(InputError) as error:
-        load_file(path)
+        read_model(path)
     assert words in str(error.value)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
@@ -98,7 +99,7 @@ def test_a_file_without_a_kind_is_told_which_there_are(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text('{"format": "weft-profile", "version": 1, "model": "mine"}')
     with pytest.raises(InputError, match=r'bad\.json: kind is missing; give "measured" .* or "graph"'):
-        load_file(path)
+        read_model(path)
 
 
 def test_a_missing_file_and_no_json_are_said(tmp_path: Path) -> None:
@@ -106,10 +107,10 @@ def test_a_missing_file_and_no_json_are_said(tmp_path: Path) -> None:
         zoo.profile(str(tmp_path / "none.json"), 2)
     (tmp_path / "text.json").write_text("hello")
     with pytest.raises(InputError, match="not JSON"):
-        load_file(tmp_path / "text.json")
+        read_model(tmp_path / "text.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="UTF-8"):
-        load_file(tmp_path / "bytes.json")
+        read_model(tmp_path / "bytes.json")
 
 
 def test_a_graph_is_for_its_own_number_of_workers(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_an_impossible_graph_is_refused_with_its_file(tmp_path: Path) -> None:
     content["tasks"][0]["after"] = [5]
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match=r"g\.json: profile p: task 0"):
-        load_file(path)
+        read_model(path)
 
 
 json_values = st.recursive(
@@ -157,7 +158,7 @@ def test_damaged_files_never_end_in_a_traceback(
     path.write_text(json.dumps(base | change, allow_nan=True))
     message = ""
     try:
-        load_file(path)
+        read_model(path)
     except InputError as error:
         message = str(error)
     assert "\n" not in message

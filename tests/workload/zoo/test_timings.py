@@ -9,7 +9,8 @@ import pytest
 import weft.workload.zoo as package
 from weft.errors import InputError
 from weft.workload import zoo
-from weft.workload.profiles.files import MeasuredModel, load_file
+from weft.workload.profiles.files import MeasuredModel
+from weft.workload.zoo.build import read_model
 from weft.workload.zoo.timings import GPUS, UTILISATION, find_gpu, memory
 
 MEASURED = Path(str(package.__file__)).parent / "measured"
@@ -130,7 +131,7 @@ def test_a_papers_statement_counts_at_the_batches_it_is_about() -> None:
 
 
 def _shipped() -> list[tuple[str, MeasuredModel]]:
-    found = [(path.stem, load_file(path)) for path in sorted(MEASURED.glob("*.json"))]
+    found = [(path.stem, read_model(path)) for path in sorted(MEASURED.glob("*.json"))]
     return [(name, m) for name, m in found if isinstance(m, MeasuredModel)]
 
 

@@ -59,11 +59,12 @@ class Layered(Planner):
         return [self._candidate(view, ranking, outcome, caused, ask_s) for outcome in outcomes]
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
-        """See Planner. Counted are jobs that give way, not those whose lease is over."""
+        """See Planner. Jobs that give way count; jobs whose lease is over do not."""
         self._cap = (most, window_s)
 
     def refuse_priorities(self) -> None:
-        """Every order keeps to them: `waiting_by` does, and the conformance suite looks at it."""
+        """It raises nothing: every order respects priorities through `waiting_by`, and the conformance suite checks
+        that."""
 
     def _caused(self, view: ClusterView, state: State) -> dict[str, list[float]]:
         """When jobs gave way to those of each user, within the window."""

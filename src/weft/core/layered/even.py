@@ -76,8 +76,8 @@ class Even(Place):
 
 
 class Shaped(Place):
-    """A job that must have so many workers on each server is shown servers with just that many free; any other job is
-    the place's own affair. A placement of another shape is refused, in words."""
+    """A job that must have so many workers on each server is shown servers with just that many free GPUs. The place
+    inside handles any other job itself. A placement of another shape is refused, in words."""
 
     def __init__(self, inner: Place) -> None:
         self.inner = inner
@@ -88,7 +88,7 @@ class Shaped(Place):
         return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """The answer of the place inside, of the job's shape."""
+        """The answer of the place inside, if it has the job's shape."""
         each = job.job.per_server
         if not each:
             return self.inner.place(view, job, gpus, offer, state)
@@ -102,7 +102,7 @@ class Shaped(Place):
         return answer
 
     def alike(self, job: JobView) -> str | None:
-        """That of the place inside, unless the job has a shape."""
+        """The kind that the place inside names, unless the job has a shape."""
         return None if job.job.per_server else self.inner.alike(job)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
@@ -134,12 +134,10 @@ def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
 
 
 class Dealt(Place):
-    """The place inside chooses the GPUs; here ranks are put on them so that fewer bytes cross between servers.
-
-    That is Titan's way to divide workers among machines (`place/pattern.py`), for any place: `dealt:best-fit`. Where a
-    profile does not name its collective it is taken to be halving-doubling (`dealt/ring:best-fit`: another). An order
-    of ranks that is as good already is left as it is.
-    """
+    """The place inside chooses the GPUs; here ranks are put on them so that fewer bytes cross between servers. That is
+    Titan's way to divide workers among machines (`place/pattern.py`), for any place: `dealt:best-fit`. Where a profile
+    does not name its collective it is taken to be halving-doubling (`dealt/ring:best-fit`: another). An order of ranks
+    that is already as good is left as it is."""
 
     def __init__(self, inner: Place, collective: str = HD) -> None:
         self.inner = inner

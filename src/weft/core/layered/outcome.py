@@ -23,7 +23,7 @@ class Outcome:
     state: State  # place's, after all its answers
     placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
-    caused: Counter[str] = field(default_factory=Counter)  # jobs that give way, by the user for whose jobs
+    caused: Counter[str] = field(default_factory=Counter)  # jobs that give way, by the user they give way to
     reasons: dict[str, str] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
 

@@ -70,9 +70,7 @@ class _Pool:
         self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
-        self._refused: dict[
-            tuple[int, str | None], str
-        ] = {}  # who takes nothing of what is left, by size and kind; why
+        self._refused: dict[tuple[int, str | None], str] = {}  # by size and kind: why jobs take nothing of what is left
         self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
         # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
@@ -91,20 +89,20 @@ class _Pool:
 
     @property
     def hopeless(self) -> bool:
-        """Whether less is left than any waiting job needs, and every lease that is over has been served: whoever has
-        not been served yet finds no place, and need not ask."""
+        """Whether every lease that is over has been served and less is left than any waiting job needs. The jobs that
+        have not been served yet then find no place and need not be asked about."""
         n_free = 0 if self.shared else self._n_free()
         return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
     def passes(self, gpus: int, job: JobView) -> Pass:
-        """Who would be turned away without being asked; what is left only shrinks."""
+        """Jobs that would be turned away without being asked about: what is left only shrinks."""
         if gpus > self._n_free():
             return Pass.SIZE
         return Pass.JOB if self._refused and (job.job.gpus, self.alike(job)) in self._refused else Pass.NONE
 
     def turn_away(self) -> None:
-        """Decline every waiting job that has not been answered and has not been told why it waits: those that wanted
-        more than there was, and those like others that have declined. Whoever is not asked keeps the reason it has."""
+        """Decline every waiting job that has neither been answered nor been told why it waits: it wanted more than
+        there was, or it is like another job that declined. A job that was told before keeps the reason it has."""
         declined = self.outcome.declined
         answered = {*self.outcome.placed, *(answer.job for answer in declined)}
         limit = self.view.cluster.gpu_memory_bytes

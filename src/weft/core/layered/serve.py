@@ -30,8 +30,8 @@ def serve(
     then also those of running jobs that rank below it, the worst first, as many as it takes. A running job is stopped
     only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
 
-    Place is not asked about a job that wants more GPUs than there can be; of those only the first is declined in
-    words, the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
+    Place is not asked about a job that wants more GPUs than there can be. Only the first such job is declined in words;
+    the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.
     """
     if ranking.pooled:
         return serve_pool(view, ranking, place, ask or _plainly(view, place), state, once)

@@ -84,14 +84,14 @@ def _neighbour(
 class Settings:
     """`cassini:padding=0.1,metric=tail,loops=discard`: what may be set.
 
-    candidates: plans to ask the planner for. padding: idle time that may be added to an iteration so that it fits the
-    periods of others, relative (0: none, so that partly compatible jobs are not held to slots either). metric: links
-    count by their mean or by the worst (tail); or no link counts, but how many racks the jobs are spread over (racks, a
-    control). loops: groups whose links form a loop get the shifts on which the links disagree least (consensus), or
-    such plans are passed over and looping groups are left unshifted (discard, the rule as printed). search: number of
-    placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at all (`unshifted`
-    is a control, too). stay: candidates are passed over in which a job that has GPUs would go elsewhere than in the
-    planner's own plan.
+    candidates: how many plans to ask the planner for. padding: relative idle time that may be added to an iteration so
+    that it fits the periods of others (0: none, so that partly compatible jobs are not held to slots either). metric:
+    plans are scored by the mean over links, by the worst link (tail), or, as a control, by the number of racks that
+    jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
+    (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
+    search: number of placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at
+    all (`unshifted` is another control). stay: candidates are passed over in which a job that has GPUs would go
+    elsewhere than in the planner's own plan.
     """
 
     candidates: int = 10
@@ -107,10 +107,11 @@ class Settings:
 class Cassini(Interleave):
     """Algorithm 2 with exact rotations, and gates that hold compatible jobs to their slots.
 
-    Jobs keep their slots (a periodic gate, re-aligned when more than 5 % off) if they are fully compatible, or partly
-    and with periods that leave room for what does not fit; the others are shifted once. All that as long as it is
-    expected to gain more than it costs. With `loops=discard`, candidates whose affinity graph has loops are passed over
-    while there are others; if all have loops, the best is taken and its looping groups are left unshifted.
+    Jobs keep their slots (a periodic gate, re-aligned when more than 5 % off) if they are fully compatible, or if they
+    are partly compatible and their periods leave room for what does not fit. The others are shifted once. All of this
+    happens only where it is expected to gain more than it costs. With `loops=discard`, candidates whose affinity graph
+    has loops are passed over while there are others; if all have loops, the best is taken and its looping groups are
+    left unshifted.
     """
 
     name = "cassini"
@@ -145,7 +146,7 @@ class Cassini(Interleave):
         plans = [candidate.plan.placements for candidate in candidates]
         layouts = self.layouts(view, plans)
         values = self._values(view, plans, layouts)
-        cost = [candidate.restart_share for candidate in candidates]  # time lost, as what the score lacks to 1 is
+        cost = [candidate.restart_share for candidate in candidates]  # time lost, in the unit of 1 - score
         chosen = max(range(len(plans)), key=lambda i: (values[i][0], round(values[i][1] - cost[i], 9), -i))
         layout, candidate = layouts[chosen], candidates[chosen]
         if not self.settings.shifts:
@@ -212,7 +213,7 @@ class Cassini(Interleave):
                             problems.append(problem)
                         mine.append(number[key])
                     asked.append((layout, group, meeting, mine))
-        # to rank candidates a few descents per link will do; the chosen one's links are solved again in earnest
+        # A few descents per link suffice to rank candidates; the links of the chosen one are solved again thoroughly.
         solved = rotate_all(problems, self.settings.threads or os.cpu_count() or 1, restarts=3, work=0)
         for layout, group, meeting, mine in asked:
             answers: dict[int, Rotation | None] = {i: None if k is None else solved[k] for i, k in enumerate(mine)}
@@ -252,9 +253,9 @@ def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dic
     anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
     if anchor is not None:
         base = old[anchor][0] - shifts[anchor]
-    elif periodic:  # nobody who starts now is late for the first slot
+    elif periodic:  # so that no job that starts now is late for the first slot
         base = view.now + max(traffic[j].offset_s - shifts[j] for j in alignment.jobs)
-    else:  # once: late enough that nobody has passed the task before its time
+    else:  # once: late enough that no job has passed the gated task by then
         base = view.now + max(traffic[j].iteration_s for j in alignment.jobs)
     gates = {}
     for job in alignment.jobs:

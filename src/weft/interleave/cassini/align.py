@@ -1,7 +1,7 @@
 """Alignment: the shifts and periods that the jobs of a group will keep, and whether keeping them is worth it.
 
 Idle time that is added to iterations (padding) is a cost like excess demand. Of the periods tried, those with the least
-sum of both are kept, and no gate is set where the jobs would lose less if nobody shifted them.
+sum of both are kept, and no gate is set where the jobs would lose less if they were not shifted.
 
 CASSINI discards candidates in which the links of a group form a loop (section 4.2). Hardly any placement of a cluster
 is free of loops, so by default a looping group gets the shifts on which its links disagree least (`settle`).
@@ -26,11 +26,11 @@ from weft.interleave.cassini.layout import (
 )
 from weft.interleave.cassini.rotate import RESTARTS, WORK, Problem, Rotation, rotate, settle, uniform_score
 
-COMPATIBLE = 0.999  # score from which jobs are held to their slots; below, only in periods with room for the rest
-MARGIN = 1.1  # room beyond what is held up: iterations vary, and who misses a slot loses a whole period
+COMPATIBLE = 0.999  # score from which jobs are held to their slots; below it only if periods have room for the rest
+MARGIN = 1.1  # room beyond what is delayed, because iterations vary and a job that misses a slot loses a whole period
 _SCALES = 6
 _MANY = 64  # jobs of a looping group: with more, no longer periods and no second start are tried
-_STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part of a period that is short
+_STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part by which a period is too short
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _growth(meeting: Meeting) -> float:
 
 
 def _unshifted(layout: Layout, meetings: Sequence[Meeting], jobs: Sequence[str]) -> float:
-    """What iterations lose when nobody is shifted: the excess averaged over all positions."""
+    """What iterations lose when no job is shifted: the excess averaged over all positions."""
     lost = dict.fromkeys(jobs, 0.0)
     for meeting in meetings:
         for i, (capacity, _) in enumerate(meeting.problems):

@@ -13,7 +13,7 @@ from math import lcm
 
 from weft.errors import InputError
 
-MOST_TURNS = 1024  # iterations of a job on the unified circle; more, and a shift no longer matters
+MOST_TURNS = 1024  # iterations of a job on the unified circle; with more, a shift no longer matters
 _EPS = 1e-12
 
 Piece = tuple[float, float, float]  # start, end, demand
@@ -87,8 +87,8 @@ class Periods:
     """Periods that jobs keep so that their circles fit on one, and what that costs.
 
     `turns[j]` iterations of job j make the perimeter; 0 turns mean that they fit on no circle of reasonable size: then
-    relative shifts drift, and in the long run none matters. `padding_s` is idle time added to each iteration;
-    `drift_s` is by how much an iteration differs from the period that was reckoned with (0 where padding holds it).
+    relative shifts drift, and in the long run none matters. `padding_s` is idle time added to each iteration; `drift_s`
+    is the difference between an iteration and the period assumed for it (0 where padding removes it).
     """
 
     perimeter_s: float
@@ -107,7 +107,7 @@ def common_periods(times_s: Sequence[float], quantum_s: float = 1e-6) -> Periods
     """Iteration times rounded to whole quanta; the perimeter is their least common multiple (section 3).
 
     A fine quantum makes a long perimeter, on which a shift matters only modulo the small common divisor; a coarse one
-    invents periods that the jobs do not keep: `drift_s` says by how much.
+    invents periods that the jobs do not keep, and `drift_s` says by how much.
     """
     whole = [max(1, round(t / quantum_s)) for t in times_s]
     perimeter = reduce(lcm, whole, 1)

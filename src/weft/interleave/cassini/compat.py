@@ -87,7 +87,7 @@ def _in_turn(tables: Sequence[Floats], choices: Sequence[int], capacity: float) 
     return picked
 
 
-_WORK = 4_000_000  # nobody waits for a scheduler here
+_WORK = 4_000_000  # more than in a scheduler, because nothing waits for the answer
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ _RATIOS = sorted({q for q, _, _ in FRACTIONS} | {1.0 / q for q, _, _ in FRACTION
 class Meeting:
     """Links that carry the same jobs: one vertex of the affinity graph.
 
-    `problems` are the different ways in which these links are used, as (capacity, arcs of each job); links that even
-    the peaks of all jobs together cannot fill are not among them. `score` is the worst of them, `tightest` which.
+    `problems` are the different ways in which these links are used, as (capacity, arcs of each job). Links that even
+    the peaks of all jobs together cannot fill are left out. `score` is the worst score among them, and `tightest` says
+    which has it.
     """
 
     jobs: tuple[str, ...]
@@ -39,7 +40,7 @@ class Meeting:
 class Group:
     """A connected part of the graph: its meetings, and the period that each of its jobs would keep.
 
-    `periods_s` has no entry for jobs that fit nobody's period: these are left alone.
+    `periods_s` has no entry for jobs that fit no other job's period: these are left alone.
     """
 
     part: Component
@@ -156,7 +157,7 @@ def _spread(
 
 
 def _in_small_ratio(a: float, b: float) -> bool:
-    """Whether a few iterations of the one are a few of the other, so that a shift matters."""
+    """Whether a few iterations of one job take as long as a few of the other, so that a shift matters."""
     ratio = a / b
     return any(abs(round(k * ratio) / (k * ratio) - 1.0) < 1e-9 for k in range(1, 13) if round(k * ratio))
 
@@ -194,7 +195,7 @@ def circles_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mappin
     return found
 
 
-_circle = lru_cache(maxsize=16384)(Circle)  # many links carry the same: its pieces are then worked out once
+_circle = lru_cache(maxsize=16384)(Circle)  # many links carry the same circle, whose pieces are then worked out once
 
 
 def problem_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mapping[str, float]) -> Problem | None:
@@ -236,7 +237,7 @@ def take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Mapping[
             score = with_the_others(circles_of(meeting, i, layout, group.periods_s), shifts, capacity)
         if score < meeting.score:
             meeting.score, meeting.tightest, meeting.shifts_s = score, i, shifts
-    if meeting.shifts_s and len(meeting.problems) > 1:  # the other links have the same jobs at the same shifts
+    if meeting.shifts_s and len(meeting.problems) > 1:  # the other links carry the same jobs at the same shifts
         meeting.score = min(
             meeting.score,
             *(score_of(meeting, i, layout, group, meeting.shifts_s) for i in range(len(meeting.problems))),

@@ -52,7 +52,7 @@ def rotate(
         score = uniform_score(circles, capacity)
         return Rotation(score, (0.0,) * len(circles), periods.perimeter_s, 0.0, True, score)
     sends = [j for j, circle in enumerate(circles) if circle.pieces]
-    if 2 < len(circles) > len(sends) > 0:  # who sends nothing has no edge that others could be placed at
+    if 2 < len(circles) > len(sends) > 0:  # a job that sends nothing has no edge at which others could be placed
         kept = replace(periods, periods_s=tuple(periods.periods_s[j] for j in sends),
                        turns=tuple(periods.turns[j] for j in sends))  # fmt: skip
         some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
@@ -90,8 +90,8 @@ _SWEEPS = 16
 def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], float]:
     """One shift per job with the best sum of the links' scores, and that sum.
 
-    Where links make a loop, no shifts may please them all. From each start jobs move one after another to the place
-    that is best for all of their links together; an empty start places them one by one.
+    Where links make a loop, there may be no shifts that suit them all. From each start jobs move one after another to
+    the place that is best for all of their links together; an empty start places them one by one.
     """
     jobs = list(dict.fromkeys(job for members, _ in links for job in members))
     number = {job: j for j, job in enumerate(jobs)}
@@ -126,7 +126,7 @@ def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[floa
 
 
 def uniform_score(circles: Sequence[Circle], capacity: float) -> float:
-    """The score on average over all relative positions: what jobs have that nobody shifts, or that drift."""
+    """The score averaged over all relative positions: what jobs have that are not shifted, or that drift."""
     levels: dict[float, float] = {0.0: 1.0}  # demand: probability
     for circle in circles:
         own = [(demand, (end - start) / circle.period_s) for start, end, demand in circle.pieces]

@@ -62,8 +62,8 @@ def excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, s
 def _bends(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
     """(corners, bends, cost): how the cost of a link changes as one job moves, from its cost at shift 0.
 
-    It is piecewise linear: its slope changes by what an edge of the others changes in the excess that a piece adds,
-    whenever that edge meets an end of the piece.
+    It is piecewise linear. Whenever an edge of the others meets an end of a piece of this job, the slope changes by as
+    much as that edge changes the excess that the piece adds.
     """
     mine = placed[job]
     placed[job] = False
@@ -141,7 +141,7 @@ def _widest(where, costs, period, flat):
         return 0.0, lowest, 0.5 * period
     best_from = 0.0
     best_width = -1.0
-    width = -1.0  # of the stretch that we are in; none: below 0
+    width = -1.0  # of the current stretch; below 0 if there is none
     begun = 0.0
     for step in range(1, k + 1):
         e = (high + step) % k
@@ -244,7 +244,7 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
         for a in range(n):
             if not placed[a]:
                 continue
-            turns = repeats[a] if count[0] > 1 else 1  # all else is this, turned by the first job's period
+            turns = repeats[a] if count[0] > 1 else 1  # others are these, turned by the first job's period
             for p in range(2 * (first[a + 1] - first[a])):
                 i = first[a] + p // 2
                 edge = shifts[a] + (starts[i] if p % 2 == 0 else ends[i])
@@ -421,7 +421,7 @@ def settle(net, first_use, uses, shifts, placed, sweeps):
                 shifts[j] = shift
         if centred and gained <= WORTH:
             break
-        centred = centring  # that may have made room for others: they are asked once more
+        centred = centring  # centring may have made room for others, so all jobs are tried once more
         centring = gained <= WORTH and not centring
     cost = 0.0
     for link in range(len(net[8])):

@@ -210,9 +210,10 @@ class LocalWorld(LiveWorld[Task]):
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         left, ran_s = (task.job.iterations if known else sys.maxsize) - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
+        seen = self.observed(task.job.id, attempt.progress())
         return task.doubts.look(
-            task.job, task.description, attempt.progress(), left, iteration_s, ran_s, now, self.slack_s, gated_s
-        )
+            task.job, task.description, seen, left, iteration_s, ran_s, now, self.slack_s, gated_s
+        )  # fmt: skip
 
     def _start(self, task: Task, start: Start) -> list[Event]:
         task.starts += 1

@@ -82,7 +82,6 @@ class SlurmEngine:
 
     def open(self, site: Site) -> SlurmWorld:
         """The world, and who takes jobs from Slurm's queue for it."""
-        kind = DrySlurmWorld if site.dry_run else SlurmWorld
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         if not site.dry_run:
             own(
@@ -90,13 +89,18 @@ class SlurmEngine:
             )  # what weft makes there it gives to users, wherever a name in it may lead
             folder.chmod(folder.stat().st_mode | 0o011)  # jobs reach the files that are theirs, and no others
             refuse_giving(folder)
-        world = kind(
-            site.cluster, folder, self.slurm, site.clock, poll_s=self.poll_s, open=True, say=site.say,
-            tied=site.dry_run, take=self.take, priority=self.priority,
+        world = self.make(
+            site, folder, poll_s=self.poll_s, open=True, say=site.say, tied=site.dry_run, take=self.take,
+            priority=self.priority,
         )  # fmt: skip
         world.why = site.why
         world.taker = Intake(world, site.ledger, site.needs, site.policy, site.profiles, self.partitions, site.say)
         return world
+
+    def make(self, site: Site, folder: Path, **more: Any) -> SlurmWorld:
+        """The world itself, or one that only speaks."""
+        kind = DrySlurmWorld if site.dry_run else SlurmWorld
+        return kind(site.cluster, folder, self.slurm, site.clock, **more)
 
 
 class DrySlurmWorld(SlurmWorld):

@@ -36,7 +36,7 @@ from weft.live.slurm.records import HOLD_WORD, Record
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
 _OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
 _NOBODY = 0xFFFFFFFF
-Shift = tuple[float, float, float]  # epoch by wall time, period, tolerance
+Shift = tuple[float, float, float, float]  # epoch by wall time, period, tolerance; how much later the task begins
 
 
 def note(folder: Path, clock: Clock, task: Task, shift: Shift | None) -> str:
@@ -111,7 +111,9 @@ def refuse_giving(folder: Path) -> None:
 
 def write_gate(folder: Path, shift: Shift | None) -> None:
     """What holds from the next iteration on; whole, or as it was: on a full disk a job is shifted later, or not."""
-    gate = None if shift is None else dict(zip(("epoch", "period", "tolerance"), map(float, shift), strict=True))
+    gate = (
+        None if shift is None else dict(zip(("epoch", "period", "tolerance", "offset"), map(float, shift), strict=True))
+    )
     new = f"{folder}/gate.new"
     with suppress(OSError):
         with open(new, "w", encoding="ascii") as file:

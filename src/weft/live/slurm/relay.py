@@ -90,8 +90,10 @@ class Relay:
             case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
                 self.look()
                 now, wall = time.monotonic(), time.time()
-                at = self.keeper.at(step, rest.get("rank", 0), now, wall)
-                if rest.get("rank", 0) == 0 and self.record is not None:
+                inside = rest.get("inside") is True
+                at = self.keeper.at(step, rest.get("rank", 0), now, wall, inside)
+                known = inside and self.record is not None and step <= self.record.step
+                if rest.get("rank", 0) == 0 and self.record is not None and not known:
                     self.record.report(step, rest.get("saved") is True, now, max(at, now))
                 return b"{}\n" if at <= now else b'{"at": %r}\n' % at
             case _:

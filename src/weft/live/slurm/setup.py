@@ -16,7 +16,7 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.request import KEYS
 
-HOOK, PROLOG, UNIT = "job_submit.lua", "weft-task-prolog", "weft.service"
+HOOK, PROLOG, UNIT, AGENT = "job_submit.lua", "weft-task-prolog", "weft.service", "weft-agent.service"
 
 
 def hook(partitions: Iterable[str] = (), owners: Iterable[int] | None = None) -> str:
@@ -90,7 +90,7 @@ def write_files(
     texts = {
         HOOK: hook(partitions, owners),
         PROLOG: task_prolog(folder.resolve(), everybodys(python)),
-        UNIT: _text("weft.service").replace("@WEFT@", shutil.which("weft") or "weft"),
+        **{unit: _text(unit).replace("@WEFT@", shutil.which("weft") or "weft") for unit in (UNIT, AGENT)},
         "relay.py": _text("relay.py"),
         **{name: files("weft.live").joinpath(name).read_text(encoding="utf-8") for name in ("hearing.py",)},
     }
@@ -122,6 +122,8 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1
 # 5. weft serve --world slurm --stack srsf --dir /var/lib/weft --shared DIR
 #    as root or SlurmUser; DIR is on a file system that the nodes see (for progress, and shifts of running jobs), the
 #    other folder on a local disk. {UNIT} does it under systemd, which starts it again whatever ends it.
+# 6. To pace jobs, or to shift those that report nothing: add --agents ADDRESS:PORT, and run {AGENT} on every
+#    node, with a copy of DIR/agents.secret.
 # To take it out again: remove the lines, and release what is held: squeue -h -t PD -o %A | xargs scontrol release
 """
     if folder is not None:

@@ -15,7 +15,7 @@ from weft.live.description import Description
 from weft.live.measured import SLACK_S, Doubts
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.hands import Hands, Order, Snapshot
-from weft.live.slurm.notes import Telling, make_folder, note, uid_of, write_gate
+from weft.live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
 from weft.live.slurm.records import Record
@@ -174,12 +174,12 @@ class SlurmWorld(LiveWorld[Task]):
         """GPUs on each node, in the order of ranks."""
         return Counter(self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in gpus)
 
-    def _gate(self, task: Task) -> tuple[float, float, float] | None:
+    def _gate(self, task: Task) -> Shift | None:
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
         offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task, task.doubts.iteration_s)
-        return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance)
+        return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance, offset_s)
 
     def events(self, now: float) -> list[Event]:
         """What has become known since the last call."""
@@ -272,7 +272,7 @@ class SlurmWorld(LiveWorld[Task]):
         if task.started_s is None:
             return []
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
-        progress = self.attempt(task.job.id, task.starts).progress()
+        progress = self.observed(task.job.id, self.attempt(task.job.id, task.starts).progress())
         left, ran_s = task.job.iterations - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
         said = task.description

@@ -10,7 +10,7 @@ from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
 from weft.model.units import GB, gbps_to_bytes_per_s
 
-MAX_SERVERS = 100_000  # more is a slip of the pen: the largest public clusters have a tenth of it
+MAX_SERVERS = 100_000  # more is surely a typing error: the largest public clusters have a tenth of it
 
 
 def check_count(field: str, value: object, least: int = 1) -> int:
@@ -41,7 +41,7 @@ def check_total(servers: int, fields: str) -> None:
 
 
 _MASK = (1 << 64) - 1
-_KEEP = 100_000  # pairs of switches whose paths are remembered, and paths: some 100 MB at most
+_KEEP = 100_000  # pairs of switches, and paths, that are remembered: some 100 MB at most
 
 
 def flow_hash(seed: int, src: int, dst: int, flow: int) -> int:
@@ -159,8 +159,8 @@ class EcmpRouter:
         n = len(self._servers)
         self._is_server = [i < n for i in range(len(number))]
         self._outgoing, self._incoming = outgoing, incoming
-        # A server with one cable is left and entered over it: what remains is a path between two switches, which all
-        # servers of a rack share.
+        # Traffic of a server with one cable always takes that cable. What remains is a path between two switches, which
+        # all servers of a rack share.
         self._heads = [self._end(i, outgoing[i]) for i in range(n)]
         self._tails = [self._end(i, incoming[i]) for i in range(n)]
         self._between: dict[tuple[int, int], _Between] = {}

@@ -8,7 +8,7 @@ from itertools import product
 
 from weft.errors import InputError
 
-MAX_HOSTS = 100_000  # Slurm's own limit is lower; more is a slip of the pen
+MAX_HOSTS = 100_000  # Slurm's own limit is lower; more is surely a typing error
 _MAX_DIGITS = 18
 _ASCII_NUMBER = re.compile(r"[0-9]+\Z")
 _TRAILING_NUMBER = re.compile(r"(.*?)([0-9]{1,18})\Z", re.DOTALL)

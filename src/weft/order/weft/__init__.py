@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from heapq import merge
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, merge
 from itertools import chain, takewhile
 from math import floor, inf, log2
 from typing import Self
@@ -12,12 +12,11 @@ from weft.errors import StackError
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.order.base import Claim, Order, Ranking
-from weft.order.weft.outlook import Outlook
-from weft.order.weft.sizes import WORTH, closest, shared_out
+from weft.order.weft.sizes import WORTH, shared_out
 
-BOUND = 20.0  # times its own length that a job may wait while later ones run,
-LEAST_BOUND_S = 3600.0  # or so long, if that is longer
-NEAR = 0.9  # of its bound: a job that has waited for so much of it goes to the front, so that it is served in time
+BOUND = 20.0  # a job may wait this many times its own length while later ones run,
+LEAST_BOUND_S = 3600.0  # or this long, if that is longer
+NEAR = 0.9  # of its bound: a job that has waited this long goes to the front, so that it is served in time
 _MOST = 10_000  # jobs of which something is remembered between cycles
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
@@ -27,19 +26,19 @@ Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
 class Weft(Order):
     """Jobs by the GPU seconds that they are expected to need still, least first; running jobs give way.
 
-    Of a job whose length is known that is what is left of it, alone on the closest place. A job of unknown length is
+    If a job's length is known, that is what is left of it, alone on the closest place. A job of unknown length is
     expected to run for as long again as it has run, counted in doublings (a minute, two, four, ...), so that it is
-    passed over once per doubling and not continuously. A running job counts for less by what stopping it would cost:
-    GPU seconds of its restart and of the work since its last checkpoint. It gives way only to a job that would wait for
-    longer than that one runs (`outlook.py`). One that cannot resume never gives way.
+    passed over once per doubling and not continuously. The cost of stopping a running job is deducted from its key: the
+    GPU seconds of its restart and of the work since its last checkpoint. It gives way only to a job that would
+    otherwise wait for longer than that job's own run time (`Outlook`). A job that cannot resume never gives way.
 
     Jobs of a higher priority come first. Among those of one priority nobody starves: a job that has waited for nine
     tenths of its bound (20 times its length, at least an hour) goes to the front, those submitted first first, and
-    gives way to nobody behind it until it ends (if its length is not known: until it has run for as long as it had when
-    it came there, at least an hour).
+    gives way to nobody behind it until it ends. If its length is not known, that holds until it has run for as long
+    again as it had when it got there, and for at least an hour.
 
-    A running job is placed anew where being closer together would save it more than moving costs; how slow it is now is
-    what was measured.
+    A running job is placed anew where being closer together would save it more than moving costs. Its present speed is
+    the measured one.
 
     Where jobs are elastic, sizes come from `sizes.py`. `weft:rigid` never resizes, `weft:attained` takes no length for
     known; `weft:rigid,attained` both.
@@ -49,7 +48,7 @@ class Weft(Order):
         self.resizes = resizes
         self.lengths = lengths
         self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
-        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, with the GPUs that they are for
+        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, beside their placements
         self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
         self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
         self._closest: dict[int, Spread] = {}  # for so many GPUs
@@ -73,7 +72,7 @@ class Weft(Order):
         return Weft(self.resizes and resizing, self.lengths and known), left_out
 
     def initial_state(self) -> State:
-        """Nobody is at the front, no sizes are decided, nobody moves."""
+        """No job is at the front, no sizes are decided, no job moves."""
         self._alone_s.clear()
         self._closest.clear()
         return {"front": {}, "jobs": [], "sizes": {}, "moving": []}
@@ -111,7 +110,7 @@ class Weft(Order):
         return job.job.gpus * self._iteration_s(job)
 
     def _iteration_s(self, job: JobView) -> float:
-        """Seconds of it. What a job sends counts, because it holds its GPUs meanwhile."""
+        """Seconds of such an iteration. Communication counts, because the job holds its GPUs meanwhile."""
         found = self._alone_s.get(job.id)
         if found is None:
             if self._view is None:  # nobody has ranked yet
@@ -119,7 +118,7 @@ class Weft(Order):
             if len(self._alone_s) > _MOST:
                 self._alone_s.clear()
             gpus = job.job.gpus
-            found = self._view.estimate(job.job, gpus, closest(self._view, gpus)).iteration_s
+            found = self._view.estimate(job.job, gpus, Spread.closest(self._view.cluster, gpus)).iteration_s
             self._alone_s[job.id] = found
         return found
 
@@ -130,7 +129,7 @@ class Weft(Order):
         return job.job.gpus * _doubling_s(job.run_s)
 
     def _of_running(self, view: ClusterView, job: JobView) -> float:
-        """The same of a running job, less what stopping it would cost."""
+        """The same for a running job, less what stopping it would cost."""
         gpus = len(job.gpus) or job.job.gpus
         cost = view.restart_s * gpus
         if not self._knows(job):
@@ -140,10 +139,11 @@ class Weft(Order):
         return self._per_iteration(job) * (job.job.iterations - done - lost) - cost
 
     def _entries(self, view: ClusterView, front: dict[str, float], moving: Sequence[str] = ()) -> Iterator[Entry]:
-        """Running jobs that cannot resume; then, for each priority, the front by submission and the others by key.
+        """All jobs in order: running jobs that cannot resume; then, for each priority, the front by submission and the
+        others by key.
 
-        Jobs that were stopped to be moved have the key that they had while they ran, so that nobody takes the place
-        that they move to.
+        Jobs that were stopped to be moved keep the key that they had while they ran, so that no other job takes the
+        place that they move to.
         """
         running = list(_running(view))
         fixed = [(-inf, 0, job) for job in running if not job.job.resumes and job.id not in front]
@@ -236,7 +236,7 @@ class Weft(Order):
             size = sizes.get(job.id, 0)
             if job.id in view.waiting:
                 if size:
-                    claims.append(Claim(job.id, size, f"{size} GPUs, where another is worth less than elsewhere"))
+                    claims.append(Claim(job.id, size, f"{size} GPUs: one more would gain it less than it gains others"))
             elif job.status is JobStatus.RUNNING and size != len(job.gpus):
                 released.add(job.id)
                 if size:
@@ -254,7 +254,7 @@ class Weft(Order):
             return False
         own, best = self._spread(view, job), self._closest.get(n)
         if best is None:
-            best = self._closest[n] = closest(view, n)
+            best = self._closest[n] = Spread.closest(view.cluster, n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
@@ -262,7 +262,7 @@ class Weft(Order):
         return self._left(view, job) * (slow_s - fast_s) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow_s
 
     def _spread(self, view: ClusterView, job: JobView) -> Spread:
-        """Where a running job is; it is asked about in every cycle."""
+        """How a running job is spread; remembered, because it is asked for in every cycle."""
         known = self._spreads.get(job.id)
         if known is None or known[0] is not job.gpus:
             if len(self._spreads) > _MOST:
@@ -271,7 +271,7 @@ class Weft(Order):
         return known[1]
 
     def _left(self, view: ClusterView, job: JobView) -> float:
-        """Iterations that a job is expected to do still."""
+        """Iterations that a job is expected still to do."""
         done = self._iterations(view, job)
         return float(job.job.iterations - done) if self._knows(job) else max(1.0, float(done))
 
@@ -283,7 +283,7 @@ class Weft(Order):
 
 
 def bound_s(job: JobView, known: bool = True) -> float:
-    """Seconds that a job may wait in all while later ones run; its length is that of its computing."""
+    """Seconds that a job may wait in all while later ones run. Its length here is its compute time."""
     return max(LEAST_BOUND_S, BOUND * (job.job.compute_s if known else job.run_s))
 
 
@@ -307,3 +307,32 @@ def _doubling_s(run_s: float) -> float:
 def _key(entry: Entry) -> tuple[int, float, bool]:
     value, waits, job = entry
     return -job.job.priority, value, value > -inf and bool(waits)  # at a tie the running job stays
+
+
+class Outlook:
+    """Whether it pays to stop running jobs for one that waits, from when GPUs are expected to come free.
+
+    Waiting jobs are asked about in the order in which they will be served.
+    """
+
+    def __init__(self, view: ClusterView, rest_s: Mapping[str, float]) -> None:
+        self._view = view
+        self._free = view.offer.n_free
+        self._ends = [(rest_s[job.id], len(job.gpus)) for job in view.running.values()]
+        heapify(self._ends)
+
+    def pays(self, job: JobView, run_s: float) -> bool:
+        """Whether a job would wait for longer than the jobs that stop for it would lose: its own run time, and a
+        restart.
+
+        The GPUs that it takes, now or later, are not there for the next job.
+        """
+        gpus, wait_s = job.job.gpus, 0.0
+        while self._free < gpus and self._ends:
+            wait_s, more = heappop(self._ends)
+            self._free += more
+        if wait_s > 0.0 and self._free > gpus:  # GPUs left over come free only then
+            heappush(self._ends, (wait_s, self._free - gpus))
+        self._free = 0 if wait_s > 0.0 else self._free - gpus
+        heappush(self._ends, (wait_s + run_s, gpus))
+        return wait_s > run_s + self._view.restart_s

@@ -1,4 +1,4 @@
-"""How many GPUs each elastic job gets: everybody's least in order, then one step after another where it gains most."""
+"""How many GPUs each elastic job gets: every job's minimum first, in order, then step by step where that gains most."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from heapq import heappop, heappush
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
 Left = Callable[[ClusterView, JobView], float]
-WORTH = 0.05  # of its remaining time: what a running job must gain at least by being restarted, beside what that costs
+WORTH = 0.05  # of its remaining time: what a running job must gain by a restart, beyond its cost
 
 
 def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[str, int]:
-    """GPUs of each job; jobs are given in order, and those left out get none.
+    """GPUs of each job. Jobs are given in order; those left out of the result get none.
 
-    The seconds that a job still needs at a size are its iterations left times those of an iteration alone on the
-    closest place. A step to the next size goes to whoever's need shrinks most for each GPU, relative to the need.
+    What a job still needs at a size is its remaining iterations times the seconds of an iteration alone on the closest
+    place. A step to the next size goes to the job whose need shrinks most per GPU, relative to that need.
     """
     room = int(view.offer.usable.sum())
     memory = view.cluster.gpu_memory_bytes
@@ -35,7 +35,7 @@ def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[s
 
 
 def _grow(need: dict[str, dict[int, float]], sizes: dict[str, int], room: int) -> int:
-    """Give what is left step by step; returns what nobody can use."""
+    """Give what is left away step by step; returns how many GPUs nobody can use."""
     heap: list[tuple[float, int, str, int]] = []
     number = {name: i for i, name in enumerate(sizes)}
 
@@ -80,17 +80,9 @@ def _worth_it(
 
 
 def _iteration_s(view: ClusterView, job: JobView, workers: int) -> float:
-    """Seconds of an iteration on the closest place; where that leaves part of a rack to others, these are taken to send
-    over its uplinks as much as the job does."""
-    spread = closest(view, workers)
+    """Seconds of an iteration on the closest place. Where that leaves part of a rack to other jobs, they are assumed to
+    send as much over its uplinks as the job does."""
+    spread = Spread.closest(view.cluster, workers)
     found = view.estimate(job.job, workers, spread)
     shared = spread.racks > 1 and workers % int(view.cluster.gpus_per_rack.max()) > 0
     return found.iteration_s + (found.comm_s if shared else 0.0)
-
-
-def closest(view: ClusterView, workers: int) -> Spread:
-    """So many workers as close together as this cluster allows."""
-    cluster = view.cluster
-    servers = -(-workers // int(cluster.gpus_per_server.max()))
-    per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
-    return Spread(servers, -(-servers // per_rack))

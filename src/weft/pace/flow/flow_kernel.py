@@ -16,6 +16,8 @@ from weft.pace.flow.path_kernel import ROUNDING, commit, gather, inner, look, no
 ENOUGH = 1.0 - 2e-9
 TIGHT = 1.0 - ROUNDING
 ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
+# These functions make no arrays. Counting references to those that they are given would cost 1.5 times as much again as
+# all they do, so numba is told to leave it out; its manual does not describe the option.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)

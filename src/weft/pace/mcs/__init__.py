@@ -1,17 +1,21 @@
 """mcs: coflows of jobs in stages on one big switch, in the job order of MCS's own paper, and backfilled.
 
-A central scheduler sees all flows and all NICs, and no link between them (Tian et al., INFOCOM 2018). `job_order` and
-`coflow_rates` are meant to be read; mcs_kernel.py does the same operations in the same order for thousands of jobs.
+A central scheduler sees all flows and all NICs, and no link between them (Tian et al., INFOCOM 2018). Its senders keep
+the rates they were given, and foreign traffic has what they leave; with `mcs:reacts` they slow down for loss, so that
+foreign flows have their fair share beside them. `job_order` and `coflow_rates` are meant to be read; mcs_kernel.py does
+the same operations in the same order for thousands of jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Self
 
 import numpy as np
 
 from weft.compiled import load
+from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Bools, Demand, Ints, Limits, Moment, RateRule, Transport, resized
@@ -138,13 +142,22 @@ class McsRule(RateRule):
 
 
 class Mcs(RatedPace):
-    """See the module."""
+    """`mcs`, or `mcs:reacts`; see the module."""
 
-    name = "mcs"
+    def __init__(self, reacts: bool = False) -> None:
+        self.reacts = reacts
+        self.name = "mcs:reacts" if reacts else "mcs"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`mcs` or `mcs:reacts`."""
+        if arg not in (None, "reacts"):
+            raise StackError(f"mcs:{arg}: write mcs or mcs:reacts")
+        return cls(arg == "reacts")
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows that start after one another, whose senders keep the rate they were given."""
-        return Transport(opened=True, start_after=True, reacts=False)
+        """Single flows that start after one another."""
+        return Transport(opened=True, start_after=True, reacts=self.reacts)
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -1,9 +1,9 @@
-"""shortest (ours): on every link the job whose communication is nearest to its end goes first, with the weight of all.
+"""shortest (ours): the job whose communication is nearest to its end goes first, on what others are owed by price.
 
-Shortest remaining iteration first, on levels: a job is on the first level on which no job before it shares a link with
-it, and what an earlier level leaves of a link the next one has. Who goes first weighs as much as all of our flows on
-its links together, so traffic of others beside it has what it would have if ours shared the link fairly. Senders react
-to congestion. `ranks` is meant to be read; shortest_kernel.py does the same for thousands of jobs.
+Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
+which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
+What is left is ours, and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are
+meant to be read; shortest_kernel.py does the same for thousands of jobs.
 """
 
 from __future__ import annotations
@@ -11,68 +11,151 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Self
 
 import numpy as np
 
 from weft.compiled import load
+from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import MOST_RANK, Demand, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
-FINE = 840  # weight of a foreign flow, and of a flow that has its links to itself
+WEIGHT = 4.0  # of a job of ours against one foreign flow on one link
+ROUNDS = 40  # of prices; where flows meet on one link the first is exact
 
 
-def ranks(jobs: Sequence[Mapping[int, tuple[float, int]]]) -> list[tuple[int, int]]:
-    """Level and weight of jobs, given for each of their links the seconds that they still need of it and the number of
-    their flows there."""
-    flows: dict[int, int] = {}
-    for links in jobs:
-        for link, (_, count) in links.items():
-            flows[link] = flows.get(link, 0) + count
-    left = [max((seconds for seconds, _ in links.values()), default=0.0) for links in jobs]
-    taken: dict[int, int] = {}  # levels of a link that are taken
-    found = [(0, FINE)] * len(jobs)
-    for j in sorted(range(len(jobs)), key=left.__getitem__):  # stable: of several the one that came first
-        level = max((taken.get(link, 0) for link in jobs[j]), default=0)
-        share = max((flows[link] / count for link, (_, count) in jobs[j].items()), default=1.0)
-        for link in jobs[j]:
-            taken[link] = level + 1
-        found[j] = (level, min(round(FINE * share), MOST_RANK))
+def owed(
+    jobs: Sequence[Mapping[int, int]], others: Sequence[tuple[Sequence[int], float]], capacity: Sequence[float],
+    weight: float = WEIGHT,
+) -> list[float]:  # fmt: skip
+    """Bytes per second that are foreign flows' own, given the flows of each job on each link, and of foreign flows the
+    links and the most that they ask for.
+
+    Every link has a price. A foreign flow has 1 / s^2, where s is the sum of prices on its path; each flow of a job has
+    weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is asked
+    for than a link carries, and fall where it is less (utility -1/x: alpha-fair sharing with alpha = 1/2). Links
+    without foreign flows have no price.
+    """
+    met = list(dict.fromkeys(link for links, _ in others for link in links))
+    ours = [{link: n for link, n in flows.items() if link in met} for flows in jobs]
+    asked = dict.fromkeys(met, 0.0)
+    for flows in ours:
+        for link, n in flows.items():
+            asked[link] += weight / n
+    for links, _ in others:
+        for link in links:
+            asked[link] += 1.0
+    price = {link: math.sqrt(asked[link] / capacity[link]) for link in met}
+    rates = [0.0] * len(others)
+    for _ in range(ROUNDS):
+        asked = dict.fromkeys(met, 0.0)
+        for flows in ours:
+            cost = sum(n * price[link] for link, n in flows.items())
+            for link, n in flows.items():
+                asked[link] += n * weight / (cost * cost)
+        for k, (links, most) in enumerate(others):
+            cost = sum(price[link] for link in links)
+            rates[k] = min(1.0 / (cost * cost), most)
+            for link in links:
+                asked[link] += rates[k]
+        price = {link: price[link] * math.sqrt(math.sqrt(asked[link] / capacity[link])) for link in met}
+    crowded = {link: max(asked[link] / capacity[link], 1.0) for link in met}
+    return [rate / max(crowded[link] for link in links) for rate, (links, _) in zip(rates, others, strict=True)]
+
+
+def rates(
+    jobs: Sequence[Sequence[tuple[Sequence[int], float]]], room: Sequence[float], capacity: Sequence[float]
+) -> list[list[float]]:
+    """Rates of the flows of jobs, given for each the links and the bytes left, on what is ours of each link.
+
+    The order is by the most seconds that any link still has to do for a job. All flows of a job have one rate, as large
+    as its links have room for; then what is left of links goes to single flows, in the same order.
+    """
+    room, found = list(room), [[0.0] * len(flows) for flows in jobs]
+    need: list[dict[int, float]] = [{} for _ in jobs]
+    count: list[dict[int, int]] = [{} for _ in jobs]
+    for j, flows in enumerate(jobs):
+        for links, left in flows:
+            for link in links:
+                need[j][link] = need[j].get(link, 0.0) + left / capacity[link]
+                count[j][link] = count[j].get(link, 0) + 1
+    seconds = [max(needs.values(), default=0.0) for needs in need]
+    order = sorted(range(len(jobs)), key=seconds.__getitem__)  # stable: of several the one that came first
+    for j in order:
+        rate = min((room[link] / n for link, n in count[j].items()), default=0.0)
+        for link, n in count[j].items():
+            room[link] = max(room[link] - rate * n, 0.0)
+        found[j] = [rate] * len(jobs[j])
+    for j in order:
+        for k, (links, _) in enumerate(jobs[j]):
+            more = min((room[link] for link in links), default=0.0)
+            found[j][k] += more
+            for link in links:
+                room[link] -= more
     return found
 
 
 class ShortestRule(RateRule):
-    """Asked when transfers start or end: between these the order does not change, since who goes first gets shorter."""
+    """Asked when transfers start or end, foreign ones too: between these the order does not change, since who goes
+    first gets shorter."""
 
     slot_s = math.inf
     everyone = True
+    minds_others = True
+
+    def __init__(self, weight: float = WEIGHT) -> None:
+        self.weight = weight
 
     def begin(self, demand: Demand) -> None:
-        """Nothing to remember."""
+        """Nobody else sends yet."""
         self.capacity = demand.capacity
+        self.others(np.zeros((0, 1), np.int64), np.zeros(0))
 
     @property
     def kernel(self) -> ModuleType:
         """weft.pace.shortest.shortest_kernel, compiled by numba when first called."""
         return load("weft.pace.shortest.shortest_kernel")
 
+    def others(self, path: Ints, most: Floats) -> None:
+        """Remember them."""
+        self._path, self._most = path, most
+
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
-        """Levels and weights by job; all flows of a job have the same."""
-        levels, weights = np.zeros(len(flows), np.int64), np.ones(len(flows), np.int64)
+        """Caps: what is left of each link by what others are owed, job by job."""
         _, job = np.unique(flows.uid[live], return_inverse=True)
-        self.kernel.ranks(live, job, flows.path, flows.size - flows.sent, self.capacity, FINE, levels, weights)
-        return Limits(np.full(len(flows), math.inf), weights, levels)
+        caps = np.zeros(len(flows))
+        self.kernel.decide(
+            live, job, flows.path, flows.size - flows.sent, self.capacity, self._path, self._most, self.weight, ROUNDS,
+            caps,
+        )  # fmt: skip
+        return Limits(caps)
 
 
 class Shortest(RatedPace):
-    """See the module."""
+    """`shortest`, or `shortest:X` for jobs that weigh as much as X foreign flows on one link."""
 
-    name = "shortest"
+    def __init__(self, weight: float = WEIGHT) -> None:
+        self.weight = weight
+        self.name = "shortest" if weight == WEIGHT else f"shortest:{weight:g}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`shortest` or `shortest:X`."""
+        if arg is None:
+            return cls()
+        try:
+            weight = float(arg)
+        except ValueError:
+            weight = 0.0
+        if not 1e-3 <= weight <= 1e6:
+            raise StackError(f"shortest:{arg}: write shortest, or shortest:X with a number X from 0.001 to 1000000")
+        return cls(weight)
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows of senders that react to congestion."""
-        return Transport(opened=True, foreign_weight=FINE)
+        """Single flows whose senders keep the rate they were given: it leaves others what they are owed."""
+        return Transport(opened=True, reacts=False)
 
     def rates(self) -> RateRule:
         """The rule of one run."""
-        return ShortestRule()
+        return ShortestRule(self.weight)

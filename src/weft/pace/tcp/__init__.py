@@ -10,6 +10,7 @@ variants apart (`tcp:ideal-reno`, ...). docs/baselines/tcp.md has the equations.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Self
@@ -93,7 +94,7 @@ class TcpRule(RateRule):
         marks = self.control.smooth
         self.room: Floats = demand.capacity * MARK_S if marks else np.full(len(demand.capacity), self.buffer_bytes)
         self.available = demand.capacity.copy()  # what foreign traffic left of each link
-        self.window, self.threshold, self.rate, self.top, self.lost = np.zeros((5, 0))
+        self.window, self.threshold, self.rate, self.top, self.lost, self.after = np.zeros((6, 0))
         self.held, self.owner, self.ended = np.zeros((3, 0), np.int64)  # ended: in which slot, -1 while it sends
         self._slot = 0
 
@@ -105,7 +106,7 @@ class TcpRule(RateRule):
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Rates that the windows come to, less what slow start and the losses of this slot cost."""
         if len(flows) != len(self.window):
-            for name in ("window", "threshold", "rate", "top", "lost", "held", "owner", "ended"):
+            for name in ("window", "threshold", "rate", "top", "lost", "after", "held", "owner", "ended"):
                 setattr(self, name, resized(getattr(self, name), len(flows), -1 if name == "owner" else 0))
         self._slot, rows = when.slot, np.flatnonzero(flows.active)
         fresh = self._start(flows, live, rows)
@@ -118,6 +119,8 @@ class TcpRule(RateRule):
                 ):  # fmt: skip
                     break
                 self._share(flows, rows)
+            if not self.control.smooth:
+                self._saw(flows, rows)
         caps = self.rate.copy()
         lasts = max(when.part, 1e-9) * self.slot_s
         caps[fresh] -= missed_bytes(caps[fresh]) / lasts
@@ -129,6 +132,14 @@ class TcpRule(RateRule):
         self.kernel.shares(rows, flows.path, self.window, RTT_S, self.available, self.rate, self.held)
         alone = rows[(flows.path[rows, 1:] < 0).all(axis=1)]  # whatever its window, one NIC is all that it crosses
         self.rate[alone] = flows.line[alone]
+
+    def _saw(self, flows: FlowSet, rows: Ints) -> None:
+        """Where a loss lets a link idle, what windows come to is followed through the slot, loss by loss."""
+        self.after[rows] = 0.0
+        self.kernel.saws(
+            rows, flows.path, self.window, RTT_S, self.available, self.room, self.control.keeps,
+            self.control.gains * SEGMENT_BYTES, self.slot_s, self.rate, self.after, self.top, self.threshold,
+        )  # fmt: skip
 
     def _start(self, flows: FlowSet, live: Ints, rows: Ints) -> Ints:
         """Give windows to flows that begin; returns those that begin with a slow start, which is over within a slot.
@@ -165,7 +176,11 @@ class TcpRule(RateRule):
         used = flows.rate[live] / np.maximum(self.rate[live], 1e-9)
         idle = live[~queued & (used < 0.5)]
         self.window[idle] = np.maximum(self.window[idle] * 2.0 * used[~queued & (used < 0.5)], FIRST_WINDOW)
-        growing = live[queued | (used >= 0.9)]
+        sawn = self.after[live] > 0.0
+        kept = live[sawn & (queued | (used >= 0.5))]
+        self.window[kept] = self.after[kept]
+        growing = live[(queued | (used >= 0.9)) & ~sawn]
+        self.after[live] = 0.0
         most = 2.0 * (flows.line * RTT_S + self.buffer_bytes)
         self.kernel.grow(
             growing, self.window, self.rate, self.slot_s, RTT_S, most,
@@ -186,7 +201,12 @@ def missed_bytes(rate: Floats) -> Floats:
     return missed
 
 
-_HOW = f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or tcp:cubic,buffer=200kB"
+_HOW = (
+    f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or with settings such as "
+    "tcp:cubic,buffer=200kB,goodput=95%"
+)
+_SETTINGS = re.compile(r"(?=.)(?:buffer=([0-9]{1,9})kB)?(?:(?:^|,)goodput=([1-9][0-9]?|100)%)?")
+_BBR_GOODPUT = 0.98  # it drains its queue for 0.2 s of every 10
 
 
 class Tcp(Pace):
@@ -195,32 +215,40 @@ class Tcp(Pace):
     steers = True
     natural = True
 
-    def __init__(self, variant: str = "cubic", ideal: bool = False, buffer_bytes: float = BUFFER_BYTES) -> None:
-        self.variant, self.ideal, self.buffer_bytes = variant, ideal, buffer_bytes
+    def __init__(
+        self, variant: str = "cubic", ideal: bool = False, buffer_bytes: float = BUFFER_BYTES, goodput: float = 1.0
+    ) -> None:
+        self.variant, self.ideal, self.buffer_bytes, self.goodput = variant, ideal, buffer_bytes, goodput
         kind = f"ideal-{variant}" if ideal and variant != "cubic" else "ideal" if ideal else variant
         self.name = f"tcp:{kind}" + (f",buffer={buffer_bytes / 1e3:g}kB" if buffer_bytes != BUFFER_BYTES else "")
+        self.name += f",goodput={100 * goodput:g}%" if goodput != 1.0 else ""
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB`."""
-        kind, comma, setting = (arg or "cubic").partition(",")
+        """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB,goodput=...%`."""
+        kind, comma, settings = (arg or "cubic").partition(",")
         ideal = kind == "ideal" or kind.startswith("ideal-")
         variant = kind.removeprefix("ideal").removeprefix("-") or "cubic" if ideal else kind
         if variant not in VARIANTS or (ideal and comma):
             raise StackError(f"tcp:{arg}: {_HOW}")
         if not comma:
             return cls(variant, ideal)
-        words = setting.removeprefix("buffer=").removesuffix("kB")
-        if setting != f"buffer={words}kB" or not words.isascii() or not words.isdecimal():
+        found = _SETTINGS.fullmatch(settings)
+        if found is None:
             raise StackError(f"tcp:{arg}: {_HOW}")
-        return cls(variant, buffer_bytes=1e3 * int(words))
+        buffer, percent = found.groups()
+        return cls(
+            variant,
+            buffer_bytes=1e3 * int(buffer) if buffer else BUFFER_BYTES,
+            goodput=int(percent) / 100.0 if percent else 1.0,
+        )
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows as fast as random loss lets them; BBR drains its queue for 0.2 s of every 10."""
+        """Single flows as fast as random loss lets them; of what they send a part counts, where that was measured."""
         return Transport(
             opened=True,
             loss_limit=loss_limit(self.variant, packet_loss),
-            goodput=0.98 if self.variant == "bbr" else 1.0,
+            goodput=self.goodput * (_BBR_GOODPUT if self.variant == "bbr" else 1.0),
         )
 
     def rates(self) -> RateRule | None:

@@ -99,3 +99,83 @@ def cut(rows, window, threshold, held, rtt_s, capacity, room, keeps, smooth, top
         window[i] *= holds / total[held[i]] if smooth else keeps
         threshold[i] = window[i]
     return found
+
+
+@njit(cache=True, nogil=True)
+def climb(low, high, pipe, gain, rtt_s):
+    """Seconds in which the windows on a link grow from one sum to a higher one by `gain` bytes a round trip, and the
+    bytes that the link carries meanwhile. Up to the pipe a round trip takes rtt_s and the link carries low / rtt_s;
+    above, the link is full and a round trip takes as much longer as the windows are larger than the pipe."""
+    knee = min(max(low, pipe), high)
+    idle, full = (knee - low) * rtt_s / gain, (high * high - knee * knee) * rtt_s / (2.0 * gain * pipe)
+    return idle + full, (knee * knee - low * low) / (2.0 * gain) + full * pipe / rtt_s
+
+
+@njit(cache=True, nogil=True)
+def climbed(low, pipe, gain, rtt_s, seconds):
+    """The sum of windows after so many seconds of growth; the inverse of `climb`."""
+    idle = max(pipe - low, 0.0) * rtt_s / gain
+    if seconds <= idle:
+        return low + seconds * gain / rtt_s
+    knee = max(low, pipe)
+    return np.sqrt(knee * knee + 2.0 * gain * pipe * (seconds - idle) / rtt_s)
+
+
+@njit(cache=True, nogil=True)
+def saw(total, pipe, holds, keeps, gain, rtt_s, seconds):
+    """What windows that all fall to `keeps` of `holds` whenever their sum has grown to it come to in so many seconds:
+    bytes that their link carries, their sum afterwards, and how often something was lost."""
+    whole_s, whole = climb(keeps * holds, holds, pipe, gain, rtt_s)
+    to_s, carried = climb(total, holds, pipe, gain, rtt_s)
+    losses = 0.0
+    if to_s > seconds:
+        carried = 0.0
+    else:
+        seconds, total = seconds - to_s, keeps * holds
+        teeth = np.floor(seconds / whole_s)
+        seconds, carried, losses = seconds - teeth * whole_s, carried + teeth * whole, 1.0 + teeth
+    after = min(climbed(total, pipe, gain, rtt_s, seconds), holds)
+    return carried + climb(total, after, pipe, gain, rtt_s)[1], after, losses
+
+
+@njit(cache=True, nogil=True)
+def saws(rows, path, window, rtt_s, capacity, room, keeps, gain, seconds, rate, after, top, threshold):
+    """Mean rates over so many seconds, and windows after them, of flows at links whose buffers are too small to keep
+    them busy through a loss. A flow belongs to the link of its path that is nearest to overflowing; all that belong to
+    one lose at once, and grow by `gain` bytes a round trip each."""
+    total, others = np.zeros(len(capacity)), np.zeros(len(capacity))
+    mine, count = np.zeros(len(capacity)), np.zeros(len(capacity))
+    for i in rows:
+        for link in path[i, 1:]:
+            if link >= 0:
+                total[link] += window[i]
+    at = np.full(len(rows), NOWHERE)
+    for k in range(len(rows)):
+        i, most = rows[k], 0.0
+        for link in path[i, 1:]:
+            if link >= 0 and total[link] > most * (capacity[link] * rtt_s + room[link]):
+                at[k], most = link, total[link] / (capacity[link] * rtt_s + room[link])
+        for link in path[i, 1:]:
+            if link >= 0 and link != at[k]:
+                others[link] += rate[i]
+        if at[k] >= 0:
+            mine[at[k]] += window[i]
+            count[at[k]] += 1.0
+    carried, sums, losses = np.zeros(len(capacity)), np.zeros(len(capacity)), np.full(len(capacity), -1.0)
+    for link in range(len(capacity)):
+        pipe = (capacity[link] - others[link]) * rtt_s
+        if count[link] and pipe > 0.0 and keeps * (pipe + room[link]) < pipe:
+            holds = pipe + room[link]
+            carried[link], sums[link], losses[link] = saw(
+                min(mine[link], holds), pipe, holds, keeps, gain * count[link], rtt_s, seconds
+            )
+    for k in range(len(rows)):
+        i, link = rows[k], at[k]
+        if link >= 0 and losses[link] >= 0.0:
+            holds = (capacity[link] - others[link]) * rtt_s + room[link]
+            rate[i] = carried[link] / seconds * window[i] / mine[link]
+            left = window[i] * min(holds / mine[link], 1.0) * keeps ** losses[link]
+            after[i] = left + (sums[link] - min(mine[link], holds) * keeps ** losses[link]) / count[link]
+            if losses[link] > 0.0:
+                top[i] = after[i] * holds / sums[link]
+                threshold[i] = keeps * top[i]

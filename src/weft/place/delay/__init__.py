@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.plan import Placement, State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import tightest
+from weft.place.best_fit import idle_first, tightest
 from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Consolidated, Fixed, Timers, tier_of
-from weft.place.shares import idle_first
 
 Ints = npt.NDArray[np.int64]
 _WHERE = ("on one machine", "in one rack", "over several racks")
@@ -23,11 +23,11 @@ _WHERE = ("on one machine", "in one rack", "over several racks")
 class DelayScheduling(Place):
     """Algorithm 1: one machine at once, one rack after the machine timer, anything after the rack timer.
 
-    Timers count from the start of waiting. A job that is too big for a machine does not wait for one, nor one that is
-    too big for a rack for that. A running job that is offered GPUs again (its lease is over) takes a better tier than
-    its own or keeps what it has. Rules for the timers: `delay` or `delay:auto` (Algorithm 2; `auto@SECONDS` sets the
-    window), `delay:manual` (12 h and 24 h), `delay:SECONDS/SECONDS`, `delay:no-wait`, `delay:consolidated`,
-    `delay:benefit`.
+    Timers count from the start of waiting. A job that is too big for a machine does not wait for a machine, and a job
+    that is too big for a rack does not wait for a rack. A running job that is offered GPUs again (its lease is over)
+    takes a better tier than its own or keeps what it has. Rules for the timers: `delay` or `delay:auto` (Algorithm 2;
+    `auto@SECONDS` sets the window), `delay:manual` (12 h and 24 h), `delay:SECONDS/SECONDS`, `delay:no-wait`,
+    `delay:consolidated`, `delay:benefit`.
     """
 
     def __init__(self, rule: Timers | None = None) -> None:
@@ -77,7 +77,7 @@ class DelayScheduling(Place):
         return Answer(_gpus(view, gpus, offer, tier, rack), words, state)
 
     def _best(self, view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
-        """As `_best` says, once for each number of GPUs while the offer is the same."""
+        """The module's `_best`, asked once for each number of GPUs while the offer is the same."""
         if self._seen[0] is not offer or self._seen[1] is not view.offer:
             self._seen = (offer, view.offer, {})
         known = self._seen[2]
@@ -86,7 +86,7 @@ class DelayScheduling(Place):
         return known[gpus]
 
     def alike(self, job: JobView) -> str | None:
-        """Without timers that run out, all are of one kind."""
+        """Where no timer runs out, all jobs are of one kind."""
         return "" if self.rule.for_ever else None
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
@@ -94,7 +94,7 @@ class DelayScheduling(Place):
         return self.rule.observe(view, state)
 
     def _timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
-        """The rule's, 0 for tiers that the job is too big for; the second never ends before the first."""
+        """The rule's timers, 0 for tiers that the job is too big for. The second never ends before the first."""
         cluster = view.cluster
         if gpus > cluster.largest_rack:
             return 0.0, 0.0
@@ -122,7 +122,7 @@ _RULES = {
 def _best(view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
     """The best tier on offer, and for one machine or rack the one to take.
 
-    Of several the one from which the fewest GPUs must be taken away from running jobs, then the tightest.
+    Among several, the one where the fewest GPUs must be taken from running jobs wins, then the tightest.
     """
     free = offer.free_per_server
     if free.max() >= gpus:
@@ -154,17 +154,15 @@ def _gpus(view: ClusterView, gpus: int, offer: Offer, tier: int, where: int) -> 
 
 
 def _seconds(text: str, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number(text)
     if not 0 <= value < math.inf:
         raise StackError(f"{what}: {text!r} is no time in seconds")
     return value
 
 
 def _time(seconds: float) -> str:
-    """Two digits are enough: a tuned timer changes all the time, and a reason is written down whenever it changes."""
+    """A time in words. Two digits are enough: a tuned timer changes all the time, and a reason is written down whenever
+    it changes."""
     if seconds <= 0:
         return "0 s"
     number, unit = (seconds / 3600, "h") if seconds >= 360 else (seconds, "s")

@@ -1,7 +1,7 @@
 """How long a job waits for a better network tier: fixed timers, none, for ever, or tuned by what happened before.
 
-A rule is asked for two moments, counted from the start of waiting: until the first a job takes GPUs of one machine
-only, until the second of one rack at most. The memory of the tuned rules is `waits`: by tier and GPU demand the
+A rule is asked for two moments, counted from the start of waiting. Until the first, a job takes GPUs of one machine
+only; until the second, GPUs of one rack only. The memory of the tuned rules is `waits`: by tier and GPU demand, the
 (time of acceptance, seconds waited, job) of accepted offers.
 """
 
@@ -25,7 +25,7 @@ class Timers(ABC):
     """A rule for the two timers."""
 
     text: str  # as in delay:TEXT
-    for_ever = False  # whether nobody ever takes less than the best
+    for_ever = False  # whether every job waits for the best tier, however long that takes
 
     def initial_state(self) -> State:
         """Memory before anything was accepted."""
@@ -45,7 +45,7 @@ class Timers(ABC):
 
 
 class Fixed(Timers):
-    """The same for everybody (`delay:manual`, `delay:3600/7200`, `delay:no-wait`)."""
+    """The same timers for every job (`delay:manual`, `delay:3600/7200`, `delay:no-wait`)."""
 
     def __init__(self, machine_s: float, rack_s: float, text: str) -> None:
         self._timers = (machine_s, rack_s)
@@ -57,7 +57,7 @@ class Fixed(Timers):
 
 
 class Consolidated(Fixed):
-    """Until there is the closest place that can be (`delay:consolidated`)."""
+    """A job waits until it can have the closest place possible (`delay:consolidated`)."""
 
     for_ever = True
 
@@ -87,7 +87,7 @@ class AutoTuned(Timers):
         return known[0], known[1]
 
     def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
-        """Enter the wait (line 7 or 15 of Algorithm 1), once for each time that a job has waited."""
+        """Enter the wait (line 7 or 15 of Algorithm 1), once for each time that a job waits."""
         waits = state["waits"]
         if tier < len(DEFAULT_S):
             name, demand = TIERS[tier], str(gpus)
@@ -114,10 +114,11 @@ class AutoTuned(Timers):
 class Benefit(Timers):
     """Not in the paper: wait for a tier at most as long as being there saves, as far as this has been seen.
 
-    What is learnt is not how long others waited but what they got: by model and tier, the share of time on GPUs that
-    jobs compute there. A job with c seconds of computing left that computes a share e of its time on one tier and f on
-    the next worse one saves c/f - c/e by the better one, so it waits for that long and no longer: whoever waits as long
-    as there is to gain loses at most as much again. What has not been seen counts as the default of 12 hours.
+    The rule learns not how long others waited but what they got: by model and tier, the share of their time on GPUs
+    that jobs compute there. Take a job with c seconds of computing left that would compute for a share e of its time on
+    one tier and f on the next worse one. The better tier saves it c/f - c/e, so it waits for that long and no longer: a
+    job that waits for as long as it could gain loses at most as much again. Where nothing has been seen yet, the
+    default of 12 hours holds.
     """
 
     text = "benefit"
@@ -170,5 +171,5 @@ def tier_of(view: ClusterView, job: JobView) -> int:
 
 
 def _same_wait(old: list[Any], new: list[Any]) -> bool:
-    """Whether two entries are of one wait: a start that had to be decided again, its GPUs not being free yet."""
+    """Whether two entries come from one wait: the start had to be decided again, because its GPUs were not free yet."""
     return bool(old[2] == new[2] and math.isclose(old[0] - old[1], new[0] - new[1], abs_tol=1e-6))

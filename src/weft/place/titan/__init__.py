@@ -14,10 +14,12 @@ from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
+from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
+from weft.place.best_fit import Share
 from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
-from weft.place.titan.machines import Rooms, Share
+from weft.place.titan.machines import Rooms
 from weft.place.titan.search import search
 
 Ints = npt.NDArray[np.int64]
@@ -41,8 +43,8 @@ class Titan(Place):
 
     Objectives in order: the fewest idle machines, the fewest machines, the fewest bytes across machines. In no stage
     may one machine send another more than the slowest link between them carries in the stage time (1 s unless said
-    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits, unless nobody else is on
-    the cluster: then it is placed without.
+    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits. If it is alone on the
+    cluster, it is placed without the limits.
 
     `printed` is the paper's Algorithm 3 to the letter: over the used machines and as many idle ones as would do alone,
     workers at random. `plus` looks at more ways to share workers out before it takes another machine, and lets workers
@@ -71,7 +73,7 @@ class Titan(Place):
                 key = "collective"
             else:
                 key = "stage_s"
-            if key in given or (key == "stage_s" and not _is_time(part)):
+            if key in given or (key == "stage_s" and not 0.0 < number(part) < np.inf):
                 raise StackError(
                     f"titan:{arg}: write titan:printed or titan:plus, perhaps with a collective and the seconds of a "
                     "stage behind it, as in titan:plus/ring/0.1"
@@ -127,8 +129,8 @@ def solve(
 ) -> Placed | None:  # fmt: skip
     """Machines and ranks by the order of the objectives; None if no place within the limits is found.
 
-    `limits` are per byte of the job's message. If the room decides, both objectives are the best there are; if the
-    limits do, the greedy of Algorithm 2 goes on with one idle machine more at a time.
+    `limits` are per byte of the job's message. If only room restricts the choice, both objectives are optimal. If the
+    limits do, the greedy search of Algorithm 2 goes on with one more idle machine at a time.
     """
     workers = kind[0]
     rooms = rooms or Rooms(free, idle)
@@ -177,7 +179,7 @@ def printed(
 
 
 def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
-    """The sharing with the fewest bytes across machines of those within the limits; the first of equal ones."""
+    """Of the sharings within the limits, the one with the fewest bytes across machines; among equal ones the first."""
     best: Placed | None = None
     least = np.inf
     for shares in options:
@@ -287,10 +289,3 @@ def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
         for rank, gpu in zip(ranks, free, strict=False):
             chosen[rank] = gpu
     return tuple(chosen)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return 0.0 < float(text) < float("inf")
-    except ValueError:
-        return False

@@ -16,8 +16,9 @@ from operator import neg
 import numpy as np
 import numpy.typing as npt
 
+from weft.place.best_fit import Share
+
 Ints = npt.NDArray[np.int64]
-Share = tuple[int, int]  # machine, workers on it
 
 
 class Rooms:
@@ -63,11 +64,11 @@ class Rooms:
         return new, new + used
 
     def sharings(self, workers: int, new: int, machines: int) -> Iterator[tuple[Share, ...]]:
-        """Ways to use just `new` idle machines and `machines` in all, roomiest first; several, for the pattern to
-        choose.
+        """Ways to use exactly `new` idle machines and `machines` in all, roomiest first. The pattern of traffic chooses
+        among them.
 
-        The machines filled one after another, the last as tight as possible; equal shares; and shares that are powers
-        of two as far as that leaves room for the rest. A sharing that does not fit is left out.
+        There are three: the machines filled one after another, the last as tight as possible; equal shares; and shares
+        that are powers of two as far as that leaves room for the rest. A sharing that does not fit is left out.
         """
         rooms = (self.whole[1][:new] if new else []) + self.rooms[: machines - new]
         seen: set[tuple[int, ...]] = set()

@@ -18,7 +18,7 @@ from weft.place.pattern import Kind, Load, Pattern, pattern_of
 Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
 TRIES = 4000  # workers that are tried on a machine, for each number of idle machines and machines
-_LARGEST = 32  # workers: of more there are too many placements for the tries to tell anything
+_LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
 
 
 def search(

@@ -126,10 +126,10 @@ class Pollux(Planner):
     iterations then count by the samples in them and their efficiency. `fixed` at the end leaves batches alone.
 
     A genetic search maximises the power mean (p = -1) of the jobs' speed-ups, a speed-up being goodput over goodput on
-    a fair share; re-allocated jobs count less, by what a restart costs; two distributed jobs never share a node. Also
-    when jobs come and go. NOISE is the gradient noise scale in batches (phi / m0, by default 10), which no world
-    reports. What is placed is the search's own matrix of jobs and nodes; racks it does not know. Candidates are plans
-    over all jobs with the same sizes, where no job is on several nodes that was on one.
+    a fair share; re-allocated jobs count less, by what a restart costs; two distributed jobs never share a node. The
+    search also runs when jobs come and go. NOISE is the gradient noise scale in batches (phi / m0, by default 10),
+    which no world reports. Jobs are placed as the search's own matrix of jobs and nodes says; it does not know racks.
+    Candidates are plans over all jobs with the same sizes, where no job is on several nodes that was on one.
     """
 
     name = "pollux"
@@ -181,9 +181,11 @@ class Pollux(Planner):
         return moved(candidate, placements)
 
     def adapted(self, job: Job, cluster: Cluster, alone: Callable[[Profile, str, Spread], Estimate]) -> Job:
-        """The job with, at each size, the batch of the largest goodput among those of at least the samples asked for.
+        """The job with the batch of the largest goodput at each size, among batches with at least the samples asked
+        for.
 
-        As in the paper a batch is never smaller than that; a job that has not the GPUs for it takes the largest.
+        As in the paper, a batch is never smaller than that. A job without the GPUs for it takes the largest batch it
+        can.
         """
         asked = _samples(job, job.gpus)
         profiles = dict(job.profiles)
@@ -289,7 +291,7 @@ def on_nodes(
 
 
 def _one_at_least(view: ClusterView, jobs: list[JobView], capacity: Ints) -> Ints:
-    """If the search gave nobody anything (rigid jobs that just do not fit together): first come, first served."""
+    """First come, first served, where the search gave no job any GPU because rigid jobs do not fit together."""
     matrix = np.zeros((len(jobs), len(capacity)), np.int64)
     free = capacity.copy()
     for i in sorted(range(len(jobs)), key=lambda i: (jobs[i].job.submit_s, jobs[i].id)):
@@ -302,7 +304,7 @@ def _one_at_least(view: ClusterView, jobs: list[JobView], capacity: Ints) -> Int
 
 
 def _spread(cluster: Cluster, size: int, several: bool) -> Spread:
-    """Where workers are as far as Pollux knows: on one node or on several, of no rack in particular."""
+    """A spread as far as Pollux knows it: one node or several, of no rack in particular."""
     return Spread(min(size, len(cluster.servers)), 1) if several else Spread(1, 1)
 
 

@@ -72,7 +72,8 @@ def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, gen
 
 
 def _climbed(problem: Problem, person: Ints) -> Ints:
-    """One GPU after another changes hands, or is taken or left, as long as that is fitter and can run."""
+    """Hill climbing: GPUs change hands, or are taken or left, one at a time, as long as the result is fitter and can
+    run."""
     jobs, nodes = person.shape
     rows, most = np.arange(jobs), problem.able.shape[1] - 1
     best = float(problem.fitness(person[None])[0])
@@ -130,7 +131,7 @@ def _crossed(people: Ints, fitness: Floats, rng: np.random.Generator) -> Ints:
 
 
 def _mutated(problem: Problem, person: Ints, rng: np.random.Generator) -> Ints:
-    """Some entries set anew, one per job on average."""
+    """A copy with some entries drawn again, one per job on average."""
     hit = rng.random(person.shape) < 1.0 / max(1, person.shape[1])
     anew = rng.integers(0, problem.capacity[None, :] + 1, person.shape)
     return np.where(hit, anew, person)

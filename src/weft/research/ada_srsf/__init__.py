@@ -12,7 +12,7 @@ from weft.research.checks import Check, equal, order, saving, test, times, value
 from weft.research.claims import Measured, Picture, Reproduction, Request, Runs
 
 PAPER = "ada-srsf"
-# The same with GPUs of 16 GB and without a limit of GPU memory: prefix of the claims, scenario, words
+# Every claim is checked with GPUs of 16 GB and without a limit of GPU memory: prefix of the claims, scenario, words
 MEMORY = (("16gb", "ada-srsf-16gb", "16 GB"), ("no-limit", "ada-srsf-no-limit", "no memory limit"))
 ADA = "ada-srsf"
 SEEDS, QUICK_SEEDS = 10, 5
@@ -31,8 +31,8 @@ TABLE_V = {
     "Ada-SRSF": TABLE_IV["LWF-1"],  # the same runs
 }
 KAPPAS = {1: ADA, **{k: f"ada-srsf[place=lwf:{k}]" for k in (2, 4, 8, 16)}}
-# Average JCT by the authors' simulator, placement of Table IV: as released, and with the question how much of an
-# all-reduce is left made harmless (docs/papers/ada-srsf.md).
+# Average JCT by the authors' simulator, placement of Table IV: as released, and repaired so that asking how much of an
+# all-reduce is left changes nothing (docs/papers/ada-srsf.md).
 RELEASED = {"LWF-1": (1150.0, 1667.0), "FF": (1803.0, 3488.0), "LS": (2044.0, 4272.0), "RAND": (2657.0, 6873.0)}
 COLUMNS = (
     ("gpu-utilisation", "gpu_utilisation", "average GPU utilisation", "%", 100.0),
@@ -43,7 +43,7 @@ COLUMNS = (
 
 NOTES = (
     "The paper's 160 jobs were never published; ours are drawn anew for each seed from the same recipe.",
-    "The published simulator lets a running all-reduce advance whenever somebody asks how much of it is left, which "
+    "The published simulator lets a running all-reduce advance whenever it is asked how much of it is left, which "
     "creates bandwidth; ours conserves every byte.",
     "GPU utilisation here is GPU seconds computed over GPUs x makespan; the paper does not define its own.",
 )

@@ -17,7 +17,7 @@ STACKS = {"ada-srsf": "ada-srsf", "srsf-1": "srsf-1", "srsf-2": "srsf-2", "ada-s
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Wall seconds of one run on one core, for each stack; iterations and worker tasks per second of the first.
 
-    Beside it what the authors' simulator took for one hundredth of the iterations.
+    It also shows what the authors' simulator took for one hundredth of the iterations.
     """
     import weft
     from weft.api import compile_kernels

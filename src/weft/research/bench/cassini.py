@@ -13,7 +13,7 @@ CAPACITY = 50.0
 
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """Times warm, on one core but for the decision; gaps to the exact optimum as differences of scores."""
+    """Warm times, on one core except for the decision, and gaps to the exact optimum as differences of scores."""
     from weft.interleave.cassini.rotate import rotate
 
     rng = np.random.default_rng(1)
@@ -72,7 +72,7 @@ def random_circles(rng: np.random.Generator, jobs: int) -> list[Any]:
 
 
 def _near(rng: np.random.Generator, servers: int, across: int) -> Any:
-    """Pairs of servers in one rack of 20, but for so many between each two neighbouring racks; in any order.
+    """Pairs of servers in one rack of 20, except for so many between each two neighbouring racks; in any order.
 
     Racks are taken two by two; where their number is odd, the last one keeps to itself.
     """
@@ -90,8 +90,8 @@ def big_decision(
 ) -> dict[str, Any]:
     """Jobs of two workers each on all servers: one pick among candidates, from scratch.
 
-    Placed by lot over the cluster, so that all jobs are one group full of loops and nobody is shifted; or, as a
-    planner does it, inside their rack but for `across` jobs between each two racks, many of which are shifted.
+    Jobs are placed at random over the cluster, so that all of them are one group full of loops and none is shifted; or,
+    as a planner would, inside their rack except for `across` jobs between each two racks, many of which are shifted.
     """
     from weft.core.table import Table
     from weft.core.view import View

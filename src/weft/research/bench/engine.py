@@ -1,6 +1,7 @@
 """The engine alone: iterations, flow completions and events per second, what skipping and estimates cost.
 
-All on one core, warm, with `weft replay`'s own job files, so that anyone can write such a file and see the same.
+Everything runs on one core, warm, with `weft replay`'s own job files, so that anyone can write such a file and see the
+same.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _replay(jobs: dict[str, Any], **options: Any) -> dict[str, Any]:
     from weft.scenario.jobfile import load_job_file
     from weft.sim.replay import run_replay
 
-    # CPU seconds: the figures are to be those of this process, whatever else the machine does
+    # CPU seconds, so that the figures do not depend on what else the machine does
     return run_replay(load_job_file(jobs).model_dump(), clock=time.process_time, **options)
 
 
@@ -103,7 +104,7 @@ def draining_flows(n_flows: int = 1000, seed: int = 1) -> dict[str, Any]:
 
 
 def _beside_simgrid(drained: dict[str, Any], per_s: float, say: Callable[[str], None]) -> dict[str, float | None]:
-    """The same thousand flows in SimGrid, where it is installed: its speed (CPU), and how far the ends lie apart."""
+    """The same thousand flows in SimGrid, where it is installed: its speed (CPU), and how far the ends differ."""
     python = _simgrid.find()
     if python is None:
         say("SimGrid is not installed (Debian: python3-simgrid): not compared")

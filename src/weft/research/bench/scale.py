@@ -3,8 +3,8 @@
 FIFO with best-fit placement on 32 racks of 4 servers of 8 GPUs, 10 Gbit/s, 2:1 oversubscribed; jobs of 1 to 64 GPUs,
 durations log-normal with a median of one hour.
 
-Large (`weft bench scale --large`): srsf at load 0.8 and 4:1, ten jobs per GPU, on 25,600 and on 102,400 GPUs, and how
-many times the cost four times the work is.
+The large size (`weft bench scale --large`) is srsf at load 0.8 and 4:1, with ten jobs per GPU, on 25,600 and on 102,400
+GPUs. It also says how much more four times the work costs.
 """
 
 from __future__ import annotations

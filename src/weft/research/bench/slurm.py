@@ -87,12 +87,12 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _sandbox(folder: str, nodes: int) -> Sandbox:
-    """Without the TaskProlog: its work is that of 64 machines, and here it would be that of one."""
+    """A Slurm without the TaskProlog, whose work 64 machines would share, and which one has to do here."""
     return Sandbox(Path(folder) / "slurm", nodes, prolog=False)
 
 
 def _play(server: Server, box: Sandbox, jobs: int, lengths_s: tuple[float, float]) -> None:
-    """Jobs of such lengths, as fast as sbatch can submit them, until all have ended."""
+    """Submit jobs of these lengths as fast as sbatch can, and wait until all have ended."""
     lot = random.Random(1)
 
     def submit() -> None:
@@ -126,7 +126,7 @@ def _lives(server: Server, log: str) -> list[Life]:
 
 
 def _in_vain_s(lives: Sequence[Life]) -> list[float]:
-    """For each job: how long it was there and the GPUs that it got were free, before it started."""
+    """For each job: how long, before it started, it waited although the GPUs that it got were free."""
     free_since: dict[int, float] = {}
     vain = {}
     for number, life in sorted(enumerate(lives), key=lambda pair: pair[1].start_s):

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
-EVERY = 16  # decisions of which one is timed by the processor too: asking for that takes as long as a small decision
+EVERY = 16  # one in so many decisions is timed in CPU seconds, too: asking for them takes as long as a small decision
 SEEDS = (0, 1, 2)  # of slices
 MOVED = 1e-12  # relative, for the spread of the exact run itself
-SHORTER = 20  # the exact run of the slice simulates every iteration: as long as it is that takes half an hour
+SHORTER = 20  # jobs of a slice are so many times shorter, since its exact run would otherwise take half an hour
 
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Figures of each trace, from reading it to the result; quick: the first 1,000 jobs, and no slice.
 
-    `error_jct_*` compare slices of 2,000 jobs with their exact runs: of the mean and the 95th percentile of completion
-    times over jobs that share links (more than one machine), relative; `error_of_a_job_*` job by job. Each is the
-    median over the seeds, and the worst. `spread_*` are the same of an exact run whose tasks differ by 1e-12, one seed.
-    Memory is the most held so far, by all traces.
+    `error_jct_*` compare slices of 2,000 jobs with their exact runs: the relative error of the mean and the 95th
+    percentile of completion times, over jobs that share links (more than one machine). `error_of_a_job_*` do so job by
+    job. Each is given as the median over the seeds and as the worst. `spread_*` are the same for an exact run whose
+    tasks differ by 1e-12, at one seed. Memory is the most held so far, over all traces.
     """
     from weft.api import compile_kernels
 
@@ -78,7 +78,7 @@ def _measured(name: str, trace: str, jobs: int | None) -> dict[str, Any]:
     from weft.stacks import resolve
 
     took: list[float] = []
-    computed: list[float] = []  # of every so many decisions, without what other programs on the machine took
+    computed: list[float] = []  # CPU seconds of one in so many decisions
 
     class TimedCore(Core):
         def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
@@ -140,9 +140,10 @@ def _errors(trace: str, say: Callable[[str], None]) -> dict[str, Any]:
 def slice_error(trace: str, seed: int = 0, spread: bool = False, shorter: int = SHORTER) -> dict[str, Any]:
     """Random jobs of the trace at a load that makes them share links, all times divided by `shorter`.
 
-    Jobs come, go and meet as they would; they only do fewer iterations meanwhile, which leaves estimates less to go by.
-    The estimated run has the starts and GPUs of the exact one: a job that ends a moment earlier or later leaves its
-    GPUs to another, and after a few such moments two runs of the same trace compare jobs on different machines.
+    Jobs come, go and meet as they otherwise would, but do fewer iterations meanwhile, which gives estimates less to
+    work with. The estimated run has the starts and GPUs of the exact one: a job that ends a moment earlier or later
+    leaves its GPUs to another job, and after a few such moments two runs of the same trace would compare jobs on
+    different machines.
     """
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster, build_workload, physics
@@ -182,7 +183,7 @@ def _compared(name: str, rows: DataFrame, finish_s: dict[str, float]) -> dict[st
 def _again(
     cluster: Cluster, jobs: Sequence[Job], exact: RunResult, network: NetworkSpec, exactly: bool
 ) -> dict[str, float]:
-    """When each job ends, started when and where it was in the exact run: at estimated paces, or exactly, but with
+    """When each job ends if it is started when and where it was in the exact run: at estimated paces, or exactly with
     tasks that differ by MOVED."""
     from weft.sim.engine import Engine, EngineSpec
     from weft.sim.lower import Lowering

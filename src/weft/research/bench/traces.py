@@ -38,7 +38,7 @@ def present(traces: Mapping[str, str], say: Callable[[str], None]) -> dict[str, 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Jobs of each trace and the CPU seconds that this process, all its threads together, spends on reading them.
 
-    The least of some readings: other programs on the machine can only add.
+    The least of several readings counts, since other programs on the machine can only add.
     """
     from weft.workload.traces.reading import read
 

@@ -41,7 +41,7 @@ class Shared:
 _Seen = list[tuple[float, dict[int, tuple[float, float]]]]  # moment; by job, what it sends out of server 0 and may send
 
 
-def _play(
+def play(
     models: Sequence[str], servers: Sequence[Sequence[int]], pace: str, iterations: int, *, n_servers: int = 2,
     loss: float = 0.0, foreign: Sequence[Foreign] = (), nic_gbps: float = NIC_GBPS,
 ) -> tuple[Engine, _Seen]:  # fmt: skip
@@ -79,12 +79,7 @@ def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[floa
 @lru_cache(maxsize=64)
 def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
     """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
-    engine, seen = _play(("vgg19[batch=64]", "resnet50[batch=64]"), ((0, 1), (0, 1)), pace, iterations)
-    records = engine.records()
-    means = [
-        float(np.average(mine["duration"], weights=mine["count"]))
-        for mine in (records[records["uid"] == j] for j in range(2))
-    ]
+    engine, seen = play(("vgg19[batch=64]", "resnet50[batch=64]"), ((0, 1), (0, 1)), pace, iterations)
     first, line = min(engine.finish_s(0), engine.finish_s(1)), NIC_GBPS / 8 * 1e9
     busy = both = crowded = 0.0
     for start, lasts, sends in _stretches(seen):
@@ -93,14 +88,21 @@ def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
             busy += lasts
             both += lasts * (sending == 2)
             crowded += lasts * (sum(asked for _, asked in sends.values()) > line * (1 + 1e-9))
-    return Shared(tuple(means), both / busy, crowded / busy)
+    return Shared(mean_iterations(engine, 2), both / busy, crowded / busy)
+
+
+def mean_iterations(engine: Engine, jobs: int) -> tuple[float, ...]:
+    """Seconds of an iteration of each job."""
+    records = engine.records()
+    mine = [records[records["uid"] == j] for j in range(jobs)]
+    return tuple(float(np.average(rows["duration"], weights=rows["count"])) for rows in mine)
 
 
 @lru_cache(maxsize=64)
 def beside_foreign(pace: str, iterations: int = 60) -> float:
     """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on: the foreign flow's share of the NIC
     while VGG19 has bytes to send."""
-    _, seen = _play(("vgg19[batch=64]",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
+    _, seen = play(("vgg19[batch=64]",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
     ours = theirs = 0.0
     for start, lasts, sends in _stretches(seen):
         if start >= 0.6 and 0 in sends:
@@ -112,7 +114,7 @@ def beside_foreign(pace: str, iterations: int = 60) -> float:
 @lru_cache(maxsize=256)
 def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> float:
     """Iterations per second of one job with 2 workers and 2 parameter servers on 4 machines, as in Figure 10."""
-    engine, _ = _play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
+    engine, _ = play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
     return iterations / engine.finish_s(0)
 
 

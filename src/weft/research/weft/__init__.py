@@ -1,8 +1,9 @@
-"""Our own stack `weft`, held to the papers' methods on the papers' scenarios, and to everybody on public traces.
+"""Our own stack `weft`, compared with the papers' methods on the papers' scenarios, and with all stacks on public
+traces.
 
 The best other stack of each scenario is looked for on seeds 1 to 5, by the same race as in `weft advise`, and figures
-are from later seeds; docs/stack-weft.md has them. "Published" is here the bar: a ratio of 1 to the paper's own method,
-1.05 to the best other stack in mean JCT and 1.10 in p99, and a wait of once its bound.
+are from later seeds; docs/stack-weft.md has them. "Published" here means the bar: a ratio of 1 to the paper's own
+method, of 1.05 to the best other stack in mean JCT and 1.10 in p99, and a longest wait of once its bound.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ class _Lab:
         return replace(self.request, seed=self.request.seed or FIRST_SEED).numbers(SEEDS, QUICK_SEEDS)
 
     def best(self, name: str) -> str:
-        """The best other stack on the seeds that are there to choose."""
+        """The best other stack on the seeds that serve to choose it."""
         trial = TRIALS[name]
         if name not in self.races:
             make = trial.smaller or trial.scenario
             drawn = [Replicate(Scenario.load(make(seed)), "", seed, 0.0, np.inf) for seed in CHOOSE_ON]
             rivals = trial.rivals()
-            if self.request.quick:  # the ends of the list: plain stacks, and what has done well before
+            if self.request.quick:  # both ends of the list: plain stacks, and those that have done well before
                 rivals = [*rivals[:QUICK_RIVALS], *rivals[-QUICK_RIVALS:]]
             site = Site({"": drawn[0].scenario}, 0, ())
             field_, refused = entrants(site, rivals, trial.own)
@@ -100,7 +101,7 @@ _Check = LabCheck[_Lab]
 
 
 def _at_most(bar: float, measured: Measured) -> Verdict:
-    """The mean over seeds keeps within the bar."""
+    """Whether the mean over seeds stays within the bar."""
     return "reproduced" if measured.value is not None and measured.value <= bar else "no"
 
 
@@ -139,7 +140,7 @@ def _machine_hours(trial: Trial) -> _Check:
 
 
 def longest_wait(run: RunResult) -> float:
-    """The longest wait of any job in times what it may be (20 times its computing, or an hour if that is longer).
+    """The longest wait of any job, as a multiple of its bound (20 times its computing, or an hour if that is longer).
 
     A moment counts if the job would have had room on GPUs that were idle or that jobs submitted after it were on.
     """
@@ -154,7 +155,7 @@ def longest_wait(run: RunResult) -> float:
     own = spans["job_id"].to_numpy()
     worst = 0.0
     for job in jobs.iter_rows(named=True):
-        if job["whole"] <= worst:  # so is every other one, whatever counts of it
+        if job["whole"] <= worst:  # the remaining jobs wait no longer, whatever part of their waits counts
             break
         before = came <= job["submit_s"]
         waits = np.array([job["submit_s"], *np.sort(np.r_[start[own == job["job_id"]], end[own == job["job_id"]]])])
@@ -185,7 +186,7 @@ CLAIMS["titan-hours"] = _machine_hours(TRIALS["titan"])
 
 
 def reproduce(request: Request) -> Reproduction:
-    """Hold the stack to all of them."""
+    """Check all claims."""
     names, notes = chosen(request, CLAIMS)
     absent = {name for name, trial in TRIALS.items() if missing(trial)}
     if absent:

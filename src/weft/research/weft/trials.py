@@ -23,7 +23,7 @@ from weft.stacks import names, resolve
 TWO_WEEKS_S = 14 * 86_400.0
 LOAD = 0.9  # of the cluster that a trace is put on, over its two weeks
 TRACE_JOBS = 1500  # drawn from the two weeks
-TITAN_JOBS = 1500  # of its trace: 4,096 GPUs are never full, so more of them change no ratio
+TITAN_JOBS = 1500  # of its trace: 4,096 GPUs are never full, so more jobs would change no ratio
 TRACES = {
     "philly": "philly/philly_jobs.csv.gz",
     "helios": "helios/venus_gpu_jobs.csv.gz",
@@ -60,8 +60,9 @@ class Trial:
 
 
 def everybody(sharing: bool = True, elastic: bool = False) -> list[str]:
-    """All named stacks and the shortlist. Where jobs last for days, not those that let jobs share GPUs: each iteration
-    of jobs that meet on a GPU is simulated. Where no job can be resized, not Pollux, which searches for sizes."""
+    """All named stacks and the shortlist. Where jobs last for days, stacks that let jobs share GPUs are left out,
+    because each iteration of jobs that meet on a GPU is simulated. Where no job can be resized, Pollux is left out,
+    which searches for sizes."""
     found = dict.fromkeys([*names(), *SHORTLIST, *COMBINATIONS])
     left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX)
     return [name for name in found if name not in left_out and (sharing or not _shares(name))]
@@ -72,7 +73,7 @@ def _shares(name: str) -> bool:
 
 
 def _on_titans() -> list[str]:
-    """Nobody waits there, so orders make no difference: every placer, and the shortlist."""
+    """Every place, and the shortlist: no job waits on that scenario, so orders make no difference."""
     placed = [f"fifo[place={name}]" for name in placers(TITAN_JOBS)]
     return [*placed, "titan", "hived", "elasticflow", *EXCLUSIVE]
 
@@ -95,10 +96,10 @@ def _submitted(path: Path) -> pl.DataFrame:
 
 
 def two_weeks(file: str, seed: int) -> dict[str, Any]:
-    """Two weeks of a trace, which ones the seed says, on a cluster of 8-GPU machines and racks oversubscribed 4:1.
+    """Two weeks of a trace, chosen by the seed, on a cluster of 8-GPU machines with racks oversubscribed 4:1.
 
-    Of busy weeks 1,500 jobs are drawn. The cluster is as large as a load of 0.9 needs, or as the largest job. Windows
-    of several seeds may overlap.
+    Of busy weeks, 1,500 jobs are drawn. The cluster is as large as a load of 0.9 needs, and at least as large as the
+    largest job. Windows of several seeds may overlap.
     """
     jobs = _submitted(Path(os.environ["WEFT_TRACES"]) / file)
     first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())  # type: ignore[arg-type]

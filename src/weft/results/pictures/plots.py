@@ -26,6 +26,7 @@ from weft.results.pictures.style import (
     heat_colours,
     house_style,
     hover,
+    hovered,
     legend_below,
     new_figure,
     say,
@@ -282,27 +283,40 @@ def neighbours(gpus: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _draw_blocks(axes: Axes, run: RunResult, blocks: list[Block], begin: float, last: float, unit: Unit) -> None:
-    # By order of submission, so that a job has one colour in the pictures of all stacks.
-    colour_of = {job: JOB_COLOURS[i % len(JOB_COLOURS)] for i, job in enumerate(run.jobs["job_id"])}
-    corners = [
-        [((x - begin) / unit.seconds, y) for x, y in ((t0, g0), (t1, g0), (t1, g1 + 1), (t0, g1 + 1))]
-        for _, t0, t1, g0, g1 in blocks
-    ]
     # Jobs that share a GPU lie over each other: let the lower one show through.
     shared = sum((t1 - t0) * (g1 - g0 + 1) for _, t0, t1, g0, g1 in blocks) > run.n_gpus * (last - begin)
-    axes.add_collection(
-        PolyCollection(
-            corners,
-            facecolors=[colour_of.get(block[0], JOB_COLOURS[0]) for block in blocks],
+    of_job: dict[str, list[Block]] = {}
+    for block in blocks:
+        of_job.setdefault(block[0], []).append(block)
+    # By order of submission, so that a job has one colour in the pictures of all stacks.
+    for i, job in enumerate(run.jobs.select("job_id", "model", "gpus", "submit_s", "finish_s").iter_rows(named=True)):
+        if job["job_id"] not in of_job:
+            continue
+        drawn = PolyCollection(
+            [
+                [((x - begin) / unit.seconds, y) for x, y in ((t0, g0), (t1, g0), (t1, g1 + 1), (t0, g1 + 1))]
+                for _, t0, t1, g0, g1 in of_job[job["job_id"]]
+            ],
+            facecolors=JOB_COLOURS[i % len(JOB_COLOURS)],
             edgecolors=SURFACE,
             linewidths=0.5 if len(blocks) < 800 else 0.2,
             alpha=0.6 if shared else None,
         )
-    )
+        drawn.set_gid(hovered(_in_words(job, begin, unit)))
+        axes.add_collection(drawn)
     _label_largest(axes, run, blocks, begin, last, unit)
     axes.set_ylim(run.n_gpus, 0)
     axes.set_ylabel("GPU")
     axes.set_yticks([g + 0.5 for g in _ticks(run.n_gpus)], [str(g) for g in _ticks(run.n_gpus)])
+
+
+def _in_words(job: Mapping[str, Any], begin: float, unit: Unit) -> str:
+    """What a browser shows while the pointer is on a job."""
+    model = f"{job['model']}, " if job["model"] else ""
+    at = f"submitted at {number((job['submit_s'] - begin) / unit.seconds)} {unit.name}"
+    ended = job["finish_s"]
+    end = "not finished" if ended is None else f"finished at {number((ended - begin) / unit.seconds)} {unit.name}"
+    return f"{job['job_id']} ({model}{job['gpus']} GPUs): {at}, {end}"
 
 
 def _label_largest(axes: Axes, run: RunResult, blocks: list[Block], begin: float, last: float, unit: Unit) -> None:

@@ -115,7 +115,12 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
 def hover(axes: Axes, x: float, y: float, words: str) -> None:
     """Words that a browser shows while the pointer is near a point."""
     spot = axes.scatter([x], [y], s=80, color=INK, alpha=0.0, zorder=9, label="_spot")
-    spot.set_gid("hover:" + words.encode().hex())
+    spot.set_gid(hovered(words))
+
+
+def hovered(words: str) -> str:
+    """The gid of a part of a picture that has a browser show these words while the pointer is on it."""
+    return "hover:" + words.encode().hex()
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

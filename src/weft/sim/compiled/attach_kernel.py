@@ -9,8 +9,8 @@ from weft.sim.compiled.state import RUNNING
 
 @njit(cache=True)
 def attach(E, j, uid, total, base, p0, p1, serial, starts, sizes):
-    """Add the offsets of the arenas to what was copied, fill in the job's row and let it join; True if jobs that it
-    meets have events before this moment now, to be simulated first.
+    """Add the offsets of the arenas to what was copied, fill in the job's row and let it join. True if jobs that it
+    meets now have events before this moment, which must be simulated first.
 
     `starts` and `sizes` are of nodes, succ, flows, ranks, leads and follows.
     """

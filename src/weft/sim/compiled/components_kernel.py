@@ -15,13 +15,13 @@ from weft.sim.compiled.state import (
     RULE_NONE,
 )
 
-MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want this much less than it has
+MARGIN = 1e-9  # a link is never a bottleneck if all its jobs together want less than its capacity by this share
 
 
 @inner()
 def update_binding(E, k):
-    """Whether a link could ever be a bottleneck, given the jobs attached to it. Where a rule sets caps these tell more,
-    and jobs have many flows: there any link could be."""
+    """Note whether a link could ever be a bottleneck, given the jobs attached to it. Where a rule sets caps, any link
+    could be: the caps say more than the jobs' demands, and jobs have many flows."""
     link, jobs, nodes, flows, chain = m.links(E)[k], m.jobs(E), m.nodes(E), m.flows(E), m.chain(E)
     if m.scalars(E).rule != RULE_NONE:
         link.binding = 1
@@ -95,7 +95,7 @@ def enter(E, j):
             gpu.shead = x
     for x in range(job.node0, job.node1):
         for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
-            if m.links(E)[m.flows(E)[f].link].shead == f:  # the job's last flow there: once for each link
+            if m.links(E)[m.flows(E)[f].link].shead == f:  # true once per link, at the job's last flow there
                 update_binding(E, m.flows(E)[f].link)
 
 
@@ -103,8 +103,8 @@ def enter(E, j):
 def leave(E, j):
     """Take a job out of the lists of all its links and GPUs.
 
-    A job's flows stand side by side in the list of a link and leave it from the back, so it has left a link when one of
-    another job stands before the flow that leaves.
+    A job's flows stand side by side in the list of a link and leave it from the back. So the job has left the link when
+    the flow before the one that leaves belongs to another job.
     """
     job = m.jobs(E)[j]
     for x in range(job.node0, job.node1):
@@ -196,7 +196,7 @@ def form(E, j):
                 comp.opened = 1
             for f in range(node.flow0, node.flow1):
                 link = links[flows[f].link]
-                if link.comp == comp.mark:  # all who are on it are known
+                if link.comp == comp.mark:  # the jobs on it are known already
                     continue
                 link.comp = comp.mark
                 if link.binding == 0:

@@ -37,7 +37,7 @@ def begin(E, j):
 
 @inner()
 def _set_out(E):
-    """What waits for a run: jobs that were parked from the start, and tasks released since the last one."""
+    """Start what has waited for this run: jobs that were parked from the start, and tasks released since the last."""
     scalars = m.scalars(E)
     if scalars.asked == 0:
         scalars.n_finished = 0
@@ -66,7 +66,7 @@ def run(E, until):
             if scalars.go_on == 0:
                 scalars.n_ticked = 0
                 return JOB_FINISHED
-            instant(E)  # those who regroup go on at once
+            instant(E)  # jobs that regroup go on at once
             continue
         if scalars.n_records + 6 * m.n_jobs(E) + 64 > m.n_records(E):
             return RECORDS_FULL
@@ -140,7 +140,7 @@ def abort(E, j):
             unlink(E, x, now, sent)
         elif node.state == QUEUED:
             leave_held(E, x)
-        node.state = DONE  # nobody may find it active any more
+        node.state = DONE  # so that nothing finds it active any more
         heap_drop(E, 2 * j + 1)
     flush_record(E, j)
     part(E, j)

@@ -1,9 +1,9 @@
 """exact = false: components that do not repeat are measured over a window, then parked at the pace of each job.
 
-Where jobs come and go faster than windows can be paid for, the pace is computed instead: a *fluid* model in which a
-link sees every other job for the share of the time that it sends there. By itself it is off by several per cent, for
-one job nearly always to the same side; so its answer is scaled by what the last window measured against it. Such a
-component is not simulated at all until what was left out is worth the price of a window.
+Where jobs come and go faster than windows can be paid for, the pace is computed instead, by a *fluid* model in which a
+link sees every other job for the share of the time that it sends there. By itself the model is off by several per cent,
+but for any one job nearly always in the same direction, so its answer is scaled by what the last window measured. Such
+a component is not simulated at all until what was left out is worth the price of a window.
 """
 
 import math
@@ -27,17 +27,18 @@ WARM_UP = 2  # iterations before a measuring window opens
 LOOKS = 512.0  # length of a window where paces cannot be computed, in iterations of all jobs together
 LEAST = 8.0  # every window has at least this many iterations of each job
 # All windows together may cost the share budget / PLENTY of the tasks that are extrapolated. Early in a run that would
-# be too little to measure anything, so they may cost about EARLY of the budget more each time these have doubled.
+# be too little to measure anything, so windows may cost about EARLY of the budget more each time the number of
+# extrapolated tasks has doubled.
 PLENTY = 5e7
 EARLY = 0.1
 AT_ONCE = 0.25  # share of the remaining budget that one window may take
-LAST = 2.0  # iterations of a job that are simulated where paces were measured
+LAST = 2.0  # the last iterations of a job are simulated where paces were measured
 CALIBRATION = 2.0  # a window corrects the fluid model by no more than this factor
 
 
 @inner()
 def _window(E, c):
-    """Iterations of a component's window: what it asked for, or all that it may have where nobody has come or gone."""
+    """Iterations of a component's window: what it asked for, or the longest window where no job has come or gone."""
     whole = m.scalars(E).window
     if m.comps(E)[c].want > 0.0:
         return m.comps(E)[c].want
@@ -68,8 +69,8 @@ def _open_window(E, c, now):
 
 @inner()
 def _window_rate(E, j):
-    """Iterations per second in the window, from the start of one iteration to that of another: what the window cuts off
-    at both ends would be a large part of a short one."""
+    """Iterations per second in the window, from the start of one iteration to the start of another, because the partial
+    iterations at both ends would be a large part of a short window."""
     job = m.jobs(E)[j]
     return (job.done - job.win_done) / (job.iter_start - job.win_start)
 
@@ -84,7 +85,7 @@ def measured(E, j, seen, span, comm, gate, gpu, adjusted):
     job.gate_per = (job.gate_s - gate) / seen
     job.gpu_per = (job.gpu_s - gpu) / seen
     if m.scalars(E).jitter <= 0.0 and m.scalars(E).straggle_p <= 0.0:
-        job.gpu_per = 0.0  # every iteration computes as much; the window cuts some of them in two
+        job.gpu_per = 0.0  # every iteration computes the same amount, while the window cuts some iterations in two
         for x in range(job.node0, job.node1):
             if m.nodes(E)[x].kind == COMPUTE:
                 job.gpu_per += m.nodes(E)[x].weight * m.nodes(E)[x].amount
@@ -144,19 +145,19 @@ def ask_window(E, c, ahead, ends):
     """Iterations of the window that a component may have now, 0 if none; it is paid for.
 
     The error of a completion time is that of its paces times the iterations that went at them, and the error of a pace
-    falls with the length of its window. The sum is least, for what all windows cost together, if each is in proportion
-    to what is extrapolated from it: what was not simulated lately stands for what will not be. `ahead` are seconds for
-    which the jobs are likely to stay the same, `ends` those until one of them is done.
+    falls with the length of its window. For a given cost of all windows, the sum of errors is least if each window is
+    in proportion to what is extrapolated from it. What was not simulated lately is the estimate of what will not be.
+    `ahead` is the seconds for which the jobs are likely to stay the same, `ends` the seconds until one of them is done.
     """
     whole = m.scalars(E).window
     comp = m.comps(E)[c]
     second, due, longest, share = _prices(E, c)
     most = AT_ONCE * m.scalars(E).budget / second
-    if comp.gap == math.inf:  # nobody has come or gone yet: who knows how long this will last
+    if comp.gap == math.inf:  # no job has come or gone yet, so nothing is known about how long this will last
         takes = min((whole + WARM_UP) * longest, most)
     else:
         takes = min((whole + WARM_UP) * longest, share * (due / second + ahead), most)
-        if share < 1.0:  # simulating is for the sake of a window: it has to come to its end
+        if share < 1.0:  # it is simulated only for the window, which must reach its end
             takes = min(takes, ends)
     window = takes / longest - WARM_UP
     if window < _least(E, c):
@@ -179,7 +180,7 @@ def next_look(E, c):
 
 @inner()
 def _try_estimate(E, c, now):
-    """Park at the measured pace once the window is long enough; how far half of it says otherwise is noted."""
+    """Park at the measured pace once the window is long enough, and note by how much half of the window disagrees."""
     comp = m.comps(E)[c]
     half = m.jobs(E)[comp.head].win_rate == 0.0
     wanted = 0.5 * comp.window if half else comp.window

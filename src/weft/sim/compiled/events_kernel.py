@@ -249,7 +249,7 @@ def fire(E, ident, now):
 def instant(E):
     """All that happens at this moment, until nothing more does; then one solve.
 
-    Where a rule in Python has to be asked it comes back before that, and is called again.
+    Where a rule in Python must be asked, it returns before the solve and is called again.
     """
     now = m.scalars(E).now
     scalars = m.scalars(E)
@@ -284,7 +284,7 @@ def instant(E):
                 continue
         scalars.released = 0
         break
-    if scalars.stirred != 0:  # a rule says first what these transfers may have
+    if scalars.stirred != 0:  # first a rule says what these transfers may have
         scalars.stirred = 0
         scalars.asked = STIRRED
         return

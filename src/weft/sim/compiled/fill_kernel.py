@@ -12,7 +12,7 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import TABLE, inner
 from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
-NO_RATE, LATER_LEVEL = -1, -2  # in node.fresh: it gets its rate at the level that is filled now, or at a later one
+NO_RATE, LATER_LEVEL = -1, -2  # in node.fresh: the rate comes with the level being filled now, or with a later one
 SCAN = 24  # up to this many entries a linear search beats a heap
 
 
@@ -100,7 +100,8 @@ def _fix_still(E, n_nodes):
 
 @inner()
 def _free_of_others(E, x, stamp):
-    """Whether nothing but its cap limits a transfer: no link that is looked at, nothing that it moves in step with."""
+    """Whether nothing but its cap limits a transfer: no link under consideration, and no transfer that it keeps step
+    with."""
     node = m.nodes(E)[x]
     if node.demand_units == UNLIMITED:
         return False
@@ -118,7 +119,7 @@ def _free_of_others(E, x, stamp):
 
 @inner()
 def _give_caps(E, n_nodes, stamp):
-    """Where a rule sets caps most transfers simply have theirs, and need not queue."""
+    """Give capped transfers their caps: where a rule sets caps, most transfers simply get theirs and need not queue."""
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         if _free_of_others(E, x, stamp):

@@ -1,8 +1,8 @@
 """The fluid model: a link sees every other job for the share of the time that it sends there.
 
-What a job's transfers take depends on the loads that the others make, and these on what theirs take. Jobs are
-updated one after another until nothing changes any more, starting from the last solution, because most jobs still have
-the same neighbours.
+How long a job's transfers take depends on the loads that the others make, and those loads on how long theirs take. Jobs
+are updated one after another until nothing changes any more, starting from the last solution, because most jobs still
+have the same neighbours.
 """
 
 from weft.sim.compiled import memory_kernel as m
@@ -18,8 +18,8 @@ SETTLED = 1e-4  # no job's pace changed by more in a round
 
 @inner()
 def _path_s(E, j, sending):
-    """Time of one iteration if each transfer takes `takes` (nothing, if not sending): longest path, a job's own
-    transfers one after the other."""
+    """Time of one iteration if each transfer takes `takes` (no time, if it sends nothing): the longest path, with a
+    job's own transfers one after the other."""
     job = m.jobs(E)[j]
     nodes = m.nodes(E)
     last = 0.0
@@ -43,7 +43,7 @@ def _path_s(E, j, sending):
 
 @inner()
 def _begin(E, j):
-    """What a job does alone, where nothing better is known from before."""
+    """Start from what a job does alone, where nothing better is known from before."""
     job, nodes = m.jobs(E)[j], m.nodes(E)
     if job.fluid > 0.0:
         return
@@ -71,7 +71,7 @@ def _load(E, j, sign):
 
 @inner()
 def _among_others(E, j):
-    """What a job's transfers take under the loads of the others; its own never meet each other."""
+    """How long a job's transfers take under the loads of the others; its own never meet each other."""
     job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
     k_way = m.scalars(E).sharing == KWAY
     b, eta = m.scalars(E).b, m.scalars(E).eta

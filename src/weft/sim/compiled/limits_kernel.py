@@ -35,8 +35,8 @@ def carried(E, rows, sent, out):
 
 @njit(cache=True)
 def note_rates(rows, sent, slot_s, before, rate, caps, going):
-    """A slot has passed: the rate of each row in it, and whether it may send in the next one without being told.
-    Returns whether any byte has moved. `before` is what each had sent when the slot began, and is renewed."""
+    """A slot has passed: note the rate of each row in it, and whether the row may send in the next slot without being
+    told. Returns whether any byte has moved. `before` is what each row had sent when the slot began, and is updated."""
     moved = False
     for i in rows:
         rate[i] = (sent[i] - before[i]) / slot_s
@@ -48,12 +48,12 @@ def note_rates(rows, sent, slot_s, before, rate, caps, going):
 
 @njit(cache=True)
 def note_caps(rows, caps, told, going):
-    """The rows whose cap is not what they were told before; they are told now. Also the first row whose cap is no rate,
-    or -1."""
+    """The rows whose cap differs from what they were told last, which is noted. Also the first row whose cap is not a
+    rate, or -1."""
     changed, n = np.empty(len(rows), np.int64), 0
     for i in rows:
         if caps[i] != told[i]:
-            if not caps[i] >= 0.0:  # neither is a cap that is not a number
+            if not caps[i] >= 0.0:  # written so that NaN is refused as well
                 return changed[:0], i
             told[i] = caps[i]
             going[i] |= caps[i] > 0.0
@@ -74,7 +74,7 @@ def apart(rows, ranks, active, feed0, feed1):
 
 @njit(cache=True)
 def full(E, rows, out):
-    """Links without room that transfers use which have less than they may have."""
+    """Full links of transfers that have less than they may have."""
     for i in range(len(rows)):
         node = m.nodes(E)[rows[i]]
         if node.units < 0 or node.units >= node.demand_units:  # it starts at this moment, or has what it may have
@@ -101,7 +101,8 @@ def _in_step(E, node):
 
 @inner((TABLE, int64))
 def _can_move(E, x):
-    """Whether a transfer can go to its new cap with nobody else noticing: no link of it limits anybody, or would."""
+    """Whether a transfer can go to its new cap without affecting others: none of its links limits a transfer now or
+    would then."""
     node = m.nodes(E)[x]
     if node.listed != 0 or node.units < 0 or _in_step(E, node):
         return False
@@ -132,8 +133,8 @@ def _move(E, x):
 def cap(E, rows, caps, changed):
     """Transfers may have no more than this from now on; one that keeps its cap is left alone.
 
-    Those that can go to their new cap with nobody else noticing do so, those that get less first; only the others are
-    solved again. `changed` is room to work in, one for each row.
+    Those that can go to their new cap without affecting others do so, those that get less first; only the others are
+    solved again. `changed` is scratch space with one entry per row.
     """
     unit = m.scalars(E).unit
     n = 0
@@ -162,7 +163,8 @@ def cap(E, rows, caps, changed):
 
 @njit(cache=True)
 def look_again(E, rows):
-    """A slot begins: find who of those that would end or catch up after the last one does so before this one ends."""
+    """A slot begins: find the transfers that were to end or catch up after the last slot and do so before this one
+    ends."""
     now = m.scalars(E).now
     for i in range(len(rows)):
         if m.nodes(E)[rows[i]].event == LATER:

@@ -20,8 +20,8 @@ from weft.sim.compiled.state import (
     UNLIMITED,
 )
 
-# A link's share is rounded down. What that leaves goes to those on it that are solved again without the others: their
-# rates are larger by up to as many units as the link has flows, and mean the same level.
+# A link's share is rounded down. When only some of its transfers are solved again, the remainder goes to them: their
+# rates are larger by up to as many units as the link has flows, but mean the same level.
 ROUNDED = 1 << 16
 
 
@@ -53,7 +53,8 @@ def _fills_at(E, k):
 
 @inner(merged=True)
 def _tighten(E, x):
-    """Any link of a transfer without a rate may turn out to be its bottleneck, unless it has room for everybody."""
+    """Let the links of a transfer without a rate take part: any of them may be its bottleneck, unless it has room for
+    all."""
     ruled = m.scalars(E).rule != RULE_NONE
     for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
         if not ruled or not loose(E, m.flows(E)[f].link):
@@ -125,7 +126,7 @@ def take_fresh(E, stamp):
 
 @inner((TABLE, int64, int64, int64), merged=True)
 def _take_link(E, k, stamp, n_links):
-    """A link that takes part starts with what those leave of it that do not."""
+    """Let a link take part: it starts with what the transfers that do not take part leave of it."""
     link = m.links(E)[k]
     link.stamp = stamp
     link.free = link.units - link.used
@@ -136,7 +137,8 @@ def _take_link(E, k, stamp, n_links):
 
 @inner(merged=True)
 def _seeds(E, stamp, level):
-    """Fresh transfers and dirty links; transfers on a link that has just ceased to be a possible bottleneck."""
+    """Where a change starts: fresh transfers, dirty links, and transfers on a link that has just ceased to be a
+    possible bottleneck."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     n_nodes = take_fresh(E, stamp)
     n_links = 0
@@ -205,7 +207,7 @@ def _collect(E):
             for s in range(link.seat0, link.seat0 + link.count):
                 x = seats[s].node
                 node = nodes[x]
-                # no branch: which way it would go cannot be foretold
+                # without a branch, because the processor could not predict it
                 taken = (node.stamp != stamp) & (node.units >= level) & (node.state == ACTIVE) & (node.demand_units > 0)
                 node.stamp = stamp if taken else node.stamp
                 work_nodes[n_nodes] = x
@@ -246,7 +248,7 @@ def _commit(E, n_nodes, instant, n_drawn):
 
 @inner(merged=True)
 def _find_tight(E):
-    """Links that were left out as they had room, and have none now: they are the next changes to be felt."""
+    """Links that were left out because they had room and have none now: they are the next changes to be felt."""
     links, dirty, stamp = m.links(E), m.dirty(E), m.scalars(E).stamp
     found = 0
     for i in range(m.scalars(E).n_dirty):
@@ -265,8 +267,8 @@ def _find_tight(E):
 
 @inner()
 def _note_opened(E, instant):
-    """Transfers that may not overtake others, and are looked at, are listed as drawn even if their rates stay: when
-    they meet those others may have changed. Returns how many there are."""
+    """List transfers that may not overtake others as drawn even if their rates stay the same, because the moment at
+    which they catch up may have changed. Returns how many there are."""
     nodes, n_drawn = m.nodes(E), 0
     for i in range(m.scalars(E).n_fresh):
         x = m.fresh(E)[i]
@@ -281,8 +283,9 @@ def _note_opened(E, instant):
 def settle_maxmin(E):
     """Max-min rates after this instant, committed. Those whose rates have changed are in `drawn`.
 
-    A link that has as many units left as it carries flows, or more, is nobody's bottleneck: it is left out, and so are
-    those who only meet there. If it turns out to be too full for the new rates it is let in, which is one more change.
+    A link with at least as many units left as it carries flows is no transfer's bottleneck. It is left out, and so are
+    transfers that only meet there. If it turns out to be too full for the new rates it is let in, which is one more
+    change.
     """
     links = m.links(E)
     instant = m.scalars(E).stamp + 1

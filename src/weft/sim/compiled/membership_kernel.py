@@ -28,12 +28,13 @@ from weft.sim.compiled.state import (
 )
 from weft.sim.compiled.tasks_kernel import flush_record, unlink
 
-ALLOWANCE = 10  # what the budget of windows grows by with every job that leaves
+ALLOWANCE = 10  # tasks by which the budget of windows grows with every job that leaves
 
 
 @inner()
 def _may_compute(E):
-    """Whether paces may be computed in this run at all: no admission rule, and the user does not want it exact."""
+    """Whether paces may be computed in this run at all: there is no admission rule, and the user does not ask for
+    exactness."""
     return (
         m.scalars(E).exact == 0
         and m.scalars(E).skip != 0
@@ -55,7 +56,7 @@ def _to_pace(E, c, now):
             j = job.next
         comp.parked = PARK_PACED
         freeze(E, c)
-        if now > comp.park_time:  # where in its period each job is by now gets lost
+        if now > comp.park_time:  # the position of each job in its period is lost
             m.scalars(E).n_estimates += 1
     if comp.parked == PARK_PACED:
         settle_paced(E, c, now)
@@ -142,7 +143,8 @@ def _put_together(E, n, now):
 
 @inner()
 def _take_back(E, x):
-    """Un-book a task of the iteration that was under way when its job was parked: the pace has counted it too."""
+    """Take back what was booked for a task of the iteration that was under way when its job was parked, because the
+    pace has counted it too."""
     node = m.nodes(E)[x]
     if node.kind == COMPUTE:
         m.jobs(E)[node.job].gpu_s -= node.weight * node.remaining
@@ -185,7 +187,7 @@ def _nearly_ends(E, c, now):
 
 @apart(void(TABLE, int64, float64))
 def wake(E, j, now):
-    """The event that ends a parked stretch: a job ends, or the component has been left in peace long enough."""
+    """Handle the event that ends a parked stretch: a job ends, or the component was undisturbed for long enough."""
     c = m.jobs(E)[j].comp
     comp = m.comps(E)[c]
     if comp.fluid == 0 and (comp.parked == PARK_EXACT or _nearly_ends(E, c, now)):
@@ -214,7 +216,7 @@ def wake(E, j, now):
 
 @inner((TABLE, int64, int64, float64, boolean, int64))
 def _visit(E, j, y, now, computing, n):
-    """A job that a newcomer j meets: its component is disturbed. Returns (members so far, or 1 if it was parked)."""
+    """A newcomer j meets a job, whose component is disturbed. Returns (members so far, or 1 if it was parked)."""
     c = m.jobs(E)[y].comp
     if y == j or c < 0:
         return n
@@ -228,19 +230,19 @@ def _visit(E, j, y, now, computing, n):
 
 @inner()
 def _follows_own(E, f, j):
-    """Whether a flow of j is not its first in the list of the link: those who are on it have been met."""
+    """Whether a flow of j is not its first in the list of the link, so that the jobs on the link have been met."""
     g = m.chain(E)[f].next
     return g >= 0 and m.nodes(E)[m.chain(E)[g].node].job == j
 
 
 @njit(cache=True)
 def join(E, j):
-    """Let a new job into the lists of its links and GPUs; those it can influence lose their components.
+    """Let a new job into the lists of its links and GPUs; the jobs it can influence lose their components.
 
-    True if some of them have events before this moment now, to be simulated first.
+    True if some of them now have events before this moment, which must be simulated first.
     """
     enter(E, j)
-    if m.scalars(E).skip == 0:  # then nobody has a component
+    if m.scalars(E).skip == 0:  # then no job has a component
         return False
     now = m.scalars(E).now
     job = m.jobs(E)[j]
@@ -299,7 +301,7 @@ def _depart(E, j, now, n):
 
 @apart(void(TABLE, int64))
 def retire(E, first):
-    """Jobs that finished at this instant (from the first-th on) leave; those they could influence regroup."""
+    """Jobs that finished at this instant (from number `first` on) leave; the jobs they could influence regroup."""
     now = m.scalars(E).now
     n = 0
     for i in range(first, m.scalars(E).n_finished):
@@ -309,7 +311,7 @@ def retire(E, first):
 
 @inner()
 def part(E, j):
-    """A job that is stopped leaves; those it could influence regroup."""
+    """A job that is stopped leaves; the jobs it could influence regroup."""
     now = m.scalars(E).now
     n = _depart(E, j, now, 0)
     m.jobs(E)[j].state = FREE
@@ -318,7 +320,8 @@ def part(E, j):
 
 @njit(cache=True)
 def up_to_date(E, j):
-    """Bring the component of a job up to date; True if it has events before this moment now, to be simulated first."""
+    """Bring the component of a job up to date. True if it now has events before this moment, which must be simulated
+    first."""
     c = m.jobs(E)[j].comp
     if c < 0 or m.comps(E)[c].parked == NOT_PARKED:
         return False

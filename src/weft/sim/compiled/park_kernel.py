@@ -28,13 +28,14 @@ from weft.sim.compiled.tasks_kernel import SAME, account, flush_record, fresh_no
 
 @inner()
 def unseen(now, per):
-    """Parts of an iteration, at a pace, that the clock cannot tell from none: late, and of short iterations, more."""
+    """Fraction of an iteration, at a pace, that is too small for the clock to resolve: larger late in a run and for
+    short iterations."""
     return 1e-6 + 4.5e-16 * now * per
 
 
 @inner()
 def book(E, j, now):
-    """Write down what a job did up to now, so that what it did between two such moments can be multiplied."""
+    """Write down what a job has done up to now, so that what it does between two such moments can be multiplied."""
     account(E, j, now, 0, 0, 0)
     flush_record(E, j)
 
@@ -84,8 +85,8 @@ def _carry_bytes(E, j, iterations):
 
 @inner((TABLE, int64, float64, float64, int64, int64))
 def _carry_on(E, j, iterations, shift, mark, stamp):
-    """Book the bytes of iterations at a pace on the links they crossed, and the time that these take at least; move the
-    clocks of the component's own links on (once per link: stamped)."""
+    """Book the bytes of iterations at a pace on the links they crossed, with the least time that they take, and move
+    the clocks of the component's own links on (once per link, which is stamped)."""
     job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
     for x in range(job.node0, job.node1):
         each = iterations * nodes[x].amount
@@ -221,7 +222,7 @@ def settle_paced(E, c, now):
             job.snap_comm = 0.0
             _record_pace(E, j, 1.0 / job.per, steps)
         j = job.next
-    if measured:  # the first stretch has the spread of the window, later ones its mean
+    if measured:  # the first stretch repeats the window's records, later ones its mean
         for r in range(comp.record0, comp.record1):
             j = m.records(E)[r].row
             if m.jobs(E)[j].comp == c and m.jobs(E)[j].uid == m.records(E)[r].uid:
@@ -232,7 +233,8 @@ def settle_paced(E, c, now):
 
 @inner()
 def _set_off(E, j, now):
-    """Let a job begin that was parked from the start; between two runs it may be parked again, so the next run does."""
+    """Have a job begin that was parked from the start. It may be parked again between two runs, so the next run starts
+    it."""
     if m.scalars(E).in_run != 0:
         m.jobs(E)[j].begun = 1
         begin_iteration(E, j, now)
@@ -272,7 +274,7 @@ def resume(E, c, now):
 def unpark(E, c, now):
     """Bring a parked component up to date and let it run: what is left of its last period is put back into the queue.
 
-    Its next events may lie before `now`; they concern nobody else, and the next run handles them first.
+    Its next events may lie before `now`. They concern no other job, and the next run handles them first.
     """
     if m.comps(E)[c].parked == NOT_PARKED:
         return

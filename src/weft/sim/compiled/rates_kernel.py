@@ -16,7 +16,7 @@ from weft.sim.compiled.state import (
     MAXMIN,
 )
 
-LATER = -2  # a value of node.event: it ends or catches up only when a rule will have spoken again
+LATER = -2  # a value of node.event: it ends or catches up only after the rule is next asked
 
 
 @inner()
@@ -46,7 +46,7 @@ def next_event_of(E, x, now):
 
 @inner((TABLE, int64, float64), merged=True)
 def _put_down(E, x, when):
-    """When a transfer ends or catches up, unless a rule speaks before."""
+    """Schedule the moment at which a transfer ends or catches up, unless a rule is asked before."""
     if when > m.scalars(E).slot_end and m.live(E)[x] != 0:
         m.nodes(E)[x].event = LATER
         heap_drop(E, 2 * x)
@@ -85,20 +85,21 @@ def _list_opened(E):
 
 @inner((TABLE, int64, float64))
 def schedule(E, x, now):
-    """Put down when a transfer ends or catches up."""
+    """Find and schedule the moment at which a transfer ends or catches up."""
     _put_down(E, x, next_event_of(E, x, now))
 
 
 @inner()
 def schedule_opened(E, now):
-    """Find when each of those whose rate, or whose leader's rate, has changed ends or catches up."""
+    """Do so for every transfer whose rate, or whose leader's rate, has changed."""
     for i in range(_list_opened(E)):
         schedule(E, m.work_nodes(E)[i], now)
 
 
 @inner((TABLE, int64, float64, float64), merged=True)
 def draw(E, x, rate, now):
-    """Let a transfer go on at a new rate; when it ends follows, unless it also depends on those it may not overtake."""
+    """Let a transfer go on at a new rate. Its end follows from that, unless it depends on transfers that it may not
+    overtake."""
     node = m.nodes(E)[x]
     if node.rate >= 0.0:
         node.remaining = max(node.remaining - node.rate * (now - node.mark), 0.0)

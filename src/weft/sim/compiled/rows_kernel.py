@@ -1,7 +1,7 @@
 """Rows: an array of the engine as compiled code sees it, the bare address of its first row.
 
-numba's own arrays carry seven words along, and every access to one is typed, lowered and optimised with its length,
-its strides and the question whether the index is negative. Most of the time that compilation took went there.
+numba's own arrays carry seven words along, and every access to one is typed, lowered and optimised with its length, its
+strides and the question whether the index is negative. Most of the compilation time used to go there.
 NUMBA_BOUNDSCHECK=1 takes the length along and checks every index.
 """
 

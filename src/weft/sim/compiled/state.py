@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.model import contention
+from weft.model import units
 
 # kinds of node
 COMPUTE, TRANSFER = 0, 1
@@ -28,7 +28,7 @@ REACHED, JOB_FINISHED, RECORDS_FULL, ASK, STIRRED = 0, 1, 2, 3, 4
 
 UNLIMITED = 1 << 62  # units of rate
 CONTINUED = 1 << 24  # in the number of a node's task: a later stage of it
-MISSED = 1.5  # periods from one opening of a gate to the next: a slot in between was missed
+MISSED = 1.5  # if a gate opens more than so many periods after it last did, a slot in between was missed
 
 JOB = np.dtype(
     [
@@ -102,14 +102,14 @@ COMP = np.dtype(
         ("fluid", "i4"), ("has_snap", "i4"), ("ticks", "i8"), ("snap_record", "i8"), ("win_record", "i8"),
         ("record0", "i8"), ("record1", "i8"), ("snap_time", "f8"), ("win_time", "f8"), ("window", "f8"),
         ("park_time", "f8"), ("period", "f8"), ("periods", "f8"), ("born", "f8"), ("gap", "f8"),
-        # want: iterations of its window, 0 if it asked for none; mark: its number among all that were ever formed, kept
-        # with its links
+        # want: iterations of its window, 0 if it asked for none; mark: its number among all components ever formed,
+        # which its links carry
         ("want", "f8"), ("mark", "i8"),
     ]
 )  # fmt: skip
 NOT_PARKED, PARK_EXACT, PARK_PACED = 0, 1, 2
 
-# What the engine has one of. n_...: how much of the array of that name is in use, or how many there have been.
+# What the engine has exactly one of. n_...: how much of the array of that name is in use, or how many there have been.
 SCALARS = np.dtype(
     [
         ("n_heap", "i8"), ("stamp", "i8"), ("n_ready", "i8"), ("n_done", "i8"), ("n_dirty", "i8"), ("n_fresh", "i8"),
@@ -119,13 +119,13 @@ SCALARS = np.dtype(
         ("comp_end", "i8"), ("n_parks", "i8"), ("n_estimates", "i8"), ("n_new_held", "i8"), ("segment_max", "i8"),
         ("go_on", "i8"), ("n_ticked", "i8"), ("budget", "i8"), ("n_seats", "i8"), ("opened", "i8"), ("n_drawn", "i8"),
         ("in_run", "i8"), ("n_starters", "i8"), ("asked", "i8"), ("formed", "i8"),
-        ("ranked", "i8"),  # transfers with a weight or a level of their own
+        ("ranked", "i8"),  # number of transfers with a weight or a level of their own
         ("rule", "i8"),  # whether a rule sets caps, and asks to be told
         ("stirred", "i8"), ("n_stirs", "i8"),
         ("now", "f8"), ("b", "f8"), ("eta", "f8"), ("jitter", "f8"), ("straggle_p", "f8"), ("straggle_x", "f8"),
         ("est_err", "f8"), ("est_weight", "f8"), ("window", "f8"), ("unit", "f8"),
         ("paced", "f8"), ("fluid", "f8"),  # iterations that were not simulated: at a measured, at a computed pace
-        ("horizon", "f8"),  # the rule is asked again by then: transfers that catch up later are not looked for yet
+        ("horizon", "f8"),  # the rule is asked again by then, so transfers that catch up later are not looked for yet
         ("slot_end", "f8"),  # transfers that would end later are not scheduled before the rule is asked again
     ]
 )  # fmt: skip
@@ -158,7 +158,7 @@ class Arrays(NamedTuple):
     batch: npt.NDArray[np.int32]
     members: npt.NDArray[np.int32]  # jobs of a component that is being taken apart
     ticked: npt.NDArray[np.int32]  # jobs that ended an iteration at this instant and may let us skip
-    work_nodes: npt.NDArray[np.int32]  # one longer than there are nodes: the solver writes before it knows
+    work_nodes: npt.NDArray[np.int32]  # one longer than there are nodes: the solver writes first and counts then
     work_links: npt.NDArray[np.int32]
     work_stack: npt.NDArray[np.int32]
     fill_key: npt.NDArray[np.int64]  # the bottleneck queue of the max-min solver
@@ -168,7 +168,7 @@ class Arrays(NamedTuple):
     segments: npt.NDArray[Any]
     finished: npt.NDArray[np.int32]  # rows of the jobs that finished at this instant
     scalars: npt.NDArray[Any]  # without dimensions: one record
-    seats: npt.NDArray[Any]  # of each link a block of `room` from `seat0` on, the first `count` of them taken
+    seats: npt.NDArray[Any]  # each link has a block of `room` from `seat0` on, of which the first `count` are taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
     starters: npt.NDArray[np.int32]  # jobs that the next run lets begin
     loads: npt.NDArray[Any]  # of each link, where a rule sets caps
@@ -216,7 +216,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
 
 def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
     """The unit in which max-min counts rates on links of these capacities."""
-    return contention.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
+    return units.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
 
 
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:

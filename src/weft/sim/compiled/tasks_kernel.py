@@ -125,7 +125,7 @@ def start_compute(E, x, now):
 
 @inner((TABLE, int64, int64))
 def limit_to(E, x, units):
-    """Change what a transfer may have of its links; what they are asked for changes with it."""
+    """Change what a transfer may have of its links, and with it the sum of demands on them."""
     node = m.nodes(E)[x]
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
@@ -152,8 +152,7 @@ def _note(E, x):
 
 @inner((TABLE, int64, float64))
 def come_under_rule(E, x, now):
-    """A transfer starts where a rule sets caps: it has none of its links until the rule has spoken, unless it is
-    foreign."""
+    """A transfer starts where a rule sets caps. Unless it is foreign, it gets nothing until the rule has been asked."""
     node = m.nodes(E)[x]
     if node.flow0 == node.flow1:
         return
@@ -171,7 +170,7 @@ def come_under_rule(E, x, now):
 def leave_rule(E, x, sent):
     """A transfer ends, or is stopped, where a rule sets caps."""
     node = m.nodes(E)[x]
-    if node.flow0 == node.flow1 or node.amount <= 0.0:  # it never was under the rule
+    if node.flow0 == node.flow1 or node.amount <= 0.0:  # it was never under the rule
         return
     limit_to(E, x, 0)
     if m.live(E)[x] == 0:
@@ -301,7 +300,7 @@ def hold(E, x, now):
 
 @inner()
 def sort_held(E):
-    """Order the queue for admission anew: while jobs were skipped over, their turns have changed."""
+    """Sort the queue for admission again, because the turns of jobs that were skipped have changed."""
     for i in range(m.scalars(E).n_held):
         x = m.held(E)[i]
         m.nodes(E)[x].key = turn(E, m.nodes(E)[x].job)
@@ -347,8 +346,9 @@ def admit_held(E, now):
     for i in range(m.scalars(E).n_held):
         x = m.held(E)[i]
         node = m.nodes(E)[x]
-        # While a skipped component catches up, `now` lies in the past of the others: theirs were looked at later than
-        # that (mark), and what runs beside them had more left then. What is parked is looked at when it catches up.
+        # While a skipped component catches up, `now` lies in the past of the others. Their transfers were looked at
+        # after that moment (mark), and what runs beside them had more left at that moment. What is parked is looked at
+        # when it catches up.
         look = (every or node.event == 1) and node.mark <= now and m.jobs(E)[node.job].state != PARKED
         if look:
             node.event = 0

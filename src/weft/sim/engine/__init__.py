@@ -1,4 +1,5 @@
-"""Engine: executes attached programs over simulated time. The compiled kernel does the work; this keeps its arenas.
+"""Engine: executes attached programs over simulated time. The compiled kernel does the work; this module keeps its
+arenas.
 
 The caller attaches a job at the current moment, runs until a time or until a job finishes, detaches. Components of
 jobs that influence each other are kept up to date here so that the kernel can skip what repeats.
@@ -50,8 +51,8 @@ class EngineSpec:
     admission: str = "all"
     admission_k: int = 0
     admission_ratios: tuple[float, ...] = ()
-    ask: Ask | None = None  # of admission "ask"; jobs are named by their uid
-    rule: Callable[[], RateRule | None] | None = None  # makes the rule that sets limits, or none (as `Pace.rates` does)
+    ask: Ask | None = None  # for admission "ask"; jobs are named by their uid
+    rule: Callable[[], RateRule | None] | None = None  # makes the rule that sets limits, if any (see `Pace.rates`)
     packet_loss: float = 0.0  # share of packets lost at random, which a rule may notice
     seed: int = 0
     jitter: float = 0.0
@@ -93,7 +94,7 @@ class Engine:
         scalars["budget"] = spec.budget
         scalars["exact"] = int(spec.exact)
         rule = spec.rule() if spec.rule is not None else None
-        # what a rule will say does not repeat
+        # a rule's answers do not repeat
         scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
         scalars["b"], scalars["eta"], scalars["jitter"] = (
             spec.b_s_per_byte,
@@ -196,7 +197,7 @@ class Engine:
         if self.arrays.jobs["state"][row] != state.FINISHED:
             self.catch_up(row)
         a = self.arrays
-        if row in self._to_begin:  # it came and goes at one instant
+        if row in self._to_begin:  # it came and leaves at one instant
             self._to_begin.remove(row)
         if a.jobs["state"][row] != state.FINISHED:
             self._kernel.abort(self.table, row)
@@ -224,6 +225,8 @@ class Engine:
         for row in self._to_begin:
             self._kernel.begin(self.table, row)
         self._to_begin.clear()
+        if self.ruled is not None:
+            self.ruled.meet(self.now)
         if self._early:
             early, self._early = self._early, []
             return early
@@ -258,15 +261,15 @@ class Engine:
         return found
 
     def _make_seats(self, program: Program) -> None:
-        """See to it that the links of a program can move their seats to where they have twice as many."""
+        """Make sure that the links of a program can move their seats to a block that is twice as large."""
         a = self.arrays
         links = program.flows["link"]
-        need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block that doubles is moved now and again
+        need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block moves each time it doubles
         if int(a.scalars["n_seats"]) + need > len(a.seats):
             self._use(a._replace(seats=seated_anew(a, need)))
 
     def _make_room(self) -> None:
-        """See to it that every job can write a record or two."""
+        """Make sure that every job can write a record or two."""
         if int(self.arrays.scalars["n_records"]) + 8 * len(self.arrays.jobs) + 64 > len(self.arrays.records):
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
 
@@ -320,14 +323,15 @@ class Engine:
         return self.ruled is not None and self.ruled.stuck and int(self.arrays.scalars["n_heap"]) == 0
 
     def check_rule(self) -> None:
-        """Refuse, in words, a rule that has let nothing through for long where nothing else will happen by itself."""
+        """Refuse, in words, a rule that has let nothing through for a long time when nothing else will happen by
+        itself."""
         if self.ruled is not None and self._is_stuck():
             raise EngineError(
                 f"the rule {type(self.ruled.rule).__name__} lets nothing through, and nothing else will happen"
             )
 
     def _catch_up(self) -> None:
-        """Simulate what is left of the last period of components that were un-parked; they concern nobody else."""
+        """Simulate what is left of the last period of components that were unparked; it concerns no other job."""
         now = self.now
         while finished := self._advance(now):
             self._early += finished
@@ -344,7 +348,7 @@ class Engine:
             self.catch_up(row)
 
     def finish_s(self, row: int) -> float:
-        """When a job that has finished and is not detached yet did so."""
+        """When a job finished that is not detached yet."""
         return float(self.arrays.jobs[row]["finish"])
 
     def iterations_done(self, row: int) -> int:
@@ -362,7 +366,7 @@ class Engine:
         if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
             self._park.unpark(self.table, comp, self.now)
             self._park.reset(self.table, comp)
-            self.arrays.comps[comp]["ordered"] = 1  # slots matter now: its paces can be measured, not computed
+            self.arrays.comps[comp]["ordered"] = 1  # slots matter now: paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""

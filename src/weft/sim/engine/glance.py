@@ -61,7 +61,7 @@ def iterations_done(arrays: Arrays, row: int) -> int:
 
 
 def _ends(arrays: Arrays, comp: Any, row: int) -> npt.NDArray[np.float64]:
-    """When the iterations of a period end, from the start of the one that is under way: as in the period before."""
+    """When the iterations of a period end, counted from the start of the one under way: as in the period before."""
     records = arrays.records[int(comp["record0"]) : int(comp["record1"])]
     mine = records[(records["row"] == row) & (records["uid"] == arrays.jobs[row]["uid"])]
     return np.cumsum(np.repeat(mine["duration"], mine["count"].astype(np.int64)))

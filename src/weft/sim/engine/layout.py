@@ -42,7 +42,7 @@ class Layout:
         self._pools = tuple(Pool() for _ in PARTS)
         self._row_bytes: npt.NDArray[np.void] = _BLANK
         self._bytes: tuple[npt.NDArray[np.void], ...] = ()
-        self._at_the_end = True  # something was handed out where the arenas may have no room
+        self._at_the_end = True  # something was handed out at the end, where the arenas may have no room
 
     def take(self, program: Program) -> tuple[int, tuple[int, ...]]:
         """A free row, and where each part of the program goes (0 for what it has none of)."""
@@ -92,7 +92,7 @@ class Layout:
 
 
 def _alongside(a: Arrays, n_nodes: int, n_jobs: int) -> dict[str, npt.NDArray[Any]]:
-    """What must be as long as there are nodes, or jobs."""
+    """The arrays that have one entry per node, or per job."""
     changes: dict[str, npt.NDArray[Any]] = {}
     n_links = len(a.links)
     for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn", "live", "since", "stirs", "noted"):

@@ -122,7 +122,8 @@ def whole_units(rate: float, unit: float) -> int:
 def alone_units(
     spec: NodeSpec, capacity: npt.NDArray[np.float64], unit: float | None = None
 ) -> tuple[int, int]:  # fmt: skip
-    """Max-min, in units of rate: (of each flow on an empty network, demand without caps that can never bind)."""
+    """In units of rate under max-min sharing: the rate of each flow on an empty network, and the demand, without caps
+    that can never bind."""
     unit = unit or rate_unit(capacity)
     return _alone_units(spec, {k: whole_units(float(capacity[k]), unit) for k, _ in spec.links}, unit)
 
@@ -216,12 +217,12 @@ _GIVEN_ROW: np.dtype[np.void] = NODE[list(_GIVEN)]
 
 
 def _zeros(n: int, dtype: np.dtype[np.void]) -> npt.NDArray[Any]:
-    """np.zeros, which takes its time where there are many fields."""
+    """np.zeros by way of bytes, because np.zeros itself is slow where there are many fields."""
     return np.zeros(n * dtype.itemsize, np.uint8).view(dtype)
 
 
 def _laid_out(given: list[tuple[float, ...]]) -> npt.NDArray[Any]:
-    """Nodes with what is given of each, row by row: programs are short, and numpy takes its time for each field."""
+    """Nodes with the given values, filled row by row: programs are short, and numpy is slow for each field."""
     nodes = _zeros(len(given), NODE)
     nodes.view(_GIVEN_ROW)[:] = given
     return nodes

@@ -16,12 +16,12 @@ from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
 from weft.sim.compiled.load import kernel
-from weft.sim.compiled.state import TRANSFER
+from weft.sim.compiled.state import FOREIGN, TRANSFER
 from weft.sim.engine.program import Program
 
-_NEARLY = 1e-9  # of a slot: what starts so shortly before the next one starts with it
-_DUST = 1e-9  # of a flow: what rounding has left of it, which is not worth a slot and goes out at once
-_STILL = 1000  # slots in a row in which no byte moves, after which a rule is not expected to change its mind
+_NEARLY = 1e-9  # of a slot: what starts this shortly before the next slot starts with it
+_DUST = 1e-9  # of a flow: a remainder from rounding, which is not worth a slot and is sent at once
+_STILL = 1000  # slots in a row without a byte moving, after which a rule is not expected to change its mind
 
 
 class Body(Protocol):
@@ -37,8 +37,8 @@ class Body(Protocol):
         ...
 
     def carried(self, rows: Ints, sent: Floats) -> Floats:
-        """Bytes that transfers under the rule have sent over each link so far, given those that are under way and what
-        each of these has sent."""
+        """Bytes that transfers under the rule have sent over each link so far, given the rows under way and what each
+        of them has sent."""
         ...
 
     def full(self, rows: Ints) -> Bools:
@@ -50,12 +50,12 @@ class Body(Protocol):
         ...
 
     def look_to(self, horizon_s: float, due_s: float) -> None:
-        """From now on look for transfers that catch up with another before the horizon, and for those that end by
+        """From now on look for transfers that catch up with another before the horizon, and for transfers that end by
         `due_s`, when the rule is asked again."""
         ...
 
     def look_again(self, rows: Ints) -> None:
-        """Look at these transfers, which have bytes left, in that way."""
+        """Look again at these transfers, which have bytes left."""
         ...
 
 
@@ -69,16 +69,18 @@ class Ruled:
         self.decisions = 0  # limits that were set
         self._still = 0  # slots in a row in which no byte has moved
         self._slot = 0
-        self._rows: dict[int, tuple[int, int]] = {}  # of each job
-        self._since = np.full(64, math.nan)  # when each row began that the rule was asked about
+        self._rows: dict[int, tuple[int, int]] = {}  # by job
+        self._since = np.full(64, math.nan)  # when each row began, of those that the rule was asked about
         self._sent = np.zeros(64)  # by each row when the slot began
         self._caps = np.full(64, math.nan)  # what each row was told last
         self._going = np.zeros(64, np.bool_)  # rows that may send, or have sent in this slot or the one before
         self._carried = np.zeros(len(demand.capacity))
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         self._kernel = kernel("limits")
-        self._ranked = False  # the rule has given weights or levels; from then on those that it does not give are plain
-        self._bare: dict[int, list[int]] = {}  # rows of transfers that use no link: those that each may keep step with
+        self._ranked = False  # the rule has given weights or levels; rows without any now get plain ones
+        self._foreign: dict[int, tuple[tuple[int, ...], float]] = {}  # links of foreign flows, and what each asks for
+        self._met = True  # the rule knows them all
+        self._bare: dict[int, list[int]] = {}  # transfers without links: the rows that each may keep step with
         rule.begin(demand)
 
     def attach(self, row0: int, job: int, uid: int, program: Program) -> None:
@@ -96,6 +98,8 @@ class Ruled:
         self.flows.put(row0, job, rows, self.demand.capacity, uid)
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
+        if uid >= FOREIGN:
+            self._foreign[job], self._met = (rows.paths[0], program.specs[0].demand), not self.rule.minds_others
         self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
@@ -103,9 +107,23 @@ class Ruled:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
+        if self._foreign.pop(job, None) is not None:
+            self._met = not self.rule.minds_others
         self.rule.gone(np.arange(low, high), self.flows)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
         self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
+
+    def meet(self, now: float) -> None:
+        """Tell a rule that minds of foreign flows that have started or ended, and let it decide again."""
+        if self._met:
+            return
+        self._met = True
+        width = max((len(links) for links, _ in self._foreign.values()), default=1)
+        path = [(*links, *[-1] * (width - len(links))) for links, _ in self._foreign.values()]
+        most = np.array([asked for _, asked in self._foreign.values()], np.float64)
+        self.rule.others(np.array(path, np.int64).reshape(len(path), width), most)
+        if self.flows.active.any():
+            self.stirred(now)
 
     def _live_of(self, job: int) -> Ints:
         low, high = self._rows[job]
@@ -132,7 +150,7 @@ class Ruled:
             live = np.flatnonzero(self.flows.active)
         else:
             live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
-        begins = idle and part > 1.0 - _NEARLY  # nobody has been asked in this slot
+        begins = idle and part > 1.0 - _NEARLY  # the rule has not been asked in this slot
         self._count(live[self._going[live]])
         self._ask(Moment(self._slot, part, begins), live[self.flows.active[live]])
 
@@ -215,8 +233,9 @@ class Ruled:
         return EngineError(f"the rule {type(self.rule).__name__} {why}")
 
     def _rank_others(self, live: Ints, limits: Limits) -> None:
-        """Transfers that the rule is not asked about have the weight and the level of those they may keep step with:
-        what is left of a flow those of its job's other flows, one without links those of a row that it is bound to."""
+        """Transfers that the rule is not asked about get the weight and the level of those they may keep step with. A
+        remainder of a flow takes those of its job's other flows, and a transfer without links those of a row that it is
+        bound to."""
         jobs, first = np.unique(self.flows.job[live], return_index=True)
         dust = self._dust[np.isin(self.flows.job[self._dust], jobs)]
         asked = set(live.tolist()) if self._bare else set()
@@ -246,7 +265,7 @@ class Ruled:
         return new
 
     def _count(self, going: Ints) -> Ints:
-        """Note the bytes of rows that may have sent. Those with only dust left are uncapped, and count as ended for the
+        """Note the bytes of rows that may have sent. Rows with only dust left are uncapped and count as ended for the
         rule; the others are returned."""
         f = self.flows
         f.sent[going] = sent = self.body.sent(going)
@@ -294,7 +313,7 @@ def _computing_s(program: Program) -> float:
 
 
 def _bare(program: Program) -> dict[int, list[int]]:
-    """Transfers that use no link, each with those that do and that it is bound to by never being ahead."""
+    """Transfers that use no link, each with the rows that do use links and that it may never be ahead of."""
     specs = program.specs
     bound: list[set[int]] = [set(spec.leads) for spec in specs]
     for i, spec in enumerate(specs):
@@ -315,7 +334,7 @@ def _bare(program: Program) -> dict[int, list[int]]:
 
 
 def _stretch(rows: Sequence[int]) -> tuple[int, int]:
-    """Rows side by side as a range; those that are not (no collective has such) as an empty one."""
+    """Rows that lie side by side, as a range; an empty range if they do not (which no collective produces)."""
     if not rows or max(rows) - min(rows) + 1 != len(rows):
         return (0, 0)
     return (min(rows), max(rows) + 1)

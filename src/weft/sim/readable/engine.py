@@ -36,7 +36,7 @@ class ReferenceEngine:
         self._ready: list[RefNode] = []  # nodes that are released at this instant
         self._moved = False  # some transfer began, ended or met its lead: rates must be found anew
         self.exact = True
-        self.horizon = math.inf  # from here on a rule will have spoken again
+        self.horizon = math.inf  # by this time a rule will have been asked again
         self._rows = Pool()
         self._stirred = False  # transfers under a rule have started, or ended if it wants to know
         self.ruled_bytes = [0.0] * len(spec.capacity)  # of transfers under the rule that have ended
@@ -116,6 +116,8 @@ class ReferenceEngine:
 
     def run(self, until: float = math.inf) -> list[int]:
         self._finished = []
+        if self.ruled is not None:
+            self.ruled.meet(self.now)
         self._settle([])
         while not self._finished:
             nodes = [n for job in self.jobs.values() for n in job.nodes]

@@ -220,7 +220,7 @@ def _listed(making: _Making) -> list[Draft]:
 
 
 def _unique(drafts: list[Draft]) -> list[Draft]:
-    """Drafts whose ids differ: a trace may list an id twice (requeued jobs), a simulation must not."""
+    """The drafts with distinct ids: a trace may list an id twice (requeued jobs), but a simulation must not."""
     seen = Counter(d.id for d in drafts if d.id)
     taken = set(seen)
     result = []

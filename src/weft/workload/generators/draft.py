@@ -12,7 +12,7 @@ from weft.model.job import Job
 from weft.model.profile import Profile
 
 ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
-# (model, GPUs, GPUs asked for, batch per GPU over the one asked for) -> an iteration; None: with as many samples
+# (model, GPUs, GPUs asked for, batch per GPU relative to the one asked for) -> an iteration; None keeps the samples
 Rescaled = Callable[[str, int, int, float | None], Profile]
 IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
 Reading = Literal["alone", "compute", "one-gpu"]

@@ -39,7 +39,7 @@ def draw_sizes(n: int, gpus: Mapping[int, float], seed: int) -> list[int]:
 
 
 def own_sizes(models: Sequence[str], sizes: Sequence[int]) -> list[int]:
-    """Those sizes, but of models whose name says it (`vgg16[workers=2]`) their own."""
+    """Those sizes, except that a model whose name gives its workers (`vgg16[workers=2]`) has that many."""
     own = {model: split(model)[1].get("workers") for model in set(models)}
     return [own[model] or size for model, size in zip(models, sizes, strict=True)]
 

@@ -29,7 +29,7 @@ SAME = {
     "imagenet": "resnet50", "cifar10": "resnet18",  # Pollux names jobs after the data set
     "resnet50cifar10": "resnet50",
 }  # fmt: skip
-# Not in the zoo, but of the same family: a nearer guess than a model drawn at random.
+# These models are not in the zoo; the one named is of the same family, a better guess than a random draw.
 NEAR = {
     "googlenet": "inception-v3", "inception4": "inception-v3", "lm": "lstm-ptb", "mobilenetv2": "mobilenet-v3",
     "ncf": "dlrm", "recommendation": "dlrm", "resnet101": "resnet50", "resnet152": "resnet50",
@@ -130,7 +130,8 @@ def _models(
     rows: Sequence[TraceJob], sizes: Sequence[int], format: str, spec: WorkloadSpec, times: Times, seed: int,
     notes: list[str],
 ) -> list[str]:  # fmt: skip
-    """The model of each row; drawn for every row, so that one unknown name does not shift the others' draws."""
+    """The model of each row. A model is drawn even for rows that name one, so that one unknown name does not shift the
+    others' draws."""
     models = draw_models(len(rows), spec.models, seed)
     known: dict[str, str | None] = {}
     used: Counter[str] = Counter()
@@ -205,7 +206,7 @@ def stretch(drafts: Sequence[Draft], load: float | None, n_gpus: int, times: Tim
     if load is not None:
         span = max(d.submit_s for d in drafts) - first
         if span <= 0:
-            raise InputError("workload.load: all jobs of the trace come at once; no stretching gives a load: remove it")
+            raise InputError("workload.load: all jobs of the trace come at once, which cannot be stretched; remove it")
         implied = math.fsum(times.gpu_seconds(d) for d in drafts) / (n_gpus * span)
         factor = implied / load
         notes.append(f"arrival times are multiplied by {factor:.4g}: the trace alone is a load of {implied:.4g}")

@@ -74,16 +74,16 @@ class _ComputeEntry(_Strict):
     type: Literal["compute"]
     name: str
     seconds: _Seconds
-    after: list[int] = []
-    workers: list[int] | None = None
+    after: tuple[int, ...] = ()
+    workers: tuple[int, ...] | None = None
 
 
 class _TransferEntry(_Strict):
     type: Literal["transfer"]
     name: str
     bytes: _Bytes
-    after: list[int] = []
-    workers: list[int] | None = None
+    after: tuple[int, ...] = ()
+    workers: tuple[int, ...] | None = None
     collective: str | None = None
     demand_bytes_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     servers: Annotated[int, Field(ge=1)] = 1
@@ -116,19 +116,8 @@ class MeasuredModel:
     measurements: tuple[Measured, ...]
 
 
-def load_file(path: str | Path) -> MeasuredModel | Profile:
-    """What a profile file holds; an InputError names the file, the field and the remedy."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; give the path of a profile file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: it is not UTF-8 text; weft profile writes profile files") from error
-    return parse_file(text, path)
-
-
 def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
-    """What the text of a profile file holds; `path` is for messages."""
+    """What the text of a profile file holds; an InputError names the `path`, the field and the remedy."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -165,28 +154,17 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         kind = "compute" if isinstance(task, Compute) else "transfer"
         fields = {k: v for k, v in asdict(task).items() if v is not None}
         tasks.append({"type": kind, **fields})
-    head = {"name": profile.name, "workers": profile.workers, "memory_bytes": profile.memory_bytes}
-    head |= {"batch": profile.batch, "gpu": profile.gpu, "source": profile.source}
-    head["memory_source"] = profile.memory_source
+    names = ("name", "workers", "memory_bytes", "batch", "gpu", "source", "memory_source")
+    head = {name: getattr(profile, name) for name in names}
     _write({"format": FORMAT, "version": VERSION, "kind": "graph", **head, "tasks": tasks}, path)
 
 
 def _graph(file: _GraphFile) -> Profile:
     tasks: list[Task] = []
     for entry in file.tasks:
-        after = tuple(entry.after)
-        workers = None if entry.workers is None else tuple(entry.workers)
-        if isinstance(entry, _ComputeEntry):
-            tasks.append(Compute(entry.name, entry.seconds, after, workers))
-        else:
-            tasks.append(
-                Transfer(
-                    entry.name, entry.bytes, after, workers, entry.collective, entry.demand_bytes_per_s, entry.servers
-                )
-            )
-    return Profile(
-        file.name, tuple(tasks), file.workers, file.memory_bytes, file.batch, file.gpu, file.source, file.memory_source
-    )
+        kind = Compute if isinstance(entry, _ComputeEntry) else Transfer
+        tasks.append(kind(**entry.model_dump(exclude={"type"})))
+    return Profile(tasks=tuple(tasks), **file.model_dump(exclude={"format", "version", "kind", "tasks"}))
 
 
 def _write(content: dict[str, Any], path: str | Path) -> None:

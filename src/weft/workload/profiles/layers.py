@@ -215,7 +215,7 @@ def parse_layers(text: str, path: str = "layer file") -> LayerFile:
     glued = ""
     if len(rows[-1][1]) == 1 and rows[-1][1][0].isdigit():
         glued = rows.pop()[1][0]
-        notes.append(f"the total forward time {glued} stands as a last line and in front of layer names: taken off")
+        notes.append(f"the total forward time {glued} is a last line and stands before layer names; it was removed")
     layers = tuple(_layer(fields, n, path, glued) for n, fields in rows)
     if not layers:
         raise TraceError(f"{path}: it has no layers; add one line per layer")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from weft.model.units import MIB
 
-PRECISIONS = ("fp32", "tf32", "bf16")  # that one can ask for times in
-MODES = ("as-is", *PRECISIONS)  # that one can measure in; as-is leaves torch's settings alone
+PRECISIONS = ("fp32", "tf32", "bf16")  # in which times can be asked for
+MODES = ("as-is", *PRECISIONS)  # in which times can be measured; as-is leaves torch's settings alone
 
 DDP_BUCKET_BYTES = 25 * MIB  # PyTorch DistributedDataParallel's bucket_cap_mb
 DDP_FIRST_BUCKET_BYTES = 1 * MIB  # and its smaller first bucket, so that sending starts early
 
-QUARTILES_NEED = 4  # values; fewer have no meaningful spread
+QUARTILES_NEED = 4  # this many values; fewer have no meaningful spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class Delimited:
     title: str
     parse: Callable[[Rows], pl.DataFrame]
     needs: frozenset[str] = frozenset()  # columns that must be there, and that identify the format
-    either: tuple[frozenset[str], ...] = ()  # of each of these at least one
+    either: tuple[frozenset[str], ...] = ()  # at least one column of each of these sets
     lacks: frozenset[str] = frozenset()  # columns that only another format has
     delimiter: str = ","
     layouts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # no header: column names by their number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 
 import polars as pl
 
@@ -94,14 +95,15 @@ CUT_S = 172_800.0
 CONVERTED = frozenset({"job_id", "arrival_s", "service_sec", "gpu_count"})
 
 
-def _helios(rows: Rows) -> pl.DataFrame:
-    """SenseTime Helios (SC '21): the original `cluster_log.csv` and the converted `venus_gpu_jobs.csv`.
+def _logged(rows: Rows, dates: str = "%Y-%m-%d %H:%M:%S") -> pl.DataFrame:
+    """The original logs of SenseTime Helios (SC '21, `cluster_log.csv`) and Shanghai AI Lab Acme (NSDI '24).
 
-    Original: duration is end - start. CPU-only jobs, more than half, and jobs without an end are left out.
-    Converted: GPU jobs only, durations cut at 48 h by the converter.
+    Duration is computed as end - start, because the column of that name is end - submit in Acme's Kalos. CPU-only jobs
+    (more than half in Helios) and jobs that have not ended are left out. Acme's times carry a zone; it names no virtual
+    cluster, model or batch.
     """
-    ids, submit, gpus = rows.job_ids("job_id"), rows.moment("submit_time"), rows.gpus("gpu_num")
-    start, end = (rows.moment(f"{when}_time", required=False) for when in ("start", "end"))
+    ids, submit, gpus = rows.job_ids("job_id"), rows.moment("submit_time", dates), rows.gpus("gpu_num")
+    start, end = (rows.moment(f"{when}_time", dates, required=False) for when in ("start", "end"))
     duration = _between(rows, start, end)
     return rows.finish({
         "job_id": ids,
@@ -125,7 +127,7 @@ def _between(rows: Rows, start: pl.Series, end: pl.Series) -> pl.Series:
 
 
 def _converted(rows: Rows) -> pl.DataFrame:
-    """Rows of the four converted columns, which Helios Venus and the PAI sample share."""
+    """Rows of the four converted columns, which Helios Venus and the PAI sample share; durations are cut at 48 h."""
     duration = rows.number("service_sec")
     columns = {
         "job_id": rows.job_ids("job_id"),
@@ -143,7 +145,7 @@ def _is_pai(head: Head) -> bool:
 
 HELIOS = (
     Delimited(
-        "helios", "SenseTime Helios cluster_log", _helios,
+        "helios", "SenseTime Helios cluster_log", _logged,
         frozenset({"job_id", "user", "vc", "gpu_num", "state", "submit_time", "start_time", "end_time"}),
         wall_clock=True,
     ),
@@ -162,28 +164,8 @@ ZONED = "%Y-%m-%d %H:%M:%S%z"
 ITERATION_S = 0.5  # the converter's divisor
 
 
-def _acme(rows: Rows) -> pl.DataFrame:
-    """Shanghai AI Lab Acme (NSDI '24): the original Seren and Kalos files and a converted set of completed Kalos jobs.
-
-    Original: duration is computed as end - start, because the column of that name is end - submit in Kalos. CPU-only
-    jobs and jobs that have not ended (still RUNNING, or cancelled before a start) are left out. Times carry a zone.
-    Converted: duration = num_iteration x 0.5 s; GPUs = nodes x GPUs per node; its iteration times are made up.
-    """
-    ids, submit, gpus = rows.job_ids("job_id"), rows.moment("submit_time", ZONED), rows.gpus("gpu_num")
-    start, end = (rows.moment(f"{when}_time", ZONED, required=False) for when in ("start", "end"))
-    duration = _between(rows, start, end)
-    return rows.finish({
-        "job_id": ids,
-        "submit_s": submit,
-        "gpus": gpus,
-        "duration_s": duration,
-        "user": rows.name("user"),
-        "status": rows.name("state"),
-        "wait_s": (start - submit).clip(0.0),
-    })  # fmt: skip
-
-
 def _acme_converted(rows: Rows) -> pl.DataFrame:
+    """A converted set of completed Kalos jobs: GPUs = nodes x GPUs per node; its iteration times are made up."""
     nodes, per_node = rows.count("gpu_workers", high=MAX_GPUS), rows.count("gpu_per_worker", high=MAX_GPUS)
     gpus = nodes * per_node
     rows.leave_out(gpus == 0, "gpu_workers", "uses no GPU")
@@ -198,7 +180,7 @@ def _acme_converted(rows: Rows) -> pl.DataFrame:
 
 ACME = (
     Delimited(
-        "acme", "Shanghai AI Lab Acme (Seren, Kalos)", _acme,
+        "acme", "Shanghai AI Lab Acme (Seren, Kalos)", partial(_logged, dates=ZONED),
         frozenset({"job_id", "user", "gpu_num", "type", "state", "submit_time", "start_time", "end_time"}),
         lacks=frozenset({"vc"}), wall_clock=True,
     ),

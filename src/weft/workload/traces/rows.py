@@ -88,7 +88,7 @@ class Trace:
             yield TraceJob(*row)
 
 
-MAX_S = 1e12  # 30,000 years: larger times are damage, and would lose the fractions of a second
+MAX_S = 1e12  # 30,000 years: larger times are damaged data, and would lose the fractions of a second
 MAX_COUNT = 1e15
 MAX_GPUS = 1e7
 FIRST_YEAR_S = 0.0

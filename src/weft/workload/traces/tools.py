@@ -145,6 +145,12 @@ def _moment(rows: Rows, column: str, required: bool) -> pl.Series:
     return rows.moment(column, WHEN, required=required)
 
 
+def elapsed_s(text: pl.Series) -> pl.Series:
+    """[days-]hours:minutes:seconds as seconds; null where it is written in another way."""
+    day, hour, minute, second = (text.str.extract(ELAPSED, i).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4))
+    return day.fill_null(0.0) * 86_400 + hour * 3_600 + minute * 60 + second
+
+
 def _duration(rows: Rows) -> pl.Series:
     if rows.has("ElapsedRaw"):
         return rows.number("ElapsedRaw")
@@ -153,8 +159,7 @@ def _duration(rows: Rows) -> pl.Series:
         rows.damage(end < start, "End", "lies before Start")
         return end - start
     text = rows.column("Elapsed")
-    day, hour, minute, second = (text.str.extract(ELAPSED, i).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4))
-    seconds = day.fill_null(0.0) * 86_400 + hour * 3_600 + minute * 60 + second
+    seconds = elapsed_s(text)
     bad = seconds.is_null() | (seconds > MAX_S)
     rows.damage(bad, "Elapsed", lambda row: f"{str(text[row])[:40]!r} is not [days-]hours:minutes:seconds")
     return seconds

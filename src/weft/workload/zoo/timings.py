@@ -2,8 +2,8 @@
 
 Peak rates and memory of GPUs are from the vendors' data sheets. A time scales with the ratio of the two GPUs' peak
 rates in the precision it was measured in. A data sheet's peak is never reached, but the ratio of two peaks of one
-precision is close to the ratio of the times. The optimiser computes next to nothing and passes over all parameters, so
-its time scales with the bandwidth of the memory.
+precision is close to the ratio of the times. The optimiser computes next to nothing but reads and writes all
+parameters, so its time scales with memory bandwidth.
 
 A time is looked for in this order:
 1. for this GPU type, precision and batch, as measured or published;

@@ -7,7 +7,7 @@ import numpy as np
 from weft.core.cycle import Core
 from weft.model import Submitted
 from weft.model.view import JobView
-from weft.place.ledger import noted, workload_gpu_s, workloads
+from weft.place.lwf import noted, workload_gpu_s, workloads
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 

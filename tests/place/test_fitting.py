@@ -11,8 +11,7 @@ from weft.errors import StackError
 from weft.model import NodeDown, Start, Submitted
 from weft.model.view import JobView
 from weft.place.base import Place
-from weft.place.first_fit import FirstFit
-from weft.place.random import RandomPlace
+from weft.place.fitting import FirstFit, RandomPlace
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
 

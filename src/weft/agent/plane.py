@@ -1,0 +1,115 @@
+"""Plane: the agents of a world, and what they are told of its jobs.
+
+A world says again and again which jobs are on which GPUs, and with what gates; the plane tells its agents what has
+changed. A gate acts where it is most precise: in the communication hook of a job started by `weft run`, else where a
+script calls `weft.progress`, else from outside, by an agent that holds the job's sockets until its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from weft.agent.control import Control
+from weft.live.attempt import Progress
+from weft.live.clock import Clock
+from weft.model.cluster import Cluster
+from weft.model.plan import Gate, Placement
+from weft.pace.base import Pace
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A job on its GPUs: which start of it this is, and its gate, if that must act from outside."""
+
+    gpus: Placement
+    start: int
+    outside: Gate | None = None
+
+
+def steers(pace: Pace) -> bool:
+    """Whether a real network has to be told anything for this pace. Real links share without loss by themselves."""
+    rated = pace.rates() is not None and not pace.natural
+    return rated or pace.admission(1e-9, 0.0).kind != "all"
+
+
+class Plane:
+    """See the module. `make` starts the services, and the agents of hosts on this machine."""
+
+    def __init__(
+        self, cluster: Cluster, clock: Clock, make: Callable[[Pace], Control], say: Callable[[str], None]
+    ) -> None:
+        self.cluster, self.clock, self.say = cluster, clock, say
+        self.pace: Pace | None = None
+        self.control: Control | None = None
+        self.tells_s = 5.0  # a job that has reported nothing for so long is held from outside
+        self.turns: dict[str, float] = {}  # whose transfer goes first, by job
+        self._make = make
+        self._told: dict[str, Placed] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def open(self) -> Control:
+        """The agents, started if they are not there yet."""
+        if self.control is None:
+            assert self.pace is not None
+            self.control = self._make(self.pace)
+        return self.control
+
+    def look(self, placed: Mapping[str, Placed]) -> None:
+        """The jobs as they are now."""
+        if self.control is None:
+            if not any(there.outside for there in placed.values()):
+                return
+            self.open()
+        assert self.control is not None
+        self.control.mend()
+        for job in self._told.keys() - placed.keys():
+            self.control.remove(job)
+            del self._told[job]
+            self.turns.pop(job, None)
+        for job, there in placed.items():
+            before = self._told.get(job)
+            if before is None or (before.gpus, before.start) != (there.gpus, there.start):
+                self._begin(job, there.gpus)
+                before = Placed(there.gpus, there.start)
+            if there.outside != before.outside:
+                self.control.set_gate(job, self._seconds(there.outside))
+            self._told[job] = there
+        self._warn()
+
+    def _begin(self, job: str, gpus: Placement) -> None:
+        """A job starts: what of its traffic can be paced is said."""
+        assert self.control is not None
+        self.control.add(job, gpus, turn=self.turns.get(job, 0.0))
+        servers = len({int(self.cluster.server_of_gpu[gpu]) for gpu in gpus})
+        if servers == 1:
+            self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
+        else:
+            self.say(
+                f"{job}: its TCP sockets are paced on {servers} servers; RDMA, NVLink, shared memory cannot be paced"
+            )
+
+    def _warn(self) -> None:
+        """Traffic of a job that agents have seen and cannot pace."""
+        assert self.control is not None
+        for job, host in self.control.unpaced() - self._warned:
+            self._warned.add((job, host))
+            self.say(f"{job}: has RDMA devices open on {host}; what goes over them cannot be paced or shifted")
+
+    def observed(self, job: str, told: Progress) -> Progress:
+        """Of a job that reports nothing, what its agents have seen: phases, and the length of its iterations."""
+        if told.reports or self.control is None:
+            return told
+        return Progress(-1, -1, *self.control.own_s(job))  # a phase may be less than an iteration
+
+    def _seconds(self, gate: Gate | None) -> dict[str, float] | None:
+        """A gate by the machine's clock."""
+        if gate is None:
+            return None
+        epoch = float(self.clock.monotonic(gate.epoch_s))
+        return {"epoch": epoch, "period": float(gate.period_s), "tolerance": float(gate.tolerance)}
+
+    def close(self) -> None:
+        """Agents of this machine end, and all let go of everything; jobs run on."""
+        if self.control is not None:
+            self.control.close()

@@ -1,0 +1,227 @@
+"""Agents on the nodes of a real Slurm: jobs that nobody edited are paced and shifted on their sockets.
+
+All nodes of the sandbox are this machine, and have one network, its loopback. So what is shown is that a node's agent
+finds the tasks of its own node and no others, that orders reach them, and that they are let go; not what pacing gains.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import missing_engine
+from tests.live.slurm.serving import Serving, ended, running, serve_until
+from tests.live.slurm.test_fuzz import installed
+from tests.testbed.needs import need_testbed
+from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.sockets import UNLIMITED, Process
+from weft.agent.worlds import PacedSlurmWorld
+from weft.core.stack import Stack
+from weft.errors import StackError
+from weft.interleave.base import Interleave, Pick
+from weft.live.server.server import Server
+from weft.live.slurm.notes import write_gate
+from weft.live.slurm.sandbox import Sandbox, missing
+from weft.model.plan import Candidate, Gate, State
+from weft.model.view import ClusterView
+from weft.pace.admission import Fair
+from weft.stacks import resolve
+from weft.testbed.namespaces import inside, new_namespace
+
+pytestmark = pytest.mark.engine
+STACK = "fifo[place=even:best-fit]"
+STREAM = Path(__file__).parents[2] / "agent" / "stream.py"
+SHAPE = ("--nodes=2", "--gpus-per-node=4", "--ntasks=2", "--ntasks-per-node=1")
+Agents = Callable[[Server, str], "subprocess.Popen[bytes]"]
+
+# Computes for 0.62 s and sends 300 kB to itself, twelve times; writes down when they had arrived.
+BURSTS = """
+import socket, sys, time
+listener = socket.create_server(("127.0.0.1", 0))
+sender = socket.create_connection(listener.getsockname())
+receiver, _ = listener.accept()
+for _ in range(12):
+    time.sleep(0.62)
+    sender.setblocking(False)
+    out = come = 300_000
+    while come:
+        if out:
+            try:
+                out -= sender.send(bytes(min(out, 1 << 16)))
+            except BlockingIOError:
+                pass
+        receiver.settimeout(0.001)
+        try:
+            come -= len(receiver.recv(1 << 16))
+        except TimeoutError:
+            pass
+    with open(sys.argv[1], "a") as file:
+        print(time.monotonic(), file=file)
+"""
+
+
+@contextmanager
+def _started() -> Iterator[Agents]:
+    """Starts the agent of a node, as its init system would."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start(server: Server, node: str) -> subprocess.Popen[bytes]:
+        world = server.world
+        assert isinstance(world, PacedSlurmWorld)
+        server.run(world.now() + 0.05)  # agents are awaited from the first look on
+        assert world.plane.control is not None
+        address = world.plane.control.service.address
+        argv = ["agent", "--host", node, "--server", address, "--dir", str(world.folder), "--watch-ms", "10", "--near"]
+        made.append(subprocess.Popen([sys.executable, "-m", "weft", *argv]))
+        return made[-1]
+
+    try:
+        yield start
+    finally:
+        for agent in made:
+            agent.kill()
+            agent.wait()
+
+
+@pytest.fixture
+def agents(serving: Serving) -> Iterator[Agents]:
+    """Starts agents, which end with the test."""
+    with _started() as start:
+        yield start
+
+
+def limits(job: str, node: str) -> set[int]:
+    """What the kernel allows the sockets of a job's tasks on a node."""
+    found: set[int] = set()
+    for process in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            told = set(process.read_bytes().split(b"\0"))
+            if {f"WEFT_JOB={job}".encode(), f"SLURMD_NODENAME={node}".encode()} <= told:
+                there = Process(int(process.parent.name))
+                found |= {socket.paced() for socket in there.sockets({}).values()}
+                there.close()
+        except OSError:
+            continue
+    return found - {0}
+
+
+def test_a_pace_is_refused_without_agents_and_carried_out_by_those_of_a_jobs_nodes(
+    serving: Serving, box: Sandbox, agents: Agents
+) -> None:
+    policies = resolve(STACK, pace="priority")
+    with pytest.raises(StackError, match="leaves that to the network"):
+        serving.start(policies)
+    server = serving.start(policies, agents="127.0.0.1:0")
+    first, _ = agents(server, "n1"), agents(server, "n2")
+    script = f"srun {sys.executable} {STREAM}"
+    old = serving.sbatch(8, script, *SHAPE)
+    serve_until(server, running(server, old))
+    new = serving.sbatch(8, script, *SHAPE)  # four GPUs of the same two nodes: the NICs are shared
+    both = [(job, node) for job in (old, new) for node in ("n1", "n2")]
+    wanted = {(old, node): {UNLIMITED} for node in ("n1", "n2")} | {
+        (new, node): {FLOOR_BYTES_PER_S} for node in ("n1", "n2")
+    }
+    serve_until(server, lambda: {at: limits(*at) for at in both} == wanted, 60.0)
+    assert any(line.startswith(f"{new}: its TCP sockets are paced on 2 servers; RDMA") for line in serving.said)
+
+    first.kill()  # the guardian lets go of what it had paced, on its node alone
+    until = time.monotonic() + 3.0
+    while limits(new, "n1") != {UNLIMITED}:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert limits(new, "n2") == {FLOOR_BYTES_PER_S}
+    agents(server, "n1")
+    serve_until(server, lambda: limits(new, "n1") == {FLOOR_BYTES_PER_S}, 30.0)
+
+    box.run("scancel", old)  # the younger one has the network to itself
+    serve_until(server, lambda: limits(new, "n1") == limits(new, "n2") == {UNLIMITED}, 60.0)
+    box.run("scancel", new)
+    serve_until(server, ended(server, old, new))
+
+
+class Held(Interleave):
+    """Every job has one gate."""
+
+    name = "held"
+    shifts = True
+    gate = Gate(epoch_s=1.0, period_s=0.85, tolerance=0.1)
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        plan = candidates[0].plan
+        gates = dict.fromkeys(plan.placements, self.gate)
+        return Pick(replace(candidates[0], plan=replace(plan, gates=gates)), state, dict.fromkeys(gates, "held"))
+
+
+@pytest.mark.testbed
+def test_a_gate_holds_the_bytes_of_a_job_that_reports_nothing(tmp_path: Path) -> None:
+    """It computes for 0.62 s and sends at once; held to slots of 0.85 s, its bytes arrive some time after a slot has
+    begun, always the same: a connection that was held takes a moment to gather speed.
+
+    This Slurm has a network of its own, with packets as on Ethernet: where a packet has 64 kB, as on a plain loopback,
+    a connection that was held stays so for half a second after it was let go."""
+    need_testbed()
+    if why := missing():
+        missing_engine(f"Slurm ({why})")
+
+    def like_ethernet() -> None:
+        for words in (
+            "link set lo up mtu 1500", "link add near type veth peer name far", "address add 10.77.0.1/16 dev near",
+            "link set near up", "link set far up",
+        ):  # fmt: skip
+            subprocess.run(["ip", *words.split()], check=True)  # Slurm wants an address beside that of loopback
+        for key, value in (("tcp_tso_rtt_log", "0"), ("tcp_min_tso_segs", "1")):
+            Path("/proc/sys/net/ipv4", key).write_text(value)
+        with Sandbox(tmp_path / "slurm", 2) as box:
+            serving = Serving(box, tmp_path)
+            try:
+                with _started() as agents:
+                    _gated(serving, agents, tmp_path)
+            finally:
+                serving.close()
+
+    namespace = new_namespace()
+    try:
+        inside(namespace, like_ethernet)
+    finally:
+        os.close(namespace)
+
+
+def _gated(serving: Serving, agents: Agents, tmp_path: Path) -> None:
+    (tmp_path / "bursts.py").write_text(BURSTS)
+    stack = resolve(STACK)
+    server = serving.start(Stack("held", stack.planner, Held(), Fair()), agents="127.0.0.1:0")
+    world = server.world
+    assert isinstance(world, PacedSlurmWorld)
+    world.plane.tells_s = 0.5
+    agents(server, "n1")
+    job = serving.sbatch(8, f"srun {sys.executable} -S {tmp_path}/bursts.py {tmp_path}/log", "--ntasks=1")
+    serve_until(server, ended(server, job))
+    assert serving.statuses() == {job: "finished"}
+    late = (np.loadtxt(tmp_path / "log") - world.clock.monotonic(Held.gate.epoch_s)) % Held.gate.period_s
+    usual = float(np.median(late[4:]))
+    assert 0.0 < usual < 0.4
+    assert np.mean(np.abs(late[4:] - usual) < 0.1) >= 0.7, late  # unheld they would come at all times of a slot
+
+
+def test_a_relay_holds_a_job_inside_its_iteration(tmp_path: Path) -> None:
+    """`weft run` has a DDP script ask before its first bucket: the gate is later by what comes before that."""
+    relay = installed(tmp_path / "etc").Relay(str(tmp_path / "r.sock"), str(tmp_path), os.getpid())
+    write_gate(tmp_path, (time.time() + 0.5, 100.0, 0.05, 0.3))
+    for said, wait_s in (
+        ({"step": 1}, 0.5),
+        ({"step": 2, "inside": True}, 0.8),
+        ({"step": 2, "rank": 1, "inside": True}, 0.8),
+    ):
+        answer = json.loads(relay.answer(json.dumps(said).encode()))
+        assert answer["at"] - time.monotonic() == pytest.approx(wait_s, abs=0.2)
+    relay.listener.close()
