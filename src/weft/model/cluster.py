@@ -54,6 +54,11 @@ class Topology:
         """Bytes per second of every link."""
         return np.array([link.bytes_per_s for link in self.links], dtype=np.float64)
 
+    @cached_property
+    def fastest(self) -> float:
+        """Bytes per second of the fastest link; 1 where there is none."""
+        return float(self.capacity.max()) if len(self.capacity) else 1.0
+
 
 @dataclass(frozen=True)
 class Cluster:

@@ -149,8 +149,8 @@ class Offer:
 
 
 class ClusterView(Protocol):
-    """What a policy sees. `waiting` and `running` are in order of submission, but for waiting jobs with a higher
-    priority, which come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
+    """What a policy sees. `waiting` and `running` are in order of submission, except that waiting jobs with a higher
+    priority come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
 
     @property
     def now(self) -> float: ...

@@ -157,7 +157,7 @@ def solve(
     greedy = _by_greedy(kind, free, idle, limits, best[0])
     if plus:
         greedy = _better(kind, rooms, idle, limits, best, greedy) or greedy
-    return greedy or search(kind, free, idle, _between(limits), best)
+    return greedy or search(kind, free, idle, lambda a, b: max(limits.least, limits.between(a, b)), best)
 
 
 def printed(
@@ -272,10 +272,6 @@ def _better(
             if option is not None:
                 return option
     return None
-
-
-def _between(limits: Limits) -> Callable[[int, int], float]:
-    return lambda a, b: max(limits.least, limits.between(a, b))
 
 
 def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:
