@@ -12,7 +12,7 @@ import pytest
 from weft.advise import Flags, Request, advise
 from weft.advise.jobs import JobLog, read_jobs
 from weft.advise.race import Entrant, _drop, ratios, replicates, score
-from weft.advise.replayed import replay
+from weft.advise.replayed import replay, trust
 from weft.advise.site import site_of, what_if
 from weft.advise.verdict import interval
 from weft.cli.main import run
@@ -217,12 +217,32 @@ def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert capsys.readouterr().out == first
 
 
+def test_a_stack_that_does_not_exist_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+    path = log_file(tmp_path / "log.csv", n=40)
+    assert run(["advise", str(path), "--gpus", "8", "--only", "--stack", "nosuchstack", "--quick"]) == 2
+    assert "nosuchstack" in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    """Every fifth job wants 8 of 4 GPUs: the advice says so, and the replay counts the others only."""
+    request = Request(flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], only=True, rounds=(2,), workers=1)
+    advice = advise(log_file(tmp_path / "log.csv", n=40), request)
+    assert "8 jobs ask for more than 4 GPUs and are left out" in advice.to_dict()["understood"]["assumed"]
+    assert advice.replayed.sentences()[-1].startswith("32 of 40 jobs ask for")
+
+
+def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:
+    assert [trust(a, b)[1].split()[0] for a, b in ((100, 110), (100, 190), (100, 300), (300, 100), (90_000, 0))] == [
+        "close", "of", "far", "far", "far"
+    ]  # fmt: skip
+
+
 def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     from weft.advise.race import SHORTLIST, entrants
     from weft.stacks import names, resolve
 
     site = site_of(small(tmp_path, n=40), None, Flags(gpus=16), [])
-    running, refused = entrants(site, SHORTLIST, "fifo")
+    running, refused = entrants(site, SHORTLIST, ["fifo"])
     stacks = [one.stack for one in running]
     assert SHORTLIST[0] == "weft"
     assert ("weft" in stacks) == ("weft" in names())

@@ -21,6 +21,7 @@ from weft.advise.site import Flags, Site, site_of, what_if
 from weft.advise.verdict import Advice, Changed
 from weft.api import compile_kernels
 from weft.executors import run_all
+from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
@@ -49,6 +50,8 @@ def advise(
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
     say = tell or (lambda what, done, total: None)
+    for text in request.stacks:
+        resolve(text)  # a misspelt name is said at once
     log = read_jobs(jobs, request.mapping, request.format)
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}
@@ -56,7 +59,7 @@ def advise(
     say("replaying what happened", 0, 1)
     happened = replay(log, site, request.today, request.workers)
     shortlist = tuple(request.stacks) if request.only else (*SHORTLIST, *request.stacks)
-    running, refused = entrants(site, shortlist, happened.stack)
+    running, refused = entrants(site, shortlist, (happened.stack, *request.stacks))
     drawn = replicates(log, site, sum(request.rounds))
     found = race(
         running, refused, request.rounds, drawn, request.workers,

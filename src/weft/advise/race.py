@@ -126,20 +126,21 @@ def replicates(log: JobLog, site: Site, n: int, seed: int = 1) -> tuple[list[Rep
     return made, int(span // counted), counted
 
 
-def entrants(site: Site, stacks: Sequence[str], reference: str) -> tuple[list[Entrant], dict[str, str]]:
-    """The stacks that can run here, the reference first, and why others cannot."""
+def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
+    """The stacks that can run here, first those that were asked for, and why others cannot. One that was asked for and
+    cannot is an error."""
     from weft.cross import Objections
 
     objects = Objections(site.middle, 1)
     known, found, refused = set(names()), [], {}
-    for text in dict.fromkeys((reference, *stacks)):
+    for text in dict.fromkeys((*asked[:1], *stacks)):
         if "/" not in text and text in SHORTLIST and text not in known:
             continue  # a stack of the shortlist that this version does not have
         try:
             stack = resolve(text)
             objects.to(stack, stack.pace.name)
         except StackError as error:
-            if text == reference:
+            if text in asked:
                 raise
             refused[text] = str(error)
             continue

@@ -33,6 +33,7 @@ class Replayed:
 
     stack: str
     jobs: int
+    of: int  # jobs in the log
     load: float  # GPU time asked for over GPU time there was, while jobs were submitted
     grows: bool
     waits: dict[str, Any] | None  # simulated and recorded waits, where the log has them
@@ -46,20 +47,25 @@ class Replayed:
         else:
             simulated, recorded = self.waits["simulated"], self.waits["recorded"]
             lines.append(
-                f"Under {self.stack} {self.jobs:,} jobs of the log wait {duration(simulated['mean'])} on average "
+                f"Under {self.stack} {self._replayed()} wait {duration(simulated['mean'])} on average "
                 f"(median {duration(simulated['median'])}); the log records {duration(recorded['mean'])} (median "
                 f"{duration(recorded['median'])}), rank correlation {self.waits['correlation']:.2f}: "
                 f"{self.waits['trust']}."
             )
         lines.append(
-            f"Jobs ask for {100 * self.load:.0f} % of the GPU time there is"
+            f"{self._replayed()} ask for {100 * self.load:.0f} % of the GPU time there is"
             + (
                 ": the queue keeps growing, so completion times depend on the length of the log."
                 if self.grows
-                else f"; {self.queue[-1]:.0f} jobs wait on average in the last fifth of the log."
+                else f"; {self.queue[-1]:.0f} jobs wait on average in the last fifth of that time."
             )
         )
         return lines
+
+    def _replayed(self) -> str:
+        most = min(self.of, MOST_JOBS)  # fewer are replayed if some ask for more GPUs than there are
+        part = "" if most == self.of else f" in the middle of the log's {self.of:,}"
+        return f"{self.jobs:,} jobs{part}" if self.jobs == most else f"{self.jobs:,} of {most:,} jobs{part}"
 
 
 def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> Replayed:
@@ -77,7 +83,9 @@ def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> R
     queue = _queue(runs[best])
     seconds = float((stretch["gpus"] * stretch["duration_s"]).sum())
     load = seconds / (site.n_gpus * max(high - low, 1.0))
-    return Replayed(stacks[best], runs[best].jobs.height, load, _grows(queue, load), compared[best], queue)
+    return Replayed(
+        stacks[best], runs[best].jobs.height, log.frame.height, load, _grows(queue, load), compared[best], queue
+    )
 
 
 def _stretch(log: JobLog) -> tuple[pl.DataFrame, bool]:
@@ -97,15 +105,20 @@ def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] 
     if len(known) < 2:
         return None
     simulated, real = _spread(known[:, 0]), _spread(known[:, 1])
-    off = abs(simulated["mean"] - real["mean"]) / max(real["mean"], 60.0)
-    trust = (
-        "close enough to compare stacks" if off < 0.3 else "of the same order" if off < 1.0
-        else "far off, so take differences between stacks as a hint only"
-    )  # fmt: skip
+    off, words = trust(simulated["mean"], real["mean"])
     return {
         "jobs": len(known), "simulated": simulated, "recorded": real,
-        "correlation": _rank_correlation(known[:, 0], known[:, 1]), "off": off, "trust": trust,
+        "correlation": _rank_correlation(known[:, 0], known[:, 1]), "off": off, "trust": words,
     }  # fmt: skip
+
+
+def trust(simulated_s: float, recorded_s: float) -> tuple[float, str]:
+    """How far mean waits are apart, whichever is longer, and what that means. Waits under a minute count as one."""
+    low, high = sorted((max(simulated_s, 60.0), max(recorded_s, 60.0)))
+    off = high / low - 1.0
+    if off < 0.3:
+        return off, "close enough to compare stacks"
+    return off, "of the same order" if off < 1.0 else "far off, so take differences between stacks as a hint only"
 
 
 def _spread(values: Floats) -> dict[str, float]:

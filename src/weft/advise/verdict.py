@@ -88,8 +88,8 @@ class Advice:
         doubt = "" if high is None or high < 1 else ", though the interval does not rule out that nothing changes"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls from {unit.of(before_s)} to {unit.of(after_s)} {unit.name}, to {ratio_words(ratio)} of today's"
-            f"{doubt}."
+            f"time falls to {ratio_words(ratio)} of today's, window by window (on average from {unit.of(before_s)} to "
+            f"{unit.of(after_s)} {unit.name}){doubt}."
         )
 
     def _price(self) -> str:
@@ -101,7 +101,7 @@ class Advice:
             f"the 99th percentile of completion times comes to {ratio_words(self.ratio(best, 'jct_p99_s'))} of today's",
             f"the worst-off 1 % of jobs take {number(_mean(best, 'slowdown_p99'))} times their own length (today "
             f"{number(_mean(today, 'slowdown_p99'))})",
-            f"a job is stopped and resumed {number(stops)} times on average" if stops > 0 else "no job is ever stopped",
+            f"a job is stopped and resumed {number(stops)} times on average" if stops > 0 else "no job was stopped",
         ]
         if _mean(best, "worst_user") > 0:
             parts.append(
@@ -149,7 +149,7 @@ class Advice:
                 "file": self.log.trace.path, "format": self.log.trace.format, "columns": dict(self.log.mapping),
                 "rows": self.log.trace.n_rows_in, "jobs": frame.height, "damaged": self.log.trace.n_damaged,
                 "left_out": self.log.trace.n_left_out, "days": self.log.span_s / 86_400,
-                "cluster_gpus": self.site.n_gpus, "assumed": list(self.site.assumed),
+                "cluster_gpus": self.site.n_gpus, "assumed": [*self.site.assumed, *self._too_large()],
                 "load": self.log.gpu_seconds() / (self.site.n_gpus * max(self.log.span_s, 1.0)),
                 "load_by_day": self.log.load_by_day(self.site.n_gpus), "unknown": self.unknown(),
             },
@@ -168,6 +168,10 @@ class Advice:
                 {"change": one.text, "gpus": one.n_gpus, "stacks": self.what_if(one)} for one in self.changes
             ],
         }  # fmt: skip
+
+    def _too_large(self) -> list[str]:
+        n = int((self.log.frame["gpus"] > self.site.n_gpus).sum())
+        return [f"{n:,} jobs ask for more than {self.site.n_gpus:,} GPUs and are left out"] if n else []
 
     def unknown(self) -> list[str]:
         """What the log does not say."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -38,6 +40,7 @@ from weft.cli import (
 from weft.cli.common import exit_code, fail, notice
 
 INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
+_interrupts: list[int] = []  # the signals that came
 
 app = typer.Typer(
     name="weft",
@@ -112,14 +115,30 @@ def run(args: Sequence[str]) -> int:
             return _usage(error)
         if os.environ.get("WEFT_DEBUG"):
             raise
-        return exit_code(error)
+        if not _interrupts:
+            return exit_code(error)
+        code = INTERRUPTED  # inside compiled code an interrupt becomes whatever that code makes of it
     if code == INTERRUPTED:
-        return fail("interrupted", INTERRUPTED)
+        resumes = bool(args) and args[0] in ("compare", "advise", "reproduce")
+        return fail("interrupted" + "; the same command continues from the finished runs" * resumes, INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    _interrupts.append(signum)
+    signal.default_int_handler(signum, frame)
+
+
+def _unraisable(told: sys.UnraisableHookArgs) -> None:
+    if not isinstance(told.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(told)
 
 
 def main() -> None:
     """Entry point of the `weft` script."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
+        signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unraisable
     compiled.announce = notice
     gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for it took a tenth of a run
     code = run(sys.argv[1:])

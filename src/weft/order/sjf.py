@@ -11,7 +11,7 @@ class ShortestJobFirst(Order):
     """Jobs by the compute time of all their iterations, whatever their size; a job that does not fit is passed."""
 
     name = "sjf"
-    needs = frozenset({Fact.PROFILE})
+    needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
     idle_without_jobs = True
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
