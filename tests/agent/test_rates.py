@@ -103,7 +103,9 @@ def test_two_capabilities_are_enough_to_pace_the_jobs_of_others() -> None:
     job = subprocess.Popen([sys.executable, str(Path(__file__).with_name("stream.py"))])
     try:
         shutil.copy(sockets.__file__, folder)
-        time.sleep(0.5)
+        until = time.monotonic() + 20.0
+        while len(sockets.Process(job.pid).sockets({})) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
         found = []
         for caps in ("+sys_ptrace,+dac_read_search", "-all"):
             who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}"]

@@ -38,6 +38,6 @@ def test_a_run_with_flow_says_what_agents_and_switches_cost() -> None:
     assert 0.1 < ran.iteration_s[0] < 2.0
     assert ran.others > 1e6  # the foreign flow got something through
     assert min(ran.costs["waited_s"]) > 0.0
-    assert len(ran.costs["decided_s"]) > 5
+    assert min(ran.costs["decided_s"]) > 0.0
     assert 0.0 < ran.agent_cpu < 0.5
     assert 0.0 < ran.switch_mbps < 10.0

@@ -65,14 +65,14 @@ class Scene:
         self.serve()
         for name in "ab":
             self._submit(name)
-        wait_until(lambda: self.steps() >= 8 and self.paced(), 60.0)  # agents know the jobs and pace them
+        wait_until(lambda: self.steps() >= 8 and self.paced(), 120.0)  # agents know the jobs and pace them
 
     def _weft(self, log: str, *argv: str) -> subprocess.Popen[bytes]:
         with open(self.folder / log, "ab") as file:
             return subprocess.Popen([sys.executable, "-m", "weft", *argv], stdout=file, stderr=file)
 
     def _said(self, log: str, after: str) -> str:
-        wait_until(lambda: after in (self.folder / log).read_text(), 30.0)
+        wait_until(lambda: after in (self.folder / log).read_text(), 60.0)
         return (self.folder / log).read_text().rpartition(after)[2].split()[0]
 
     def start_switch(self, listen: str) -> subprocess.Popen[bytes]:
@@ -84,7 +84,7 @@ class Scene:
         self.serving = self._weft("serve.log", "serve", *where, "--pace", "flow:slot=20ms", "--switches", self.address)
 
     def _submit(self, name: str) -> None:
-        wait_until(lambda: "weft serves with" in (self.folder / "serve.log").read_text(), 30.0)
+        wait_until(lambda: "weft serves with" in (self.folder / "serve.log").read_text(), 60.0)
         code = [str(Path(__file__).with_name("trainer.py")), str(Path(replay.__file__).parent)]
         command = [sys.executable, "-S", *code, str(self.folder / name), "100000", "1000000"]
         argv = ["submit", "--gpus", "3", "--per-rank", "--name", name, "--dir", str(self.folder), "--", *command]
@@ -194,10 +194,10 @@ def test_random_kills_of_every_part(scene: Scene) -> None:
         before = scene.steps()
         time.sleep(dice.random() * 0.3)
         scene.kill(victim, dice)
-        wait_until(lambda before=before: scene.steps() >= before + 3, 60.0)  # both jobs go on
-        wait_until(lambda: len(scene.agents()) == len(scene.guardians()) == 3, 60.0)
+        wait_until(lambda before=before: scene.steps() >= before + 3, 120.0)  # both jobs go on
+        wait_until(lambda: len(scene.agents()) == len(scene.guardians()) == 3, 120.0)
         time.sleep(0.5)  # they have let go of what those before them had left paced
-        wait_until(scene.paced, 60.0)
+        wait_until(scene.paced, 120.0)
         assert set(statuses(scene.folder).values()) == {""}, victim
     assert scene.serving is not None
     scene.serving.terminate()

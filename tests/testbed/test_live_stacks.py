@@ -36,7 +36,7 @@ pytestmark = pytest.mark.testbed
 SCALE = 125.0  # 25 Gbit/s are 200 Mbit/s
 CLUSTER = leaf_spine(1, 3, Machine(gpus_per_server=2, nic_gbps=25.0))
 WIRE = 2_500_000  # bytes that each rank sends: 100 ms of a NIC
-SEEN = 12  # iterations at the end that count
+SEEN = 8  # iterations at the end that count
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def _limits() -> set[int]:
 class Ran:
     """Two jobs under a stack, to their end."""
 
-    def __init__(self, bed: Testbed, folder: Path, stack: Stack, iterations: int = 20) -> None:
+    def __init__(self, bed: Testbed, folder: Path, stack: Stack, iterations: int = 13) -> None:
         folder.mkdir(exist_ok=True)
         self.said: list[str] = []
         self.limits: set[int] = set()
@@ -86,6 +86,8 @@ class Ran:
             world = serving.world
             assert isinstance(world, TestbedWorld)
             world.plane.tells_s = 1.0
+            serving.run(world.now() + 0.02)
+            world.plane.open().wait()  # a busy machine may take longer to start agents than these jobs last
             for name in "ab":
                 code = [str(Path(__file__).with_name("trainer.py")), str(Path(replay.__file__).parent)]
                 argv = [sys.executable, "-S", *code, str(folder / name), str(iterations), str(WIRE)]
@@ -114,7 +116,7 @@ class Ran:
 
 def test_dally_with_cassini_shifts_jobs_that_nobody_edited(bed: Testbed, tmp_path: Path) -> None:
     for n in range(2):  # one retry: others may use this machine
-        ran = Ran(bed, tmp_path / str(n), resolve("dally+cassini"))
+        ran = Ran(bed, tmp_path / str(n), resolve("dally+cassini"), 18)
         slowest = max(np.median(t.iterations_s[-SEEN:]) for t in ran.timings)
         if ran.both < 0.2 and slowest < 1.2 * 0.268:
             break

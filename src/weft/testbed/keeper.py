@@ -50,7 +50,7 @@ def standing(folder: Path) -> Standing | None:
     return found if held == said["inode"] else None
 
 
-def up(folder: Path, argv: list[str], patience_s: float = 30.0) -> Standing:
+def up(folder: Path, argv: list[str], patience_s: float = 60.0) -> Standing:
     """Start a keeper with this command and wait until the testbed is up."""
     if standing(folder) is not None:
         raise InputError(f"{folder}: a testbed is up there; weft testbed down --dir {folder} ends it")
