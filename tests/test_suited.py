@@ -17,7 +17,7 @@ from weft.testing import EVERYTHING, ToyWorld, toy_cluster, toy_job
 ALL = frozenset(Fact)
 CASES: list[tuple[Capabilities, frozenset[Fact], tuple[str, ...], tuple[str, str]]] = [
     (EVERYTHING, ALL, (), ("weft/tight", "weft")),
-    (replace(EVERYTHING, others=True), ALL, (), ("weft/tight", "flow")),
+    (replace(EVERYTHING, others=True), ALL, (), ("weft/tight", "shortest:1000")),
     (replace(EVERYTHING, resizing=False), ALL, ("the size they ask for",), ("weft:rigid/tight", "weft")),
     (replace(EVERYTHING, uneven=False), ALL, ("as many workers",), ("weft/even:tight", "weft")),
     (replace(EVERYTHING, pacing=False), ALL, ("left to the network",), ("weft/tight", "fair")),

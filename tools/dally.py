@@ -1,11 +1,14 @@
-"""Prints the tables of docs/papers/dally.md beyond the paper: python -m tools.dally [contention|orders|timers]"""
+"""Prints the controls and the tables beyond the paper of docs/papers/dally.md.
+
+python -m tools.dally [contention|moves|orders|timers]
+"""
 
 from __future__ import annotations
 
 import sys
 
 from weft.research.claims import Runs
-from weft.research.dally.beyond import METRICS, contention, orders, rows, timer_rules
+from weft.research.dally.beyond import METRICS, MOVES, ORDERS, RULES, beside, contention, rows
 
 SEEDS = (0, 1, 2)
 
@@ -27,14 +30,14 @@ def _ratio(mean: float, ci95: tuple[float | None, float | None]) -> str:
 
 def main() -> None:
     """Run what is asked for, or all."""
-    asked = sys.argv[1:] or ["contention", "orders", "timers"]
-    if "orders" in asked:
-        for experiment in ("batch-8", "poisson-8"):
-            print(f"\n{experiment}\n")
-            print(table(orders(SEEDS, experiment, workers=1), "tiresias"), flush=True)
-    if "timers" in asked:
-        runs = timer_rules(SEEDS, workers=1)
-        print(table(runs, next(iter(runs.by_stack))), flush=True)
+    tables = {
+        "moves": (MOVES, ("batch-16",)), "orders": (ORDERS, ("batch-8", "poisson-8")), "timers": (RULES, ("batch-8",)),
+    }  # fmt: skip
+    asked = sys.argv[1:] or [*tables, "contention"]
+    for name, (stacks, experiments) in tables.items():
+        for experiment in experiments if name in asked else ():
+            print(f"\n{name}, {experiment}\n")
+            print(table(beside(stacks, SEEDS, experiment, workers=1), stacks[0]), flush=True)
     if "contention" in asked:
         for links, runs in contention(SEEDS, workers=1).items():
             print(f"\n{links}\n")

@@ -133,7 +133,8 @@ def admissible(
     """The combinations that this scenario allows, the scenario's own first, and the others with their reasons."""
     fits: list[Combination] = []
     skipped: list[Skipped] = []
-    objects, own = Objections(scenario, seed), _own(scenario)
+    objects = Objections(scenario, seed)
+    own = None if scenario.stack is None else _layers(build_stack(scenario, Named()))
     for one in combinations(chosen):
         try:
             stack = one.stack()
@@ -169,11 +170,6 @@ class Objections:
                 self._paced[shared, pace] = str(error)
         if self._paced[shared, pace]:
             raise StackError(self._paced[shared, pace])
-
-
-def _own(scenario: Scenario) -> tuple[str, str, str] | None:
-    """The layers of the scenario's own stack, if it has one."""
-    return None if scenario.stack is None else _layers(build_stack(scenario, Named()))
 
 
 def _layers(stack: Stack) -> tuple[str, str, str]:

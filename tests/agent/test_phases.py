@@ -51,6 +51,22 @@ def test_a_phase_whose_volume_is_known_ends_at_once_and_waiting_bytes_begin_one(
     assert phases.look(now + 0.03, sent + 1e6, 0) == "ends"
 
 
+def test_a_pause_in_the_middle_of_a_ring_does_not_end_a_phase_whose_volume_is_known() -> None:
+    """Held at the next step, its host would make all others wait as well."""
+    phases, now, sent = Phases(gap_s=0.03), 0.0, 0.0
+    phases.look(now, sent, 0)
+    for _ in range(3):
+        sent, now = sent + 1e6, now + 0.5
+        assert phases.look(now, sent, 0) == "begins"
+        assert phases.look(now + 0.04, sent, 0) == "ends"
+    assert phases.look(now + 0.50, sent + 5e5, 0) == "begins"
+    assert phases.look(now + 0.60, sent + 5e5, 0) == ""  # 0.1 s of silence, half way
+    assert phases.look(now + 0.61, sent + 1e6, 0) == ""
+    assert phases.look(now + 0.62, sent + 1e6, 0) == "ends"
+    assert phases.look(now + 1.00, sent + 1.5e6, 0) == "begins"
+    assert phases.look(now + 1.16, sent + 1.5e6, 0) == "ends"  # it was a shorter one
+
+
 def test_levels_and_weights_become_rates() -> None:
     paths = np.array([[0, 1], [0, 2], [3, -1]], np.int32)
     capacity, rows, no_caps = np.array([10.0, 8.0, 10.0, 5.0]), np.arange(3), np.full(3, math.inf)

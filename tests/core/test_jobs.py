@@ -1,11 +1,11 @@
-"""SortedJobs and QueueBySize keep the order that sorting anew would give."""
+"""SortedJobs and GroupedQueue keep the order that sorting anew would give."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.jobs import Pass, QueueBySize, SortedJobs
+from weft.core.jobs import GroupedQueue, SortedJobs
 from weft.model.view import JobView
 from weft.testing import toy_job
 
@@ -37,7 +37,7 @@ def test_jobs_that_are_too_large_are_passed_but_for_the_first(
     entries: list[tuple[int, int, bool]], served: list[int]
 ) -> None:
     """As a walk over all jobs would find: those that fit when their turn comes, and the first that does not."""
-    queue = QueueBySize(lambda job: job.job.iterations)
+    queue = GroupedQueue(lambda job: job.job.iterations)
     kept: list[tuple[int, int, str, int]] = []
     for number, (iterations, size, stays) in enumerate(entries):
         job = JobView(toy_job(f"j{number}", size, iterations=iterations))
@@ -53,7 +53,7 @@ def test_jobs_that_are_too_large_are_passed_but_for_the_first(
         room = min(room, served[i]) if i < len(served) and expected and expected[-1][0] == name else room
     found, left = [], [4]
     place = {name: i for i, (_, _, name, _) in enumerate(sorted(kept))}
-    for job in queue.in_order(lambda size, _: Pass.SIZE if size > left[0] else Pass.NONE):
+    for job in queue.in_order(lambda size, _: size > left[0]):
         found.append((job.id, left[0]))
         if place[job.id] < len(served):
             left[0] = min(left[0], served[place[job.id]])
@@ -61,15 +61,19 @@ def test_jobs_that_are_too_large_are_passed_but_for_the_first(
 
 
 def test_of_jobs_that_are_passed_over_only_the_first_is_shown() -> None:
-    """By size or one by one: j0 and j2 are passed alone, all of size 2 together."""
-    queue = QueueBySize(lambda job: job.job.iterations)
+    """By size or by kind: j0 and j2 are odd and passed together, and so are all of size 2."""
+    odd = ("j0", "j2")
+    queue = GroupedQueue(lambda job: job.job.iterations, lambda job: "odd" if job.id in odd else None)
     for number, size in enumerate((1, 1, 1, 2, 2, 1)):
         queue.add(JobView(toy_job(f"j{number}", size, iterations=number + 1)), number, size)
+    asked = []
 
-    def passes(size: int, job: JobView) -> Pass:
-        return Pass.SIZE if size == 2 else Pass.JOB if job.id in ("j0", "j2") else Pass.NONE
+    def passes(size: int, job: JobView) -> bool:
+        asked.append(job.id)
+        return size == 2 or job.id in odd
 
     assert [job.id for job in queue.in_order(passes)] == ["j0", "j1", "j5"]
+    assert asked == ["j0", "j1", "j3", "j5"]  # neither j2 nor j4, whose groups have been passed
     assert [job.id for job in queue.in_order(None)] == [f"j{i}" for i in range(6)]
     assert [job.id for job in queue.in_order(None, most=1)] == ["j0", "j1", "j2", "j5"]
     assert list(queue.in_order(None, most=0)) == []

@@ -74,6 +74,15 @@ def test_nobody_migrates() -> None:
     assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]
 
 
+def test_a_job_moves_if_the_order_says_so() -> None:
+    """The same jobs under `las:moving@10`: b moves to one server when its lease ends."""
+    jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
+    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
+    core = Core(resolve("tiresias-racks[order=las:moving@10]"), world)
+    run(core, world)
+    assert moves(core)[3:] == [(10.0, Stop, "b"), (10.0, Start, "b")]
+
+
 def test_short_jobs_do_not_wait_behind_long_ones() -> None:
     """The property of docs/baselines/tiresias.md: a short job runs at the next end of a lease, whoever came before."""
     jobs = [toy_job("long", 4, 500), toy_job("longer", 4, 600), toy_job("short", 4, 8, submit_s=203.0)]
@@ -83,3 +92,43 @@ def test_short_jobs_do_not_wait_behind_long_ones() -> None:
         run(core, world)
         start = next(t for t, what, job in moves(core) if job == "short" and what is Start)
         assert 203.0 <= start <= 210.0
+
+
+@pytest.mark.parametrize("stack", ["tiresias:10", "dally[order=nw-sens:10]", "dally-consolidated[order=nw-sens:10]"])
+def test_ends_of_leases_that_nobody_could_take_are_not_waited_for(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same decisions as when every end is a cycle, in fewer of them."""
+
+    def played() -> tuple[list[tuple[float, type, str]], int]:
+        jobs = [toy_job(f"j{i}", 1 + (3 * i) % 4, 20 + (7 * i) % 90, submit_s=float((11 * i) % 60)) for i in range(14)]
+        world = ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("large", 8, 40)])
+        core = Core(resolve(stack), world)
+        run(core, world)
+        return moves(core), core.cycle
+
+    ahead, fewer = played()
+    monkeypatch.setattr("weft.order.leases._AHEAD", 0)
+    one_by_one, cycles = played()
+    assert ahead == one_by_one
+    assert fewer < cycles
+
+
+def test_ends_that_differ_by_rounding_alone_come_due_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a and b started a rounding apart; nobody could take a's GPU (large wants 4), b's 3 and the free one would do. The
+    lease of b is offered when that of a ends, whether ends are foreseen or not."""
+
+    def stops() -> list[float]:
+        start_s = 0.1 + 0.2  # 0.30000000000000004
+        jobs = [
+            toy_job("a", 1, 100, submit_s=0.3),
+            toy_job("b", 3, 100, submit_s=start_s),
+            toy_job("c", 3, 9, submit_s=1),
+        ]
+        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
+        core = Core(resolve("tiresias:10"), world)
+        run(core, world)
+        return [t for t, what, _ in moves(core) if what is Stop]
+
+    ahead = stops()
+    monkeypatch.setattr("weft.order.leases._AHEAD", 0)
+    assert ahead == stops()
+    assert ahead == [10.3]

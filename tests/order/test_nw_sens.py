@@ -15,7 +15,7 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("text", [None, "5", "together", "together@5"])
+@pytest.mark.parametrize("text", [None, "5", "together", "together@5", "staying", "together@staying@5"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: NetworkSensitive.from_text(text), range(3))
 
@@ -149,6 +149,6 @@ def test_parameter() -> None:
     for text in ("0", "-1", "soon", "inf", "together@0"):
         with pytest.raises(StackError, match="lease in seconds"):
             NetworkSensitive.from_text(text)
-    for text in ("together@", "togethers@5"):
-        with pytest.raises(StackError, match="nw-sens:together@SECONDS"):
+    for text in ("together@", "togethers@5", "moving@staying", "moving@moving", "5@moving"):
+        with pytest.raises(StackError, match="perhaps as together@moving@SECONDS"):
             NetworkSensitive.from_text(text)

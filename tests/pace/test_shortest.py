@@ -144,7 +144,8 @@ def test_the_kernel_says_the_same(
     rows = [[i for i in live.tolist() if flows.uid[i] == uid] for uid in uids]
     links = {i: [link for link in flows.path[i].tolist() if link >= 0] for i in live.tolist()}
     count = [{link: sum(link in links[i] for i in mine) for i in mine for link in links[i]} for mine in rows]
-    kept = owed(count, [weights[uid] for uid in uids], theirs, CAPACITY.tolist())
+    usual = sum(1.0 / weights[uid] for uid in uids) / max(len(uids), 1)  # the part for which those that send do so
+    kept = owed(count, [usual * weights[uid] for uid in uids], theirs, CAPACITY.tolist())
     assert all(0.0 <= rate <= most for rate, (_, most) in zip(kept, theirs, strict=True))
     room = CAPACITY.tolist()
     for rate, (used, _) in zip(kept, theirs, strict=True):

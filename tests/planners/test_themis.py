@@ -266,6 +266,19 @@ def test_by_hand_who_can_do_without_a_gpu_leaves_it_to_who_cannot() -> None:
     assert themis.propose(core.view, state, 1)[0].plan.placements == {"a": (3,), "b": (0, 1), "c": (2,)}
 
 
+def test_a_job_that_wins_gpus_keeps_its_workers() -> None:
+    """b has GPU 2 and wins one more, c has GPU 3: b has one of the other rack beside its own, not that rack for two."""
+    cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=1)
+    world = ToyWorld(cluster, [toy_job("b", 1, 1000, 8.0, sizes=(1, 2)), toy_job("c", 1, 1000, 8.0)])
+    there = {"b": (2,), "c": (3,)}
+    core = Core(Stack("s", Fixed(there)), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
+    core.view.move_to(5.0, 2)
+    themis = Themis(0.0)
+    state = {**themis.initial_state(), "target": there, "leases": {"b": [600.0], "c": [600.0]}}
+    assert themis.propose(core.view, state, 1)[0].plan.placements == {"b": (0, 2), "c": (3,)}
+
+
 def test_candidates_are_plans_over_all_jobs_with_their_restarts() -> None:
     """Two racks of two servers. a has one GPU in each rack, b too; c comes and takes no part, there is no room.
 

@@ -72,7 +72,8 @@ def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> R
     runs = [run for _, run in sorted(run_all([Run(scenario, Layers(s), 1, False) for s in stacks], workers, run_task))]
     recorded = dict(zip(stretch["job_id"], stretch["wait_s"], strict=True))
     compared = [_waits(run, recorded) if log.has_waits else None for run in runs]
-    best = min(range(len(runs)), key=lambda i: _distance(compared[i]))
+    off = [0.0 if waits is None else waits["off"] for waits in compared]
+    best = off.index(min(off))
     queue = _queue(runs[best])
     seconds = float((stretch["gpus"] * stretch["duration_s"]).sum())
     load = seconds / (site.n_gpus * max(high - low, 1.0))
@@ -105,10 +106,6 @@ def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] 
         "jobs": len(known), "simulated": simulated, "recorded": real,
         "correlation": _rank_correlation(known[:, 0], known[:, 1]), "off": off, "trust": trust,
     }  # fmt: skip
-
-
-def _distance(waits: dict[str, Any] | None) -> float:
-    return 0.0 if waits is None else float(waits["off"])
 
 
 def _spread(values: Floats) -> dict[str, float]:

@@ -70,7 +70,8 @@ class Advice:
 
     def _recommendation(self) -> str:
         best, today = self.best, self.reference.stack
-        counted = f"{len(best.outcomes)} windows of the log under {_several(self.site.guesses, 'guess', 'guesses')}"
+        guesses = len(self.site.guesses)
+        counted = f"{len(best.outcomes)} windows of the log under {guesses} guess{'es' * (guesses > 1)}"
         if best is self.reference:
             second = next((one for one in self.ranked if one is not best), None)
             other = (
@@ -193,7 +194,3 @@ def interval(values: Sequence[float], windows: int) -> dict[str, Any]:
 
 def _mean(one: Entrant, metric: str) -> float:
     return math.fsum(outcome[metric] for outcome in one.outcomes) / max(len(one.outcomes), 1)
-
-
-def _several(things: Mapping[str, Any], one: str, many: str) -> str:
-    return f"1 {one}" if len(things) == 1 else f"{len(things)} {many}"

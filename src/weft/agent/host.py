@@ -193,7 +193,8 @@ class Agent:
             )
 
     def _pace_flows(self, flow: FlowHost, now: float) -> None:
-        """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like."""
+        """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like. A phase
+        begins at once, as in the simulator: nobody is held before it but by a gate."""
         planned = {name: job for name, job in self.jobs.items() if name in flow.jobs}
         begun: set[str] = set()
         for name, job in planned.items():
@@ -204,8 +205,7 @@ class Agent:
             elif not sends and flow.sending(name):
                 flow.end(name)
             if not flow.sending(name):
-                known = job.phases.volume > 0 and not job.phases.talking
-                job.rate = float(FLOOR_BYTES_PER_S) if known or job.waits else None
+                job.rate = float(FLOOR_BYTES_PER_S) if job.waits else None
                 self._apply(job)
         if begun or flow.passed(now):
             rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
@@ -251,8 +251,8 @@ class Agent:
                     job.processes[pid] = Process(pid)
             known, job.sockets = job.sockets, {}
             for process in job.processes.values():
-                found_now = process.sockets(known)
-                job.sockets |= {inode: there for inode, there in found_now.items() if self.near or not there.near}
+                there = process.sockets(known)
+                job.sockets |= {inode: remote for inode, remote in there.items() if self.near or not remote.near}
             if job.sockets.keys() - known.keys() and job.rate is not None:
                 self._apply(job)
 

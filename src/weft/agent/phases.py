@@ -10,6 +10,7 @@ from statistics import median
 BEGIN_BYTES = 20_000  # less than this is control traffic: a barrier, a heartbeat
 GAP_S = 0.03  # a pause this long ends a phase whose volume is not known yet
 _KNOWN = 5  # phases whose median is the volume of an iteration
+_PATIENT = 5  # times as long may a pause be in a phase that is not complete: in a ring hosts wait for each other
 _CLOSE = 0.98  # of the volume: the rest may be headers or rounding
 
 
@@ -65,7 +66,8 @@ class Phases:
             self._moved = now
         quiet = now - self._moved
         complete = self.volume > 0 and abs(self.sent / self.volume - 1) <= 1 - _CLOSE and not waiting
-        if quiet > self.gap_s or (complete and quiet > 0):
+        patience = self.gap_s if self.volume <= 0 else _PATIENT * self.gap_s
+        if quiet > patience or (complete and quiet > 0):
             self._end(now - quiet)
             return "ends"
         return ""

@@ -167,7 +167,7 @@ class PacedSlurmEngine(SlurmEngine):
     def from_options(cls, options: Mapping[str, Any]) -> PacedSlurmEngine:
         """From the options of `weft serve`."""
         plain = SlurmEngine.from_options(options)
-        return cls(**vars(plain), listen=options["agents"], switches=options["switches"])
+        return cls(**vars(plain), listen=options.get("agents", ""), switches=options.get("switches", ""))
 
     def open(self, site: Site) -> SlurmWorld:
         """The world; of a dry run only what it could do."""

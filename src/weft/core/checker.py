@@ -53,7 +53,7 @@ class _Checker:
                 self._gpu(gpu, memory, what)
         if job.job.per_server and _per_server(self.table, start.gpus) != {job.job.per_server}:
             raise DecisionError(f"{what}: it must have {job.job.per_server} workers on each of its servers")
-        if not self.can.uneven and _uneven(self.table, start.gpus):
+        if not self.can.uneven and len(_per_server(self.table, start.gpus)) > 1:
             raise DecisionError(f"{what}: its servers get different numbers of workers, which this world cannot do")
         if start.gate is not None:
             self._gate(job.job, len(start.gpus), start.gate, what)
@@ -139,10 +139,6 @@ class _Checker:
             raise DecisionError(f"{what}: there is no task {gate.task}; ids go from 0 to {tasks - 1}")
         if not (math.isfinite(gate.epoch_s) and 0 <= gate.period_s < math.inf and 0 <= gate.tolerance < math.inf):
             raise DecisionError(f"{what}: epoch, period and tolerance must be finite, the last two not negative")
-
-
-def _uneven(table: Table, gpus: Sequence[int]) -> bool:
-    return len(_per_server(table, gpus)) > 1
 
 
 def _per_server(table: Table, gpus: Sequence[int]) -> set[int]:

@@ -1,10 +1,9 @@
-"""SortedJobs and QueueBySize: jobs that stay in order while they come and go one at a time."""
+"""SortedJobs and GroupedQueue: jobs that stay in order while they come and go one at a time."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, ValuesView
-from enum import Enum
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import Any
@@ -52,6 +51,10 @@ class SortedJobs(Mapping[str, JobView]):
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
 
+    def get(self, job_id: str, default: Any = None) -> Any:
+        """As of any mapping, without an exception where there is no such job."""
+        return self._jobs.get(job_id, default)
+
     def __len__(self) -> int:
         return len(self._jobs)
 
@@ -82,62 +85,60 @@ class _Values(ValuesView[JobView]):
         return self._mapping.in_order()
 
 
-class Pass(Enum):
-    """What a queue may skip: nothing, one job, or all jobs of its size."""
-
-    NONE = 0
-    JOB = 1
-    SIZE = 2
+_Group = tuple[int, int, str | None]  # the fewest GPUs that a job can start on, the GPUs that it wants, its kind
 
 
-class QueueBySize:
-    """Jobs by a key as in SortedJobs, grouped by size, so that all jobs of a size that is too large are skipped at
-    once.
+class GroupedQueue:
+    """Jobs by a key as in SortedJobs, but apart by size and kind: those that are too large, or like others that found
+    no place, can be passed without a look at each.
 
-    The size of a job is the fewest GPUs that it can start on.
+    The size of a job is the fewest GPUs that it can start on; `kind` says which jobs of a size are alike.
     """
 
-    def __init__(self, key: Callable[[JobView], Any]) -> None:
+    def __init__(self, key: Callable[[JobView], Any], kind: Callable[[JobView], str | None] | None = None) -> None:
         self._key = key
-        self._of_size: dict[int, SortedJobs] = {}
-        self._size: dict[str, int] = {}
+        self._kind = kind
+        self._groups: dict[_Group, SortedJobs] = {}
+        self._group: dict[str, _Group] = {}
 
     def add(self, job: JobView, number: int, size: int) -> None:
         """Take a job in; `number` is its place among all jobs ever submitted."""
-        if size not in self._of_size:
-            self._of_size[size] = SortedJobs(self._key)
-        self._of_size[size].add(job, number)
-        self._size[job.id] = size
+        group = (size, job.job.gpus, None if self._kind is None else self._kind(job))
+        if group not in self._groups:
+            self._groups[group] = SortedJobs(self._key)
+        self._groups[group].add(job, number)
+        self._group[job.id] = group
 
     def remove(self, job_id: str) -> None:
         """Let a job go."""
-        size = self._size.pop(job_id)
-        self._of_size[size].remove(job_id)
-        if not self._of_size[size]:
-            del self._of_size[size]
+        group = self._group.pop(job_id)
+        self._groups[group].remove(job_id)
+        if not self._groups[group]:
+            del self._groups[group]
 
-    def in_order(self, passes: Callable[[int, JobView], Pass] | None, most: int | None = None) -> Iterator[JobView]:
+    def in_order(self, passes: Callable[[int, JobView], bool] | None, most: int | None = None) -> Iterator[JobView]:
         """The jobs, first to last, of all sizes or of those up to `most`. When a job's turn comes, `passes` may say
-        that it is skipped, alone or with all that follow it in its size. The very first job to be skipped is produced
-        all the same.
+        that it is skipped with all that follow it in its group. The very first job to be skipped is produced all the
+        same.
 
         A job that is skipped stays skipped until the end, and the queue may not change meanwhile.
         """
-        heads = [(next(entries), size, entries) for size, entries in self._all_entries(most)]
+        heads = []
+        for group, jobs in self._groups.items():
+            if most is None or group[0] <= most:
+                entries = jobs.entries()
+                heads.append((next(entries), group[0], jobs, entries))
         heapify(heads)
         any_passed = False
         while heads:
-            entry, size, entries = heads[0]
-            job = self._of_size[size][entry[3]]
-            way = Pass.NONE if passes is None else passes(size, job)
-            if way is Pass.NONE or not any_passed:
+            entry, size, jobs, entries = heads[0]
+            job = jobs[entry[3]]
+            passed = passes is not None and passes(size, job)
+            if not (passed and any_passed):
                 yield job
-            any_passed = any_passed or way is not Pass.NONE
-            following = None if way is Pass.SIZE else next(entries, None)
+            any_passed = any_passed or passed
+            following = None if passed else next(entries, None)
             if following is None:
                 heappop(heads)
             else:
-                heapreplace(heads, (following, size, entries))
-
-    def _all_entries(self, most: int | None) -> Iterator[tuple[int, Iterator[_Entry]]]:
-        return ((size, jobs.entries()) for size, jobs in self._of_size.items() if most is None or size <= most)
+                heapreplace(heads, (following, size, jobs, entries))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from weft.core.jobs import QueueBySize, SortedJobs
+from weft.core.jobs import GroupedQueue, SortedJobs
 from weft.core.occupancy import Occupancy
 from weft.errors import WorldError
 from weft.model.cluster import Cluster
@@ -29,6 +29,7 @@ from weft.model.plan import Gate, Placement
 from weft.model.view import JobStatus, JobView
 
 Key = Callable[[JobView], float | tuple[float, ...]]
+Kind = Callable[[JobView], str | None]
 _MAX_QUEUES = 8  # orders kept between cycles; more means that a policy passes a new function each time
 
 
@@ -66,7 +67,8 @@ class Table:
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
         self.touched: set[str] = set()  # jobs about which something has changed since somebody cleared this
-        self._queues: dict[tuple[Key, bool], QueueBySize] = {}
+        self._queues: dict[tuple[Key, bool], GroupedQueue] = {}
+        self._kind: Kind | None = None
 
     # What happened
 
@@ -221,14 +223,20 @@ class Table:
 
     # What follows from it
 
-    def waiting_by(self, key: Key, priorities: bool = True) -> QueueBySize:
+    def group_by(self, kind: Kind) -> None:
+        """From now on queues keep jobs of different kinds apart."""
+        if kind != self._kind:
+            self._kind = kind
+            self._queues.clear()
+
+    def waiting_by(self, key: Key, priorities: bool = True) -> GroupedQueue:
         """Waiting jobs by priority (if that is to count), then by a key that depends on the job alone. Built once, then
         kept up to date."""
         queue = self._queues.get((key, priorities))
         if queue is None:
             if len(self._queues) == _MAX_QUEUES:
                 del self._queues[next(iter(self._queues))]
-            queue = QueueBySize((lambda job: (_behind(job), key(job))) if priorities else key)
+            queue = GroupedQueue((lambda job: (_behind(job), key(job))) if priorities else key, self._kind)
             self._queues[key, priorities] = queue
             for job in self.waiting.in_order():
                 queue.add(job, self.number[job.id], shape_of(job.job)[0])

@@ -8,7 +8,6 @@ from hashlib import blake2b
 
 import numpy as np
 
-from weft.core.jobs import Pass
 from weft.core.table import Table
 from weft.core.world import KnowsRestart, KnowsTraffic, World
 from weft.errors import StackError
@@ -42,7 +41,7 @@ class View:
         self._now = 0.0
         self._decision = 0
         self._news = True
-        self._passes: Callable[[int, JobView], Pass] | None = None
+        self._passes: Callable[[int, JobView], bool] | None = None
 
     def move_to(self, now: float, decision: int, news: bool = True) -> None:
         """The moment at which policies are asked next."""
@@ -88,12 +87,17 @@ class View:
         # they are read.
         yield from self._table.waiting_by(key, priorities).in_order(self._passes, most)
 
-    def limit(self, passes: Callable[[int, JobView], Pass] | None) -> None:
+    def limit(
+        self, passes: Callable[[int, JobView], bool] | None, kind: Callable[[JobView], str | None] | None = None
+    ) -> None:
         """From now on `waiting_by` skips the jobs that `passes` says, given a job's size and the job; None skips none.
 
-        Whoever serves claims one by one knows what is left, and would have to turn those jobs away.
+        Whoever serves claims one by one knows what is left, and would have to turn those jobs away. Where a `kind` is
+        given, a group that is skipped holds jobs of one kind only.
         """
         self._passes = passes
+        if kind is not None:
+            self._table.group_by(kind)
 
     def untold(self) -> list[JobView]:
         """Waiting jobs for which no reason has been written down yet."""

@@ -54,6 +54,11 @@ class Topology:
         """Bytes per second of every link."""
         return np.array([link.bytes_per_s for link in self.links], dtype=np.float64)
 
+    @cached_property
+    def fastest(self) -> float:
+        """Bytes per second of the fastest link; 1 where there is none."""
+        return float(self.capacity.max()) if len(self.capacity) else 1.0
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -111,6 +116,11 @@ class Cluster:
     def rack_of_server(self) -> npt.NDArray[np.int64]:
         """Rack index of every server id."""
         return np.array([s.rack for s in self.servers], dtype=np.int64)
+
+    @cached_property
+    def known_spreads(self) -> dict[tuple[int, ...], tuple[int, int]]:
+        """Servers and racks of placements that somebody has asked about (see `Spread.of`)."""
+        return {}
 
     @cached_property
     def largest_server(self) -> int:

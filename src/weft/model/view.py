@@ -15,6 +15,8 @@ from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
 
+_SPREADS = 10_000  # placements whose spread is remembered: policies ask about the same running jobs again and again
+
 
 class Fact(Enum):
     """Something about a job that a policy needs and a world may not know; checked once, at start."""
@@ -79,8 +81,15 @@ class Spread:
     @staticmethod
     def of(cluster: Cluster, gpus: Placement) -> Spread:
         """Spread of a placement."""
-        servers = set(cluster.server_of_gpu[list(gpus)].tolist())
-        return Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
+        known = cluster.known_spreads
+        found = known.get(gpus)
+        if found is None:
+            servers = set(cluster.server_of_gpu[list(gpus)].tolist())
+            found = (len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
+            if len(known) >= _SPREADS:
+                known.clear()
+            known[gpus] = found
+        return Spread(*found)
 
     @staticmethod
     def closest(cluster: Cluster, workers: int) -> Spread:
@@ -140,8 +149,8 @@ class Offer:
 
 
 class ClusterView(Protocol):
-    """What a policy sees. `waiting` and `running` are in order of submission, but for waiting jobs with a higher
-    priority, which come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
+    """What a policy sees. `waiting` and `running` are in order of submission, except that waiting jobs with a higher
+    priority come first. STARTING and STOPPING jobs are in `running`, because they hold GPUs."""
 
     @property
     def now(self) -> float: ...

@@ -14,7 +14,7 @@ from weft.order.base import Claim, Order, Ranking
 from weft.order.leases import positive
 
 PERIOD_S = 3600.0
-OLD_ENOUGH = 2.0  # a job is moved only after so many periods on its GPUs: what a move costs must come back
+OLD_ENOUGH = 2.0  # a job is moved only after so many periods on its GPUs, so that the last move has paid off
 
 
 class Defragment(Order):

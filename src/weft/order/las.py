@@ -28,6 +28,10 @@ class LeastAttainedService(OwnLeases):
         """GPU seconds up to now."""
         return job.attained_gpu_s(view.now)
 
+    def key_ahead(self, job: JobView, at_s: float) -> float:
+        """GPU seconds up to then."""
+        return job.attained_gpu_s(at_s)
+
     @property
     def key_of_waiting(self) -> Callable[[JobView], Key]:
         """GPU seconds of earlier assignments."""

@@ -17,8 +17,11 @@ from weft.order.base import Claim, Order, Ranking
 
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
+_WORDS = frozenset({"together", "moving", "staying"})
 _NEVER = -1e300  # JSON has no infinity
 _OFFER = 1e-4  # of a lease: the delay between offers, where several leases end at the same moment
+_AHEAD = 32  # ends of leases that are looked at before they come
+Rival = tuple[int, float]  # the first waiting job that some GPUs are enough for: its priority negated, its key
 
 
 class LeaseOrder(Order):
@@ -84,40 +87,54 @@ class OwnLeases(LeaseOrder):
     waiting jobs the one that gave up its last lease longest ago goes first.
 
     `NAME:SECONDS` sets the lease, an hour by default. `NAME:together` (`together@SECONDS`) lets leases end all at once,
-    as in `LeaseOrder`. Leases that end at the same moment are offered one after another, each a moment later, because
-    an offer holds what is free and what a single lease gave up. A lease that ends while nobody waits is renewed.
+    as in `LeaseOrder`. `NAME:moving` and `NAME:staying` say whether a job that nobody displaces may move to a better
+    place. Leases that end at the same moment are offered one after another, each a moment later, because an offer holds
+    what is free and what a single lease gave up. A lease that ends while nobody waits is renewed.
 
-    The memory has four parts. `ends` says when the current lease of each running job ends, first to last; it is listed
+    The memory has five parts. `ends` says when the current lease of each running job ends, first to last; it is listed
     once per lease length, because a job that starts later ends after all of them. `next` is how many of these have
     passed. `from_s` is the moment from which they were listed, or are to be if there is no list. `due` names the jobs
-    whose lease has ended and is still to be offered.
+    whose lease has ended and is still to be offered. Leases that end before `renewed_s` find no taker, unless something
+    is reported first.
     """
 
     default_s: float = 3600.0
     base: str  # the order's name without a parameter
 
-    def __init__(self, lease_s: float | None = None, together: bool = False) -> None:
+    def __init__(self, lease_s: float | None = None, together: bool = False, moves: bool | None = None) -> None:
         self.lease_s = self.default_s if lease_s is None else lease_s
         self.together = together
-        own = "" if self.lease_s == self.default_s else f"{self.lease_s:g}"
-        parameter = "@".join(filter(None, ("together" if together else "", own)))
-        self.name = f"{self.base}:{parameter}" if parameter else self.base
+        usual = self.moves
+        self.moves = usual if moves is None else moves
+        parts = ["together"] if together else []
+        parts += ["moving" if self.moves else "staying"] if self.moves != usual else []
+        parts += [f"{self.lease_s:g}"] if self.lease_s != self.default_s else []
+        self.name = f"{self.base}:{'@'.join(parts)}" if parts else self.base
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`NAME`, `NAME:SECONDS`, `NAME:together` or `NAME:together@SECONDS`."""
+        """`NAME`, or after a colon any of `together`, `moving` or `staying`, and SECONDS, with an @ between them."""
         if arg is None:
             return cls()
-        together, _, lease = arg.partition("@") if arg.startswith("together") else ("", "", arg)
-        if together not in ("", "together") or arg.endswith("@"):
-            raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS or {cls.base}:together@SECONDS")
-        return cls(positive(lease, f"{cls.base}:{arg}: the lease in seconds") if lease else None, bool(together))
+        *words, last = arg.split("@")
+        lease = None if last in _WORDS else last
+        words += [last] if lease is None else []
+        clash = len(set(words)) < len(words) or {"moving", "staying"} <= set(words)
+        if lease == "" or clash or not set(words) <= _WORDS:
+            raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS, perhaps as together@moving@SECONDS")
+        lease_s = None if lease is None else positive(lease, f"{cls.base}:{arg}: the lease in seconds")
+        moves = True if "moving" in words else False if "staying" in words else None
+        return cls(lease_s, "together" in words, moves)
 
     def initial_state(self) -> State:
         """Nothing has been listed."""
         if self.together:
             return super().initial_state()
-        return {"ends": None, "next": 0, "from_s": None, "due": []}
+        return {"ends": None, "next": 0, "from_s": None, "due": [], "renewed_s": _NEVER}
+
+    def key_ahead(self, job: JobView, at_s: float) -> float | None:
+        """Key that a running job will have at a moment to come; None if that cannot be told."""
+        return None
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs, with one whose lease is over among them."""
@@ -125,15 +142,16 @@ class OwnLeases(LeaseOrder):
             return super().rank(view, state)
         if not view.waiting and (state["from_s"] is None or view.now < state["from_s"]):
             return self._quiet(view, None)
-        state, next_s = self._passed(view, state)
+        state = self._passed(view, state)
         due = list(state["due"])
         ended = bool(due)
         over: JobView | None = None
-        moves = False
+        moves, mine, rivals = False, 0.0, dict[int, Rival | None]()
         while due and over is None:
             over = view.running[due.pop(0)]
             moves = self.moves and bool(scattered(view, [over]))
-            if not moves and self._stays(view, over):
+            mine = self.key_of_running(view, over)
+            if not moves and self._stays(view, over, mine, rivals):
                 over = None
         if not view.waiting:
             return self._quiet(view, over if moves else None)
@@ -142,17 +160,19 @@ class OwnLeases(LeaseOrder):
         if not told:
             entries = self._among(view, [] if over is None else [over])
         elif over is not None:
-            entries = self._taking(view, over)
+            entries = self._taking(view, over, mine)
+        wake_s = view.now + _OFFER * self.lease_s if due else self._taken(view, state, rivals)
         return Ranking(
             self._claims(entries, {over.id} if over and moves else set()),
-            {**state, "due": due},
-            wake_s=view.now + _OFFER * self.lease_s if due else next_s,
+            {**state, "due": due, "renewed_s": _NEVER if due else wake_s},
+            wake_s=wake_s,
             pooled=True, released=frozenset() if over is None else frozenset({over.id}), told=told,
         )  # fmt: skip
 
-    def _passed(self, view: ClusterView, state: State) -> tuple[State, float]:
-        """The memory with what has become due by now, and when the next lease ends or the next list is made."""
-        due = [name for name in state["due"] if name in view.running]
+    def _passed(self, view: ClusterView, state: State) -> State:
+        """The memory with what has become due by now."""
+        running, renewed_s = view.running, min(state.get("renewed_s", _NEVER), view.now)
+        due = [name for name in state["due"] if name in running] if view.news else list(state["due"])
         ends, passed, from_s = state["ends"], state["next"], state["from_s"]
         lease_s, now = self.lease_s, view.now * (1 + 1e-12)  # so that ends that were rounded are not missed
         if ends is None:
@@ -164,16 +184,13 @@ class OwnLeases(LeaseOrder):
             while passed < len(ends) and ends[passed][0] <= now:
                 end_s, name = ends[passed]
                 passed += 1
-                job = view.running.get(name)
-                lasted = job is not None and job.started_s is not None and end_s - job.started_s > lease_s * (1 - 1e-9)
-                if lasted and name not in due:  # else it has started again since
+                if end_s >= renewed_s and self._lasted(running.get(name), end_s) and name not in due:
                     due.append(name)
             if from_s + lease_s > now:
                 break
             from_s += lease_s * int((now - from_s) / lease_s)
             ends, passed = self._ends(view, from_s), 0
-        next_s = ends[passed][0] if passed < len(ends) else from_s + lease_s
-        return {**state, "ends": ends, "next": passed, "from_s": from_s, "due": due}, next_s
+        return {**state, "ends": ends, "next": passed, "from_s": from_s, "due": due}
 
     def _ends(self, view: ClusterView, from_s: float) -> list[list[Any]]:
         """When the lease of each running job ends for the first time after a moment, first to last."""
@@ -182,22 +199,51 @@ class OwnLeases(LeaseOrder):
         ends = [[start_s + (int((from_s - start_s) / lease_s + 1e-9) + 1) * lease_s, name] for start_s, name in starts]
         return sorted(ends, key=itemgetter(0))
 
-    def _stays(self, view: ClusterView, job: JobView) -> bool:
+    def _lasted(self, job: JobView | None, end_s: float) -> bool:
+        """Whether an end that was listed is that of a job's present assignment: it has not started again since."""
+        return job is not None and job.started_s is not None and end_s - job.started_s > self.lease_s * (1 - 1e-9)
+
+    def _taken(self, view: ClusterView, state: State, rivals: dict[int, Rival | None]) -> float:
+        """The first end of a lease to come at which somebody might take the job's GPUs or the job might move, as far as
+        can be told; at most the end of the list.
+
+        The view is older than what this cycle decides. Starts only leave fewer GPUs and fewer rivals, and every other
+        change is reported before that end.
+        """
+        at_s, ahead = -math.inf, state["ends"][state["next"] : state["next"] + _AHEAD + 1]
+        for i, (end_s, name) in enumerate(ahead):
+            if end_s > at_s * (1 + 1e-12):  # ends that differ by rounding alone come due at the first of them
+                at_s = end_s
+            job = view.running.get(name)
+            if i == _AHEAD or job is None or not self._lasted(job, end_s):
+                return float(at_s)  # all jobs are asked again where the lease is of one that has gone
+            key = self.key_ahead(job, at_s)
+            stays = self._stays(view, job, math.inf if key is None else key, rivals)
+            if not stays or (self.moves and scattered(view, [job])):
+                return float(at_s)
+        return float(state["from_s"] + self.lease_s)
+
+    def _stays(self, view: ClusterView, job: JobView, key: float, rivals: dict[int, Rival | None]) -> bool:
         """Whether nobody could take a job's GPUs, so that no offer need be made: every waiting job wants more GPUs than
         there would be, or ranks behind it."""
-        room, key_of = view.offer.n_free + len(job.gpus), self.key_of_waiting
-        if all(gpus > room for gpus, _ in view.demand):
-            return True
-        first = next((other for other in view.waiting_by(key_of, most=room) if other.job.gpus <= room), None)
-        if first is None:
-            return True
-        mine = (-job.job.priority, self.key_of_running(view, job))
-        return mine <= (-first.job.priority, key_of(first)[0])
+        room = view.offer.n_free + len(job.gpus)
+        if room not in rivals:
+            rivals[room] = self._rival(view, room)
+        rival = rivals[room]
+        return rival is None or (-job.job.priority, key) <= rival
 
-    def _taking(self, view: ClusterView, over: JobView) -> Iterator[Entry]:
+    def _rival(self, view: ClusterView, room: int) -> Rival | None:
+        """The first waiting job for which so many GPUs would be enough."""
+        if all(gpus > room for gpus, _ in view.demand):
+            return None
+        key_of = self.key_of_waiting
+        first = next((other for other in view.waiting_by(key_of, most=room) if other.job.gpus <= room), None)
+        return None if first is None else (-first.job.priority, key_of(first)[0])
+
+    def _taking(self, view: ClusterView, over: JobView, mine: float) -> Iterator[Entry]:
         """The job whose lease is over, ranked among the waiting jobs for which its GPUs and the free ones would be
         enough."""
-        mine, room, key_of = self.key_of_running(view, over), view.offer.n_free + len(over.gpus), self.key_of_waiting
+        room, key_of = view.offer.n_free + len(over.gpus), self.key_of_waiting
         before = True
         for job in view.waiting_by(key_of, most=room):
             if job.job.gpus > room:
@@ -218,7 +264,7 @@ class OwnLeases(LeaseOrder):
             near = {job.id for job in restless}
             next_s = next((end_s for end_s, name in self._ends(view, view.now) if name in near), None)
         from_s = None if next_s is None else next_s - 1e-6 * self.lease_s  # ends before that are renewed
-        state: State = {"ends": None, "next": 0, "from_s": from_s, "due": []}
+        state: State = {"ends": None, "next": 0, "from_s": from_s, "due": [], "renewed_s": _NEVER}
         entries = self._among(view, [] if over is None else [over])
         claims = self._claims(entries, set() if over is None else {over.id})
         released = frozenset() if over is None else frozenset({over.id})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from weft.pace.base import Admission, Pace
-from weft.pace.flow import Flow
+from weft.pace.shortest import Shortest
+
+# Of one of our jobs in foreign flows. Others get about as much beside it as beside `flow`, and our jobs end sooner.
+WEIGHT = 1000.0
 
 
 class Weft(Pace):
     """Where k transfers on a server take longer than k times one (the constant eta of k-way contention is more than 0),
     one at a time is let in, in the order of jobs; under fair sharing that would gain nothing, and all may start.
 
-    Where traffic of others shares the links and single flows can be given rates, `flow` paces (see `suited`).
+    Where traffic of others shares the links and single flows can be given rates, `shortest` paces (see `suited`).
     """
 
     name = "weft"
@@ -22,4 +25,4 @@ class Weft(Pace):
 
     def suited(self, others: bool) -> Pace:
         """The pace for a network on which others send, or not."""
-        return Flow() if others else self
+        return Shortest(WEIGHT) if others else self

@@ -16,7 +16,7 @@ from weft.model.profile import Profile
 from weft.model.topologies import Machine, single_switch
 from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
-from weft.physics.iteration import MAX_MIN, Piece, Sharing, play_on
+from weft.physics.iteration import MAX_MIN, Sharing, play_on
 
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
@@ -113,13 +113,9 @@ def link_traffic(
     links = {}
     for link, pieces in played.links.items():
         if id(pieces) not in arcs:
-            arcs[id(pieces)] = _from(offset, pieces)
+            arcs[id(pieces)] = tuple((start - offset, end - start, rate) for start, end, rate in pieces)
         links[link] = arcs[id(pieces)]
     return Traffic(played.seconds, played.first, offset, 0.0, links)
-
-
-def _from(offset: float, pieces: tuple[Piece, ...]) -> Arcs:
-    return tuple((start - offset, end - start, rate) for start, end, rate in pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,9 +85,8 @@ def play_on(
         played = _kept(profile, chains, sharing, compute_factor)
         return replace(played, links={})  # k-way sharing counts transfers on servers and knows no links
     kinds, alike, capacity = _alike(routes, cluster)
-    everywhere = cluster.topology.capacity
-    fastest = float(everywhere.max()) if len(everywhere) else 1.0
-    played = _kept_on_kinds(profile, collective, alike, (*capacity, fastest), sharing, compute_factor)
+    rooms = (*capacity, cluster.topology.fastest)
+    played = _kept_on_kinds(profile, collective, alike, rooms, sharing, compute_factor)
     links = {k: played.links[kind] for k, kind in kinds.items() if kind in played.links}
     return Iteration(played.start_s, played.end_s, links, played.first)
 
@@ -158,11 +157,11 @@ def _alike(
         for k, leg in enumerate(route.legs):
             for link, n in leg.links:
                 uses.setdefault(link, []).append((i, k, n))
-    capacity = cluster.topology.capacity
+    links = cluster.topology.links
     number: dict[tuple[float, tuple[tuple[int, int, int], ...]], int] = {}
     kinds = {}
     for link in sorted(uses):  # bottlenecks are taken in the order of link ids, here as in the engine
-        kinds[link] = number.setdefault((float(capacity[link]), tuple(uses[link])), len(number))
+        kinds[link] = number.setdefault((links[link].bytes_per_s, tuple(uses[link])), len(number))
     alike = tuple(RoutedCollective(tuple([_on_kinds(leg, kinds) for leg in route.legs])) for route in routes)
     return kinds, alike, tuple(room for room, _ in number)
 

@@ -38,12 +38,12 @@ class BestFit(Place):
 
 def idle_first(view: ClusterView, offer: Offer, shares: Iterable[Share], by_rack: bool = True) -> Placement:
     """GPUs of these servers, those that no job has to leave first; ranks go by rack and server, or by the shares."""
-    racks, free, taken = view.cluster.rack_of_server, offer.free, view.offer.residents
+    servers, taken = view.cluster.servers, view.offer.residents
     chosen: list[int] = []
-    for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])) if by_rack else shares:
-        ids = np.asarray(view.cluster.servers[server].gpus)
-        ids = ids[free[ids]]
-        chosen += ids[np.argsort(taken[ids] > 0, kind="stable")][:count].tolist()
+    for server, count in sorted(shares, key=lambda share: (servers[share[0]].rack, share[0])) if by_rack else shares:
+        free = offer.free_among(servers[server].gpus)
+        free.sort(key=lambda gpu: taken[gpu] > 0)
+        chosen += free[:count]
     return tuple(chosen)
 
 

@@ -53,7 +53,8 @@ def profile(
     _check(model, batch, dtype, warmup, repeats)
     parameters = _trained(model)
     device = parameters[0].device
-    step = _Step(torch, model, batch, loss or _default_loss, optimizer or _idle_sgd(torch, parameters), dtype, device)
+    optimizer = optimizer or torch.optim.SGD(parameters, lr=0.0)
+    step = _Step(torch, model, batch, loss or _default_loss, optimizer, dtype, device)
     with _undisturbed(model), _precision(torch, dtype):
         spans, memory = _time(torch, step, warmup, repeats, max_s)
         ready = _ready_times(step, parameters, max(2, min(repeats, len(spans)) // 2))
@@ -306,10 +307,6 @@ def _batch_size(torch: Any, batch: Any) -> int:
         if tensor.ndim:
             return int(tensor.shape[0])
     return 1
-
-
-def _idle_sgd(torch: Any, parameters: Sequence[Any]) -> Any:
-    return torch.optim.SGD(parameters, lr=0.0)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from rich.console import Group
 from rich.text import Text
@@ -144,7 +144,7 @@ def _sorted(cells: Mapping[tuple[str, str], float], axis: int, sign: float) -> l
 
 def _two_sided() -> LinearSegmentedColormap:
     """Better is blue, worse is orange, no difference has the page's own colour."""
-    good, bad = (tuple(int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)) for c in PALETTE[:2])
+    good, bad = map(to_rgb, PALETTE[:2])
     stops = [(0.0, (*good, 0.85)), (0.5, (*good, 0.0)), (0.5, (*bad, 0.0)), (1.0, (*bad, 0.85))]
     return LinearSegmentedColormap.from_list("weft-two", stops)
 

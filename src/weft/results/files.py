@@ -87,7 +87,8 @@ def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:
         written = {f"{name}.parquet": folder / f"{name}.parquet" for name in _TABLES}
         for name in _TABLES:
             getattr(run, name).write_parquet(written[f"{name}.parquet"], compression="zstd")
-        written["run.json"] = _write_json(folder / "run.json", _facts(run))
+        facts = {"format": _FORMAT, **{name: getattr(run, name) for name in _FACTS}}
+        written["run.json"] = _write_json(folder / "run.json", facts)
         written["summary.json"] = _write_json(folder / "summary.json", summary(run))
     except OSError as error:
         raise InputError(f"{folder}: cannot write the run ({error.strerror}); name a writable folder") from None
@@ -107,10 +108,6 @@ def load_run(out_dir: str | Path) -> RunResult:
         return RunResult(**tables, **facts)
     except TypeError as error:
         raise InputError(f"{folder / 'run.json'}: {error}; write the run again with this version of weft") from None
-
-
-def _facts(run: RunResult) -> dict[str, Any]:
-    return {"format": _FORMAT, **{name: getattr(run, name) for name in _FACTS}}
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> Path:

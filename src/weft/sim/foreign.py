@@ -84,7 +84,7 @@ class Others:
         return min(turn_s, self._changes[0].when_s if self._changes else math.inf)
 
     def change(self, engine: Engine) -> None:
-        """Let those start and end whose time has come."""
+        """Start and end the flows whose time has come."""
         now = engine.now
         if self.cross is not None and self._turn * self.cross.every_s <= now:
             for server in range(len(self.bytes) - self._given):

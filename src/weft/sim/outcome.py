@@ -65,7 +65,7 @@ class JobRecord:
         return self.job.profiles[len(self.span.gpus)] if self.span else self.job.profile
 
     def progress(self, iterations: int) -> int:
-        """Iterations done as the job counts them, with those of this assignment, whose batch may be another one."""
+        """Iterations done, as submitted: those of this assignment count more or less where its batch is another one."""
         return min(self.job.iterations, self.saved + int(iterations * self.profile.worth + 1e-9))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -195,20 +197,36 @@ def test_machines_of_one_room_differ_in_their_links(near: int) -> None:
         assert found == ((0, (0, 2)), (near, (1, 3)))
 
 
-def test_a_job_beyond_the_bandwidth_waits_unless_it_is_alone() -> None:
-    """1e12 bytes in stages of 1 s over 10 Gbit/s: with somebody else there it waits, later it runs all the same."""
+def test_a_job_that_is_beyond_the_bandwidth_now_waits() -> None:
+    """6 workers, 10 Gbit/s, stages of 1 s, so 0.75 K: two machines send K/2, fragments of 3, 1, 1 and 1 send K."""
+    held = [toy_job("x0", 1, 10), *(toy_job(f"x{i}", 3, 10) for i in (1, 2, 3))]
+    world = ToyWorld(toy_cluster(1, 4, 4), [*held, toy_job("big", 6, 5, message_bytes=1.25e9 / 0.75)])
+    core = Core(resolve("titan"), world)
+    core.confirm(world.next_events(None))
+    for i in range(4):
+        core.table.starting(f"x{i}", tuple(range(4 * i, 4 * i + held[i].gpus)), None)
+    (hold,) = core.step(0.0, [])
+    assert hold.reason == "no machines with free GPUs keep its traffic within the bandwidth"
+
+
+def test_a_job_that_no_machines_could_keep_within_the_bandwidth_does_not_wait() -> None:
+    """1e12 bytes in stages of 1 s over 10 Gbit/s: not even an empty cluster would do, so it starts beside others."""
     jobs = [toy_job("x", 1, 10), toy_job("big", 6, 5, message_bytes=1e12)]
     world = ToyWorld(toy_cluster(1, 3, 4), jobs)
     core = Core(resolve("titan"), world)
     core.confirm(world.next_events(None))
     core.table.starting("x", (0,), None)
-    (hold,) = core.step(0.0, [])
-    assert hold.reason == "no machines with free GPUs keep its traffic within the bandwidth"
-    alone = ToyWorld(toy_cluster(1, 3, 4), jobs[1:])
-    core = Core(resolve("titan"), alone)
-    core.confirm(alone.next_events(None))
     (start,) = core.step(0.0, [])
     assert isinstance(start, Start)
+    assert start.reason.endswith("beyond the bandwidth, as it would be on any machines")
+
+
+def test_looking_for_a_place_within_the_bandwidth_takes_no_longer_on_more_machines() -> None:
+    """16 workers on 512 idle machines, half of what the fullest stage sends allowed: nothing is found, soon."""
+    room = np.full(512, 8)
+    began = time.process_time()
+    assert solve(kind(16), room, room == 8, Limits(0.25, lambda a, b: 0.25)) is None
+    assert time.process_time() - began < 10.0  # it took hours
 
 
 # Worker to machine

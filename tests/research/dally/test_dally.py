@@ -13,7 +13,7 @@ from weft.physics.cost import DALLY_TABLE_I
 from weft.research import reproduce
 from weft.research.claims import VERDICTS, Request, Runs
 from weft.research.dally import CLAIMS, TABLE_II, TABLE_III
-from weft.research.dally.beyond import ORDERS, RULES, rows
+from weft.research.dally.beyond import MOVES, ORDERS, RULES, rows
 from weft.research.dally.latency import SHAPES, latencies, share
 from weft.research.dally.runs import RACKS, scenario, timers_over_time
 from weft.research.report import claims_table, render
@@ -121,7 +121,7 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *ORDERS):
+    for name in (*RULES, *ORDERS, *MOVES):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])

@@ -81,7 +81,8 @@ class Layered(Planner):
     def _candidate(
         self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]], ask_s: float | None
     ) -> Candidate:
-        """`ask_s`: when a job that is not asked in this cycle wanted to be asked again; if that is now, it is next."""
+        """The candidate of an outcome. `ask_s` is when a job that this cycle did not ask about is due; if that is now,
+        the next cycle asks."""
         started = tuple(job for job in outcome.placed if job in view.waiting)
         state: State = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
         if self._cap is not None:

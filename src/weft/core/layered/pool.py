@@ -9,7 +9,6 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from weft.core.jobs import Pass
 from weft.core.layered.outcome import Ask, Outcome
 from weft.core.occupancy import Draft
 from weft.core.table import memory_of
@@ -29,7 +28,7 @@ def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, stat
     """
     pool = _Pool(view, ranking.released, place, ask, Outcome(state))
     if once and not (ranking.strict or place.shares_gpus) and isinstance(view, View):
-        view.limit(pool.passes)
+        view.limit(pool.passes, place.alike)
         try:
             _serve_each(pool, ranking)
         finally:
@@ -94,11 +93,9 @@ class _Pool:
         n_free = 0 if self.shared else self._n_free()
         return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
-    def passes(self, gpus: int, job: JobView) -> Pass:
+    def passes(self, gpus: int, job: JobView) -> bool:
         """Jobs that would be turned away without being asked about: what is left only shrinks."""
-        if gpus > self._n_free():
-            return Pass.SIZE
-        return Pass.JOB if self._refused and (job.job.gpus, self.alike(job)) in self._refused else Pass.NONE
+        return gpus > self._n_free() or (bool(self._refused) and (job.job.gpus, self.alike(job)) in self._refused)
 
     def turn_away(self) -> None:
         """Decline every waiting job that has neither been answered nor been told why it waits: it wanted more than

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
-from weft.core.jobs import Pass
 from weft.core.layered.outcome import Ask, Outcome
 from weft.core.layered.pool import serve_pool
 from weft.core.occupancy import Draft
@@ -128,9 +127,9 @@ class _Service:
         self.spare_gpus = sum(len(job.gpus) for job in chain(self.stopping, self.below))
         return chain(read, claims)
 
-    def passes(self, gpus: int, job: JobView) -> Pass:
+    def passes(self, gpus: int, job: JobView) -> bool:
         """All jobs that need more GPUs than are free or could be freed would be turned away."""
-        return Pass.SIZE if gpus > self.n_free + self.spare_gpus else Pass.NONE
+        return gpus > self.n_free + self.spare_gpus
 
     def could_fit(self, claim: Claim) -> bool:
         """False if fewer GPUs than that are free or could be freed; their number shrinks as claims are served."""

@@ -79,9 +79,9 @@ def lay_out(traffic: dict[str, Traffic], capacity: npt.NDArray[np.float64], padd
         problems: dict[tuple[float, tuple[Arcs, ...]], None] = {}
         for link in links:
             arcs = tuple(traffic[job].links[link] for job in jobs)
-            peaks = math.fsum([peak[id(a)] for a in arcs])
-            if peaks > float(capacity[link]) * (1 + 1e-9):
-                problems[float(capacity[link]), arcs] = None
+            room = float(capacity[link])
+            if math.fsum([peak[id(a)] for a in arcs]) > room * (1 + 1e-9):
+                problems[room, arcs] = None
         if problems:
             meetings.append(Meeting(jobs, list(problems)))
         else:
@@ -148,7 +148,7 @@ def _spread(
                     continue
                 low, high = need[other] * (1 - 1e-9), need[other] * (1 + padding) * (1 + 1e-9)
                 fits = [p for q in _RATIOS if low <= (p := found[job] * q) <= high]
-                mates = [found[k] for k in meetings[i].jobs if k in found] if fits else []
+                mates = [found[k] for k in meetings[i].jobs if k in found and k != job] if fits else []
                 period = next((p for p in fits if all(_in_small_ratio(p, mate) for mate in mates)), None)
                 if period is not None:
                     found[other] = period

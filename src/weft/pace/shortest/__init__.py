@@ -143,7 +143,7 @@ class ShortestRule(RateRule):
         """Caps: what is left of each link by what others are owed, job by job."""
         uids, job = np.unique(flows.uid[live], return_inverse=True)
         part = np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
-        weights = self.weight * part.mean() / part
+        weights = self.weight * (part.mean() if len(part) else 1.0) / part
         caps = np.zeros(len(flows))
         self.kernel.decide(
             live, job, flows.path, flows.size - flows.sent, self.capacity, self._path, self._most, weights, ROUNDS, caps

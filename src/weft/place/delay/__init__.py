@@ -64,7 +64,12 @@ class DelayScheduling(Place):
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
         tier, rack = self._best(view, gpus, offer)
-        if not waits and gpus == len(job.gpus) and tier >= tier_of(view, job) and offer.free[list(job.gpus)].all():
+        if (
+            not waits
+            and gpus == len(job.gpus)
+            and tier >= tier_of(view, job)
+            and len(offer.free_among(job.gpus)) == gpus
+        ):
             return Answer(job.gpus, f"keeps its GPUs {_WHERE[tier_of(view, job)]}", state)
         waited_s = view.now - job.waiting_since_s if waits else 0.0
         timers = self._timers(view, job, gpus, state) if tier else (0.0, 0.0)

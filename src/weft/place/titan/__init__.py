@@ -38,13 +38,16 @@ class Limits:
         return Limits(self.least / message, lambda a, b: self.between(a, b) / message)
 
 
+_NO_LIMITS = Limits(np.inf, lambda a, b: np.inf)
+
+
 class Titan(Place):
     """`titan`, `titan:printed`, `titan:plus`; also the collective and the stage time, as in `titan:plus/ring/0.1`.
 
     Objectives in order: the fewest idle machines, the fewest machines, the fewest bytes across machines. In no stage
     may one machine send another more than the slowest link between them carries in the stage time (1 s unless said
-    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits. If it is alone on the
-    cluster, it is placed without the limits.
+    otherwise: the paper compares bytes with bandwidth). A job that finds no such place waits. If an empty cluster would
+    not have one either, the job is placed without the limits.
 
     `printed` is the paper's Algorithm 3 to the letter: over the used machines and as many idle ones as would do alone,
     workers at random. `plus` looks at more ways to share workers out before it takes another machine, and lets workers
@@ -61,6 +64,7 @@ class Titan(Place):
         self.name = "titan" + (":" + "/".join(parts) if parts else "")
         self._dealing = Dealing(collective)
         self._of: tuple[Cluster, Limits] | None = None
+        self._fitting: dict[tuple[Kind, float], bool] = {}  # kinds of jobs by their message: would an empty cluster do?
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
@@ -93,15 +97,24 @@ class Titan(Place):
         profile = job.job.profiles[gpus]
         kind = self._dealing.kind(profile)
         limits = self._limits(view.cluster).per_byte(max(profile.message_bytes, 1.0))
-        found = self._solve(view, kind, free, idle, limits, rooms)
-        if found is None:
-            if view.running or offer.n_free < int(offer.usable.sum()):
+        found = None
+        if self._would_fit(view.cluster, kind, max(profile.message_bytes, 1.0), limits):
+            found = self._solve(view, kind, free, idle, limits, rooms)
+            if found is None and (view.running or offer.n_free < int(offer.usable.sum())):
                 return Answer(None, "no machines with free GPUs keep its traffic within the bandwidth", state)
-            anything = Limits(np.inf, lambda a, b: np.inf)
-            found = self._solve(view, kind, free, idle, anything, rooms)
-            if found is None:
-                return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
-        return self._answer(view, offer, found, idle, state)
+        but = "" if found else "; beyond the bandwidth, as it would be on any machines"
+        found = found or self._solve(view, kind, free, idle, _NO_LIMITS, rooms)
+        if found is None:
+            return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
+        return self._answer(view, offer, found, idle, state, but)
+
+    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: Limits) -> bool:
+        """Whether an empty cluster has a place for such a job within the limits; if not, waiting would not help it."""
+        key = (kind, message)
+        if key not in self._fitting:
+            room = cluster.gpus_per_server
+            self._fitting[key] = solve(kind, room, room > 0, limits, plus=self.variant == "plus") is not None
+        return self._fitting[key]
 
     def _solve(
         self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rooms: Rooms
@@ -113,13 +126,14 @@ class Titan(Place):
     def _limits(self, cluster: Cluster) -> Limits:
         if self._of is None or self._of[0] is not cluster:
             self._of = (cluster, _limits(cluster, self.stage_s))
+            self._fitting.clear()
         return self._of[1]
 
     def _answer(
-        self, view: ClusterView, offer: Offer, found: Placed, idle: npt.NDArray[np.bool_], state: State
+        self, view: ClusterView, offer: Offer, found: Placed, idle: npt.NDArray[np.bool_], state: State, but: str = ""
     ) -> Answer:
         new = sum(bool(idle[machine]) for machine, _ in found)
-        words = f"{len(found)} machine{'s' * (len(found) > 1)}, {new} of them idle before"
+        words = f"{len(found)} machine{'s' * (len(found) > 1)}, {new} of them idle before{but}"
         return Answer(_gpus(view, offer, found), words, state)
 
 
@@ -143,7 +157,7 @@ def solve(
     greedy = _by_greedy(kind, free, idle, limits, best[0])
     if plus:
         greedy = _better(kind, rooms, idle, limits, best, greedy) or greedy
-    return greedy or search(kind, free, idle, _between(limits), best)
+    return greedy or search(kind, free, idle, lambda a, b: max(limits.least, limits.between(a, b)), best)
 
 
 def printed(
@@ -258,10 +272,6 @@ def _better(
             if option is not None:
                 return option
     return None
-
-
-def _between(limits: Limits) -> Callable[[int, int], float]:
-    return lambda a, b: max(limits.least, limits.between(a, b))
 
 
 def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:

@@ -17,7 +17,7 @@ from weft.place.pattern import Kind, Load, Pattern, pattern_of
 
 Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
-TRIES = 4000  # workers that are tried on a machine, for each number of idle machines and machines
+TRIES = 4000  # workers that are tried on a machine, for all numbers of machines together
 _LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
 
 
@@ -31,12 +31,13 @@ def search(
     pattern = pattern_of(kind)
     if pattern.n > _LARGEST:
         return None
-    order = _by_affinity(pattern)
+    order, tries = _by_affinity(pattern), TRIES
     whole, used = np.flatnonzero(idle & (free > 0)), np.flatnonzero(~idle & (free > 0))
     for new in range(least[0], min(len(whole), pattern.n) + 1):
         for machines in range(max(new, least[1] if new == least[0] else 1), min(pattern.n, new + len(used)) + 1):
-            found = _Search(pattern, order, free, idle, between, new, machines).run()
-            if found is not None:
+            attempt = _Search(pattern, order, free, idle, between, new, machines, tries)
+            found, tries = attempt.run(), attempt.tries
+            if found is not None or tries < 0:
                 return found
     return None
 
@@ -58,12 +59,12 @@ class _Search:
 
     def __init__(
         self, pattern: Pattern, order: list[int], free: Ints, idle: npt.NDArray[np.bool_],
-        between: Callable[[int, int], float], new: int, machines: int,
+        between: Callable[[int, int], float], new: int, machines: int, tries: int,
     ) -> None:  # fmt: skip
         self.pattern, self.order = pattern, order
         self.free, self.idle, self.between = free, idle, between
         self.new, self.machines = new, machines
-        self.tries = TRIES
+        self.tries = tries
         self.where: dict[int, int] = {}  # worker: machine
         self.rooms = {int(m): int(free[m]) for m in np.flatnonzero(free > 0)}
 
@@ -91,7 +92,8 @@ class _Search:
         return False
 
     def _candidates(self, worker: int) -> Iterator[int]:
-        """Machines that have workers already, those it talks to most first; then further ones, the roomiest first."""
+        """Machines that have workers already, those it talks to most first; then further ones, the roomiest first. Of
+        further ones that have as much room and the same limits to those in use, one is enough."""
         taken = set(self.where.values())
         talks = dict.fromkeys(taken, 0.0)
         for other, machine in self.where.items():
@@ -99,10 +101,12 @@ class _Search:
         yield from sorted((m for m in taken if self.rooms[m] > 0), key=lambda m: (-talks[m], m))
         if len(taken) < self.machines:
             n_new = sum(bool(self.idle[m]) for m in taken)
-            yield from sorted(
-                (m for m in self.rooms if m not in taken and (not self.idle[m] or n_new < self.new)),
-                key=lambda m: (-self.rooms[m], m),
-            )
+            kinds: dict[tuple[float, ...], int] = {}
+            for m, room in self.rooms.items():  # in the order of their numbers
+                if m not in taken and (not self.idle[m] or n_new < self.new):
+                    limits = (self.between(*pair) for other in taken for pair in ((m, other), (other, m)))
+                    kinds.setdefault((room, bool(self.idle[m]), *limits), m)
+            yield from sorted(kinds.values(), key=lambda m: (-self.rooms[m], m))
 
     def _enough(self, left: int) -> bool:
         """Whether the machines in use and those that may be added have room for the workers that are left."""

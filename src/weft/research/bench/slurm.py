@@ -53,7 +53,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"slurm: {why}")
         return dict.fromkeys(names)
     nodes, jobs = (8, 24) if quick else (64, 200)
-    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, _sandbox(folder, nodes) as box:
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder, sandbox(folder, nodes) as box:
         say(f"slurm: {nodes} nodes are up")
         cluster = read_cluster(box.slurm, frozenset())
         decisions_s: list[float] = []
@@ -86,9 +86,9 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     return {name: float(value) for name, value in zip(names, figures, strict=True)}
 
 
-def _sandbox(folder: str, nodes: int) -> Sandbox:
+def sandbox(folder: str, nodes: int, more: str = "") -> Sandbox:
     """A Slurm without the TaskProlog, whose work 64 machines would share, and which one has to do here."""
-    return Sandbox(Path(folder) / "slurm", nodes, prolog=False)
+    return Sandbox(Path(folder) / "slurm", nodes, prolog=False, more=more)
 
 
 def _play(server: Server, box: Sandbox, jobs: int, lengths_s: tuple[float, float]) -> None:

@@ -20,6 +20,7 @@ from weft.live.server.server import Server
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.sandbox import Sandbox, missing
 from weft.live.slurm.topology import read_cluster
+from weft.research.bench.slurm import sandbox
 from weft.stacks import resolve
 
 STACK = "srsf[place=even:best-fit]"
@@ -41,7 +42,7 @@ def run(queued: int, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     nodes, seconds = (8, 10.0) if quick else (32, 1800.0)
     with (
         tempfile.TemporaryDirectory(prefix="weft-bench-") as folder,
-        _sandbox(folder, nodes) as box,
+        sandbox(folder, nodes, "MaxJobCount=100000\n") as box,
         Users(box) as users,
     ):
         users.fill(queued + _SPARE)
@@ -62,10 +63,6 @@ def run(queued: int, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         f"processor time at the 99th percentile (median {p50}, longest {most})"
     )
     return figures
-
-
-def _sandbox(folder: str, nodes: int) -> Sandbox:
-    return Sandbox(Path(folder) / "slurm", nodes, prolog=False, more="MaxJobCount=100000\n")
 
 
 class Users:

@@ -247,7 +247,6 @@ _CHANGES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("figure-12", {"gpus": _ODD}, "themis"),
     ("figure-13", {"elastic": None, "gpus": _EVEN}, "themis"),
     ("figure-14", {}, "random"),
-    ("sweep", {}, "random"),
 )
 
 

@@ -15,10 +15,15 @@ from weft.research.dally.runs import GANDIVA, scenario
 if TYPE_CHECKING:
     from weft.results.run import RunResult
 
-METRICS = ("makespan_s", "jct_mean_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
+METRICS = ("makespan_s", "jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
 CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
 # Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.
 ORDERS = ("tiresias", "dally", "dally[order=nw-sens:together]", "dally[order=las]")
+# What Dally gains over Tiresias, one step at a time: jobs move when leases end, Nw_sens, timers.
+MOVES = (
+    "tiresias-racks", "tiresias-racks[order=las:moving]", "dally-nowait[order=nw-sens:staying]", "dally-nowait",
+    "dally", "dally-consolidated",
+)  # fmt: skip
 # The rules alone, without preemption, and under Dally's own order.
 RULES = tuple(
     f"dally[{order}place=delay{rule}]"
@@ -40,19 +45,11 @@ def contention(seeds: Sequence[int], jobs: int = 60, racks: int = 2, workers: in
     return found
 
 
-def timer_rules(seeds: Sequence[int], racks: int = 8, workers: int | None = None) -> Runs:
-    """Every rule for the timers on the same seeds of the batch, Table I costs."""
+def beside(stacks: Sequence[str], seeds: Sequence[int], experiment: str, workers: int | None = None) -> Runs:
+    """Stacks on the same seeds of an experiment, Table I costs."""
     runs: list[RunResult] = []
     for seed in seeds:
-        runs += _compare(scenario(f"batch-{racks}", seed), RULES, seed, workers)
-    return Runs(runs)
-
-
-def orders(seeds: Sequence[int], experiment: str = "batch-8", workers: int | None = None) -> Runs:
-    """Dally's placement under several orders, on the same seeds, Table I costs."""
-    runs: list[RunResult] = []
-    for seed in seeds:
-        runs += _compare(scenario(experiment, seed), ORDERS, seed, workers)
+        runs += _compare(scenario(experiment, seed), stacks, seed, workers)
     return Runs(runs)
 
 

@@ -65,11 +65,7 @@ def everybody(sharing: bool = True, elastic: bool = False) -> list[str]:
     which searches for sizes."""
     found = dict.fromkeys([*names(), *SHORTLIST, *COMBINATIONS])
     left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX)
-    return [name for name in found if name not in left_out and (sharing or not _shares(name))]
-
-
-def _shares(name: str) -> bool:
-    return resolve(name).planner.shares_gpus
+    return [name for name in found if name not in left_out and (sharing or not resolve(name).planner.shares_gpus)]
 
 
 def _on_titans() -> list[str]:

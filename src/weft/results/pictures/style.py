@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
@@ -101,7 +101,7 @@ def tidy_axes(axes: Axes, title: str = "", x: str = "", y: str = "", grid: Liter
 
 def heat_colours(colour: str = ACCENT) -> LinearSegmentedColormap:
     """From transparent to a colour: zero has the page's own colour, in either theme."""
-    return LinearSegmentedColormap.from_list("weft", [(*_rgb(colour), a) for a in (0.04, 0.55, 1.0)])
+    return LinearSegmentedColormap.from_list("weft", [(*to_rgb(colour), a) for a in (0.04, 0.55, 1.0)])
 
 
 def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
@@ -190,7 +190,3 @@ def inline_svg(figure: Figure, name: str) -> str:
 
 def _spot(match: re.Match[str]) -> str:
     return f'<g class="spot"><title>{escape(bytes.fromhex(match[1]).decode())}</title>'
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return (int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255)

@@ -77,7 +77,7 @@ def _moves_from(E, node):
 
 @inner(merged=True)
 def _felt_from(E):
-    """The level from which on the changes of this instant can be felt; below it nothing is solved again.
+    """The level from which the changes of this instant can be felt; below it nothing is solved again.
 
     Where transfers have weights or priorities of their own, rates are not fixed in rising order: then it is 0.
     """

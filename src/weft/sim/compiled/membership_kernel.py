@@ -279,7 +279,7 @@ def join(E, j):
 
 @inner()
 def _regroups(E, c):
-    """Whether the others of a component stay parked, at paces computed anew, when one of it leaves."""
+    """Whether the others of a component stay parked, at paces computed anew, when one of its jobs leaves."""
     comp = m.comps(E)[c]
     return _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1
 

@@ -65,7 +65,8 @@ class Layout:
         self._row_bytes, self._bytes = as_bytes(a.jobs), tuple(as_bytes(getattr(a, part)) for part in PARTS)
 
     def copy_in(self, row: int, program: Program, starts: tuple[int, ...]) -> None:
-        """Copy a program as it is; compiled code then adds the offsets. Whole rows: numpy copies field by field."""
+        """Copy a program as it is, in whole rows because numpy would copy field by field; compiled code then adds the
+        offsets."""
         self._row_bytes[row : row + 1] = _BLANK
         for arena, start, size, part in zip(self._bytes, starts, program.sizes, program.bytes, strict=True):
             if size:

@@ -174,7 +174,7 @@ class _Grid:
                     self._step(replica, p, way, i, arrived)
 
     def _step(self, replica: int, p: int, way: str, i: int, arrived: dict[tuple[str, int, int], int | None]) -> None:
-        stage, m, label = self.stages[p], self.micro_batches, self._label(replica, p, i)
+        stage, m, label = self.stages[p], self.micro_batches, f".d{replica}p{p}m{i}"
         causes = {self.last.get((replica, p)), arrived[way, i, p]} - {None}
         seconds = (stage.forward_s if way == "forward" else stage.backward_s) / (m * self.tensor)
         mine = self.shards(replica, p)
@@ -220,6 +220,3 @@ class _Grid:
         done = self.add(Transfer(name, size, after, group))
         for rank in group:
             ends[rank] = [done]
-
-    def _label(self, replica: int, p: int, i: int) -> str:
-        return f".d{replica}p{p}m{i}"

@@ -40,11 +40,10 @@ def _plain(rows: Rows) -> pl.DataFrame:
     return rows.finish(columns)
 
 
-def _known(head: Head) -> bool:
-    return set(head.header(",")) <= set(PLAIN_COLUMNS)
-
-
-PLAIN = (Delimited("plain", "weft's plain CSV", _plain, frozenset({"submit_s", "gpus"}), tell=_known),)
+PLAIN = (
+    Delimited("plain", "weft's plain CSV", _plain, frozenset({"submit_s", "gpus"}),
+              tell=lambda head: set(head.header(",")) <= set(PLAIN_COLUMNS)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

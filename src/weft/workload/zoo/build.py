@@ -46,7 +46,7 @@ def read_model(path: str | Path) -> Content:
 
 def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str, dtype: str | None) -> Work:
     """Measurements as one layer: those of this GPU type, or else those of the type that was measured, unscaled."""
-    usable = [m for m in content.measurements if dtype is None or _alike(m.dtype, dtype)]
+    usable = [m for m in content.measurements if dtype is None or m.dtype in (dtype, f"{dtype}-weights")]
     if not usable:
         there = ", ".join(dict.fromkeys(m.dtype for m in content.measurements))
         raise InputError(f"{path}: it has no measurement in {dtype}; use {there}")
@@ -55,10 +55,6 @@ def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str
     seen = at_batch([_timing_of(m, Path(path).name) for m in alike], batch or first.batch)
     work = graphs.work(content.model, (Layer(content.model, ()),), seen)
     return replace(work, layers=(replace(work.layers[0], gradients=(first.gradient_bytes,)),))
-
-
-def _alike(dtype: str, wanted: str) -> bool:
-    return dtype == wanted or dtype == f"{wanted}-weights"
 
 
 def _timing_of(m: Measured, file: str) -> Timing:
