@@ -16,7 +16,7 @@ from weft.sim import few_collections
 
 def test_the_key_covers_every_module_that_a_kernel_takes_something_from() -> None:
     names = {source.name for source in compiled.sources("weft.sim.compiled")}
-    assert {"engine_kernel.py", "state.py", "contention.py"} <= names  # a kernel, its constants, and theirs
+    assert {"engine_kernel.py", "state.py", "units.py"} <= names  # a kernel, its constants, and theirs
     assert "world.py" not in names
 
 

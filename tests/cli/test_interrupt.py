@@ -38,7 +38,8 @@ def test_interrupted_comparison(running: subprocess.Popen[str]) -> None:
     time.sleep(4.0)
     os.killpg(running.pid, signal.SIGINT)  # what a terminal does
     out, err = running.communicate(timeout=60)
-    assert (running.returncode, out, err.splitlines()[0]) == (130, "", "error: interrupted")
+    said = "error: interrupted; the same command continues from the finished runs"
+    assert (running.returncode, out, err.splitlines()[0]) == (130, "", said)
     assert "Traceback" not in err
     assert "leaked" not in err
     for _ in range(100):

@@ -88,6 +88,7 @@ class Doubts:
     _claim: tuple[float, int] | None = None  # when it said that few iterations were left, and how few
     _enough: int = SEEN + 1  # reports before its pace is judged (again)
     _refits: int = 0
+    _profiled_s: float = 0.0  # what its profile says about an iteration, once it has had a gate
 
     def look(
         self, job: Job, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float, now: float,
@@ -123,9 +124,11 @@ class Doubts:
 
     def _pace(self, job: Job, progress: Progress, gated_s: float, now: float) -> list[Learned]:
         """Whether its iterations are not those that its gate was made for, so that another one would fit better."""
-        known_s, own_s = self.iteration_s or gated_s, progress.iteration_s
+        # A job that is let go because its gate does not fit the others' is still measured, or no gate ever would.
+        self._profiled_s = gated_s or self._profiled_s
+        known_s, own_s = self.iteration_s or self._profiled_s, progress.iteration_s
         if (
-            not gated_s
+            not self._profiled_s
             or own_s <= 0
             or progress.reports < self._enough
             or _SAME[0] * known_s <= own_s <= _SAME[1] * known_s

@@ -53,7 +53,7 @@ class _Lab:
             if self.request.quick:  # both ends of the list: plain stacks, and those that have done well before
                 rivals = [*rivals[:QUICK_RIVALS], *rivals[-QUICK_RIVALS:]]
             site = Site({"": drawn[0].scenario}, 0, ())
-            field_, refused = entrants(site, rivals, trial.own)
+            field_, refused = entrants(site, rivals, (trial.own,))
             rounds = ROUNDS[: 1 if self.request.quick else None]
             self.races[name] = race(
                 field_, refused, rounds, (drawn, len(drawn), 0.0), self.request.workers, self._tell
