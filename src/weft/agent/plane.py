@@ -7,14 +7,14 @@ script calls `weft.progress`, else from outside, by an agent that holds the job'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.agent.control import Control
-from weft.live.attempt import Progress
+from weft.live.attempt import Attempt, Progress
 from weft.live.clock import Clock
 from weft.model.cluster import Cluster
-from weft.model.plan import Gate, Placement
+from weft.model.plan import Decision, Gate, Placement, Start
 from weft.pace.base import Pace
 
 
@@ -54,6 +54,15 @@ class Plane:
             assert self.pace is not None
             self.control = self._make(self.pace)
         return self.control
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        """Jobs that are to start have their turns."""
+        self.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
+
+    def placed(self, gpus: Placement, start: int, gate: Gate | None, attempt: Attempt, ran_s: float) -> Placed:
+        """A job that has run for `ran_s` seconds. If it has reported nothing by then, its gate acts from outside."""
+        silent = ran_s > self.tells_s and attempt.progress().reports == 0
+        return Placed(gpus, start, gate if silent else None)
 
     def look(self, placed: Mapping[str, Placed]) -> None:
         """The jobs as they are now."""

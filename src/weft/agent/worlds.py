@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.agent.control import Control
-from weft.agent.plane import Placed, Plane, steers
+from weft.agent.plane import Plane, steers
 from weft.agent.sockets import may_trace
 from weft.agent.wire import has_grpc
 from weft.errors import InputError
@@ -22,7 +22,7 @@ from weft.live.slurm.reconcile import Phase
 from weft.live.slurm.world import SlurmWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event
-from weft.model.plan import Decision, Start
+from weft.model.plan import Decision
 from weft.pace.base import Pace
 
 
@@ -69,7 +69,7 @@ class PacedWorld(LocalWorld):
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """As in a local world."""
-        self.plane.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
+        self.plane.decided(decisions)
         return super().apply(decisions)
 
     def events(self, now: float) -> list[Event]:
@@ -79,9 +79,8 @@ class PacedWorld(LocalWorld):
         placed = {}
         for job, task in self.tasks.items():
             if task.attempt is not None:
-                silent = able and task.running and now - task.started_s > self.plane.tells_s
-                silent = silent and task.attempt.progress().reports == 0
-                placed[job] = Placed(task.gpus, task.starts, task.gate if silent else None)
+                ran_s = now - task.started_s if able and task.running else 0.0
+                placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, task.attempt, ran_s)
         self.plane.look(placed)
         return events
 
@@ -135,7 +134,7 @@ class PacedSlurmWorld(SlurmWorld):
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """As in any Slurm."""
-        self.plane.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
+        self.plane.decided(decisions)
         return super().apply(decisions)
 
     def events(self, now: float) -> list[Event]:
@@ -144,9 +143,9 @@ class PacedSlurmWorld(SlurmWorld):
         placed = {}
         for job, task in self.tasks.items():
             if task.phase is not Phase.WAITING:
-                silent = task.started_s is not None and now - task.started_s > self.plane.tells_s
-                silent = silent and self.attempt(job, task.starts).progress().reports == 0
-                placed[job] = Placed(task.gpus, task.starts, task.gate if silent else None)
+                ran_s = 0.0 if task.started_s is None else now - task.started_s
+                attempt = self.attempt(job, task.starts)
+                placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, attempt, ran_s)
         self.plane.look(placed)
         return events
 

@@ -318,22 +318,17 @@ CLAIMS: dict[str, _Check] = {
         )
         for pace, published in (("mcs", 33.6), ("ccml", 23.3))
     },
-    "beyond.shortest": replace(
-        _saving(
-            "6 servers, 25 Gbit/s: our own pace saves average JCT over tcp:cubic (more than 0)", 0.0, _bed("shortest"),
-            _bed("tcp:cubic"), rule=_MORE_THAN_NOTHING,
-            controls=tuple((f"over {pace}", _bed("shortest"), _bed(pace)) for pace in ("tcp:cubic", *AGAINST)),
-        ),
-        slow=True,
-    ),
-    "beyond.shortest-in-the-cloud": replace(
-        _saving(
-            "12 instances: our own pace saves average JCT over tcp:cubic (more than 0)", 0.0, _cloud("shortest"),
-            _cloud("tcp:cubic"), rule=_MORE_THAN_NOTHING,
-            controls=tuple((f"over {pace}", _cloud("shortest"), _cloud(pace)) for pace in ("tcp:cubic", *AGAINST)),
-        ),
-        slow=True,
-    ),
+    **{
+        f"beyond.shortest{name}": replace(
+            _saving(
+                f"{words}: our own pace saves average JCT over tcp:cubic (more than 0)", 0.0, place("shortest"),
+                place("tcp:cubic"), rule=_MORE_THAN_NOTHING,
+                controls=tuple((f"over {pace}", place("shortest"), place(pace)) for pace in ("tcp:cubic", *AGAINST)),
+            ),
+            slow=True,
+        )
+        for name, words, place in (("", "6 servers, 25 Gbit/s", _bed), ("-in-the-cloud", "12 instances", _cloud))
+    },
     "figure-15.latency-p90": _Check(
         "decisions of a host: 90 % take no longer than this (reproduced: no more than published)", 1.5, "ms",
         lambda lab: Measured(float(np.percentile(flows_lab.decision_ms(300 if lab.quick else 3000), 90))),
