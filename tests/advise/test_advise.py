@@ -11,13 +11,18 @@ import pytest
 
 from weft.advise import Flags, Request, advise
 from weft.advise.jobs import JobLog, read_jobs
-from weft.advise.race import Entrant, _drop, ratios, replicates, score
+from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
+from weft.advise.race import Entrant, Race, _drop, ratios, score, windows
 from weft.advise.replayed import replay, trust
 from weft.advise.site import site_of, what_if
-from weft.advise.verdict import interval
+from weft.advise.verdict import Advice, interval
+from weft.api import Task as Run
+from weft.api import run_task
 from weft.cli.main import run
 from weft.errors import InputError
 from weft.results.compare import mean_and_interval
+from weft.scenario.build import Layers
+from weft.scenario.changes import changed
 
 Capture = pytest.CaptureFixture[str]
 
@@ -63,6 +68,7 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
     assert guessed.n_gpus == 16
+    assert site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 in whole racks)"
     whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
     assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
@@ -89,7 +95,11 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
     assert what_if(site, "gpus=+50%").n_gpus == 96
     assert what_if(site, "gpus=128").n_gpus == 128
     assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
-    for text, line in (("gpus=many", "give a number of GPUs"), ("oversubscription=1,2", "give one value")):
+    for text, line in (
+        ("gpus=many", "give a number of GPUs"),
+        ("oversubscription=1,2", "give one value"),
+        ("foo=3", "--what-if foo is not a known key"),
+    ):
         with pytest.raises(InputError, match=line):
             what_if(site, text)
 
@@ -97,24 +107,54 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
 def test_windows_are_drawn_from_all_over_the_log(tmp_path: Path) -> None:
     log = small(tmp_path, n=2000)
     site = site_of(log, None, Flags(gpus=16), [])
-    drawn, windows, window_s = replicates(log, site, 12)
-    assert windows == int(log.span_s // window_s) > 5
-    files = [one.scenario.workload.trace for one in drawn]
-    assert len(set(files)) == 12
-    assert [one.guess for one in drawn[:3]] == list(site.guesses)
-    again, _, _ = replicates(log, site, 12)
-    assert [one.scenario.workload.trace for one in again] == files  # one seed, one result
-    whole, one, _ = replicates(small(tmp_path, n=40), site, 3)
-    assert (one, whole[0].count_from_s) == (1, 0.0)
+    drawn = windows(log, 12)
+    assert drawn.side_by_side == int(log.span_s // drawn.counted_s) > 5
+    assert len(set(drawn.spans)) == 12
+    assert [guess for _, guess in drawn.in_turn(site)[:3]] == list(site.guesses)
+    assert windows(log, 12).spans == drawn.spans  # one seed, one result
+    whole = windows(small(tmp_path, n=40), 3)
+    whole.parts[0, site.middle_guess] = {}
+    assert (whole.side_by_side, whole.under(site, (0, site.middle_guess)).count_from_s) == (1, 0.0)
 
 
-def test_a_window_begins_with_what_was_running(tmp_path: Path) -> None:
+def test_busy_times_are_drawn_as_often_as_they_concern_jobs(tmp_path: Path) -> None:
+    """Nine of ten jobs come in the first tenth of the log, so that about nine of ten windows begin there."""
     path = tmp_path / "log.csv"
-    path.write_text("job_id,submit_s,gpus,duration_s\ndone,0,1,50\nruns,10,2,500\ninside,150,1,7\nlater,300,1,7\n")
+    times = [i * 10 for i in range(9000)] + [90_000 + i * 810 for i in range(1000)]
+    path.write_text("submit_s,gpus,duration_s\n" + "".join(f"{t},1,60\n" for t in times))
+    starts = [start for start, _ in windows(read_jobs(path, {}), 200).spans]
+    assert 0.83 < sum(start < 90_000 for start in starts) / 200 < 0.97
+
+
+def test_recorded_lengths_are_not_stretched_a_second_time(tmp_path: Path) -> None:
+    """Jobs of 8 GPUs that are scattered over slow links. Taken for lengths alone, recorded lengths come out longer, as
+    jobs share links; fitted, jobs run as long as recorded."""
+    path = tmp_path / "log.csv"
+    rows = [f"j{i},{600 * (i // 2)},8,3000" for i in range(12)]
+    path.write_text("job_id,submit_s,gpus,duration_s\n" + "\n".join(rows) + "\n")
     log = read_jobs(path, {})
-    window = read_jobs(log.window(100.0, 200.0), {})
-    assert window.frame.select("job_id", "submit_s", "gpus", "duration_s").rows() == [
-        ("runs", 100.0, 2, 410.0), ("inside", 150.0, 1, 7.0)
+    flags = Flags(gpus=64, gpus_per_server=2, servers_per_rack=4, nic_gbps=5.0, oversubscription=4.0)
+    site = site_of(log, None, flags, ["vgg16"])
+
+    def over(parts: dict[str, float]) -> float:
+        scenario = changed(site.middle, {"workload.trace": str(log.copy(shortened(log.frame, parts)))})
+        return run_over_recorded(run_task(Run(scenario, Layers("fifo/rand"), 1, False)).jobs, log.frame)
+
+    parts = fit(Fit(changed(site.middle, {"workload.trace": str(log.copy(log.frame))}), "fifo/rand", 1))
+    assert over({}) > 1.2
+    assert 0.93 < over(parts) < 1.07
+    assert all(part <= 1.0 for part in parts.values())
+
+
+def test_a_window_begins_with_what_was_running_and_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "job_id,submit_s,gpus,duration_s,wait_s\ndone,0,1,50,0\nruns,10,2,500,20\nwaits,20,4,9,90\nfirst,100,1,8,0\n"
+        "inside,150,1,7,0\nlater,300,1,7,0\n"
+    )
+    window = read_jobs(path, {}).window(100.0, 200.0)
+    assert window.select("job_id", "submit_s", "gpus", "duration_s").rows() == [
+        ("runs", 100.0, 2, 430.0), ("waits", 100.0, 4, 9.0), ("first", 100.0, 1, 8.0), ("inside", 150.0, 1, 7.0)
     ]  # fmt: skip
 
 
@@ -157,13 +197,17 @@ def test_the_replay_says_how_far_to_trust_it_and_when_the_queue_grows(tmp_path: 
     assert flooded.load > 1.5
     assert flooded.grows
     assert flooded.waits is None
-    assert "the queue keeps growing" in flooded.sentences()[1]
+    assert "the queue keeps growing" in flooded.sentences()[2]
     assert "records no waits" in flooded.sentences()[0]
 
 
-def test_short_jobs_behind_long_ones_want_shortest_first(tmp_path: Path, capsys: Capture) -> None:
+def test_short_jobs_behind_long_ones_want_shortest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     """Under FIFO without backfill every short job waits behind a wide one that does not fit: anybody else is better."""
-    path = log_file(tmp_path / "log.csv", n=150, length_s=700)
+    monkeypatch.setenv("WEFT_RESULTS_MB", "50")
+    monkeypatch.setattr("weft.results.store.results_folder", lambda: tmp_path / "results")
+    path = log_file(tmp_path / "log.csv", n=480, length_s=700)
     args = ["advise", str(path), "--gpus", "8", "--models", "resnet50", "--today", "fifo", "--only", "--stack", "srsf",
             "--stack", "fifo-backfill", "--what-if", "gpus=16", "--quick", "--workers", "1"]  # fmt: skip
     report = tmp_path / "advice.html"
@@ -229,6 +273,42 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     advice = advise(log_file(tmp_path / "log.csv", n=40), request)
     assert "8 jobs ask for more than 4 GPUs and are left out" in advice.to_dict()["understood"]["assumed"]
     assert advice.replayed.sentences()[-1].startswith("32 of 40 jobs ask for")
+
+
+def test_a_log_of_jobs_that_do_not_fit_is_refused(tmp_path: Path) -> None:
+    """Four of five jobs ask for 8 GPUs or more: the wrong column, most likely."""
+    path = tmp_path / "log.csv"
+    path.write_text("submit_s,gpus,duration_s\n" + "".join(f"{i},{1 if i % 5 == 0 else 8},60\n" for i in range(20)))
+    with pytest.raises(InputError, match="16 of 20 jobs ask for more than the cluster's 4 GPUs; correct --gpus"):
+        advise(path, Request(flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], only=True, rounds=(2,)))
+
+
+def test_a_single_window_gives_no_firm_advice(tmp_path: Path) -> None:
+    """There is no interval, so that even a clear winner is something to consider."""
+    request = Request(flags=Flags(gpus=8), models=["resnet50"], today="fifo", stacks=["srsf"], only=True, rounds=(2,),
+                      workers=1)  # fmt: skip
+    advice = advise(log_file(tmp_path / "log.csv", n=60, length_s=900), request)
+    assert advice.drawn.side_by_side == 1
+    assert advice.best.stack == "srsf"
+    first, _, last = advice.sentences()
+    assert first.startswith("Consider srsf instead of fifo")
+    assert "too short for an interval" in first
+    assert "a single window" in last
+
+
+def test_of_equally_good_stacks_the_least_demanding_is_recommended(tmp_path: Path) -> None:
+    """The one that stops no job, though another is better by 1 %; one that is better by 5 % is taken all the same."""
+    log = small(tmp_path, n=40)
+    site = site_of(log, None, Flags(gpus=16), ["resnet50"])
+    happened = replay(log, site, "fifo", 1)
+    today = Entrant("today", True, [outcome(100.0)] * 3)
+    calm, stopping = Entrant("calm", False, [outcome(50.5)] * 3), Entrant("stopping", False, [outcome(50.0, 1.0)] * 3)
+
+    def best(*others: Entrant) -> str:
+        return Advice(log, site, happened, windows(log, 3), Race((today, *others), (), {})).best.stack
+
+    assert best(stopping, calm) == "calm"
+    assert best(stopping, Entrant("slower", False, [outcome(52.5)] * 3)) == "stopping"
 
 
 def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:

@@ -4,27 +4,30 @@ that is.
     advice = weft.advise.advise(Path("sacct.txt"), Request(flags=Flags(gpus=256)))
     advice.sentences()
 
-It reads the log (jobs.py, columns.py), puts the cluster together (site.py), replays what happened (replayed.py), lets
-stacks race over windows of the log (race.py), and says what came of it (verdict.py, report.py).
+It reads the log (jobs.py, columns.py), puts the cluster together (site.py), replays what happened (replayed.py), fits
+the lengths of jobs (lengths.py), lets stacks race over windows of the log (race.py), and says what came of it
+(verdict.py, report.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from weft.advise.jobs import read_jobs
-from weft.advise.race import ROUNDS, SHORTLIST, Task, attempt, entrants, race, replicates
+from weft.advise.race import ROUNDS, SHORTLIST, Task, attempts, entrants, race, windows
 from weft.advise.replayed import replay
 from weft.advise.site import Flags, Site, site_of, what_if
-from weft.advise.verdict import Advice, Changed
+from weft.advise.verdict import Advice, Changed, understood
 from weft.api import compile_kernels
-from weft.executors import run_all
 from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
+SAME_WINDOWS = 4  # in which the guesses are compared
 Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
 
 
@@ -46,7 +49,11 @@ class Request:
 
 
 def advise(
-    jobs: Path, request: Request, tell: Tell | None = None, on_compile: Callable[[str], None] | None = None
+    jobs: Path,
+    request: Request,
+    tell: Tell | None = None,
+    on_compile: Callable[[str], None] | None = None,
+    on_understood: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
     say = tell or (lambda what, done, total: None)
@@ -55,33 +62,49 @@ def advise(
     log = read_jobs(jobs, request.mapping, request.format)
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}
+    facts = understood(log, site)
+    if on_understood is not None:
+        on_understood(facts)
     compile_kernels(on_compile)
-    say("replaying what happened", 0, 1)
-    happened = replay(log, site, request.today, request.workers)
+    happened = replay(log, site, request.today, request.workers, partial(say, "replaying what happened"))
     shortlist = tuple(request.stacks) if request.only else (*SHORTLIST, *request.stacks)
     running, refused = entrants(site, shortlist, (happened.stack, *request.stacks))
-    drawn = replicates(log, site, sum(request.rounds))
-    found = race(
-        running, refused, request.rounds, drawn, request.workers,
-        lambda done, total: say("racing stacks", done, total),
-    )  # fmt: skip
-    advice = Advice(log, site, happened, found)
-    others = [
-        _changed(advice, text, other, request, lambda done, total: say("what if", done, total))
-        for text, other in changes.items()
-    ]
-    return Advice(log, site, happened, found, tuple(others))
+    drawn = windows(log, sum(request.rounds))
+    places = drawn.in_turn(site)
+    drawn.fit(site, happened.stack, places, request.workers, partial(say, "fitting lengths"))
+    every = [drawn.under(site, place) for place in places]
+    found = race(running, refused, request.rounds, every, request.workers, partial(say, "racing stacks"))
+    advice = Advice(log, site, happened, drawn, found)
+    return replace(
+        advice,
+        under=_under_each_guess(advice, request, partial(say, "asking each guess")),
+        changes=tuple(
+            _changed(advice, text, other, request, partial(say, "what if")) for text, other in changes.items()
+        ),
+    )
+
+
+def _under_each_guess(advice: Advice, request: Request, say: Callable[[int, int], None]) -> dict[str, list[float]]:
+    """The best stack other than today's, over today's, in the same few windows under every guess."""
+    rival, drawn, site = advice.rival, advice.drawn, advice.site
+    if rival is None or len(site.guesses) == 1:
+        return {}
+    places = [(i, guess) for guess in site.guesses for i in range(min(SAME_WINDOWS, len(drawn.spans)))]
+    drawn.fit(site, advice.reference.stack, places, request.workers, say)
+    stacks = (rival.stack, advice.reference.stack)
+    tasks = [Task(drawn.under(site, place), stack) for place in places for stack in stacks]
+    outcomes = attempts(tasks, request.workers, say)
+    under: dict[str, list[float]] = {guess: [] for guess in site.guesses}
+    for (_, guess), a, b in zip(places, outcomes[::2], outcomes[1::2], strict=True):
+        if not isinstance(a, str) and not isinstance(b, str):
+            under[guess].append(a["jct_mean_s"] / b["jct_mean_s"])
+    return under
 
 
 def _changed(advice: Advice, text: str, other: Site, request: Request, say: Callable[[int, int], None]) -> Changed:
     """Today's and the recommended stack on the changed cluster, in the windows that the race has used."""
-    stacks = list(dict.fromkeys((advice.race.entrants[0].stack, advice.best.stack)))
-    n = min(len(advice.best.outcomes), 12)
-    drawn, _, _ = replicates(advice.log, other, sum(request.rounds))
-    tasks = [Task(one, stack) for one in drawn[:n] for stack in stacks]
-    outcomes = {}
-    for done, (i, outcome) in enumerate(run_all(tasks, request.workers, attempt), 1):
-        outcomes[i] = outcome
-        say(done, len(tasks))
-    by_stack = {stack: [outcomes[i] for i in range(k, len(tasks), len(stacks))] for k, stack in enumerate(stacks)}
-    return Changed(text, other.n_gpus, by_stack)
+    stacks = list(dict.fromkeys((advice.reference.stack, advice.best.stack)))
+    places = advice.drawn.in_turn(other)[: len(advice.best.outcomes)]
+    tasks = [Task(advice.drawn.under(other, place), stack) for place in places for stack in stacks]
+    outcomes = attempts(tasks, request.workers, say)
+    return Changed(text, other.n_gpus, {stack: outcomes[k :: len(stacks)] for k, stack in enumerate(stacks)})

@@ -100,7 +100,7 @@ def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
     if missing:
         raise InputError(
             f"{path}: no column looks like {' or '.join(missing)} (there are {', '.join(columns)}); say which with "
-            f"--map {missing[0]}=COLUMN"
+            f"--map {','.join(f'{field}=COLUMN' for field in missing)}"
         )
 
 

@@ -64,17 +64,20 @@ class JobLog:
         order = np.lexsort((steps, times))  # at one moment jobs end before others begin
         return int(np.cumsum(steps[order]).max(initial=0))
 
-    def window(self, start_s: float, end_s: float) -> Path:
-        """A file with the jobs submitted in a stretch of the log, and before them those that were running at its start,
-        with what was left of them. Where the log records no wait, a job is taken to have started at once."""
+    def window(self, start_s: float, end_s: float) -> pl.DataFrame:
+        """The jobs submitted in a stretch of the log. Before them come those that were running at its start, with what
+        was left of them, and those that were waiting. Where no wait is recorded, a job is taken to have started at
+        once."""
         frame = self.frame
-        ends = pl.col("submit_s") + pl.col("wait_s").fill_null(0.0) + pl.col("duration_s")
         began = pl.col("submit_s") + pl.col("wait_s").fill_null(0.0)
-        running = frame.filter((began < start_s) & (ends > start_s)).with_columns(
-            (ends - start_s).alias("duration_s"), pl.lit(start_s).alias("submit_s")
-        )
-        inside = frame.filter((pl.col("submit_s") >= start_s) & (pl.col("submit_s") < end_s))
-        jobs = pl.concat([running, inside.filter(pl.col("submit_s") > start_s)])
+        left = began + pl.col("duration_s") - start_s
+        at_start = pl.lit(start_s).alias("submit_s")
+        running = frame.filter((began < start_s) & (left > 0)).with_columns(left.alias("duration_s"), at_start)
+        waiting = frame.filter((pl.col("submit_s") < start_s) & (began >= start_s)).with_columns(at_start)
+        return pl.concat([running, waiting, frame.filter(pl.col("submit_s").is_between(start_s, end_s, closed="left"))])
+
+    def copy(self, jobs: pl.DataFrame) -> Path:
+        """A file with these jobs."""
         return _copy(Trace(jobs, self.trace.format, (), jobs.height, self.trace.path))
 
     def load_by_day(self, n_gpus: int) -> list[float]:

@@ -1,13 +1,13 @@
 """The search: stacks race over windows of the log, and those that are clearly behind drop out.
 
-A *replicate* is a window of the log (drawn at any place, with replacement) under one guess of what is unknown. All
-stacks see the same jobs and routes in it, and what counts is the ratio of their mean completion times to that of
-today's stack. After each round the worse half drops out (successive halving), and so does every stack that is behind
-the leader with confidence. The best stack that stops no job and the best that needs no lengths always stay, since a
-site may be able to run only those.
+A *replicate* is a window of the log under one guess of what is unknown. A window begins at the submission of a job that
+is drawn with replacement, so that busy times are seen as often as they concern jobs. All stacks see the same jobs and
+routes in it, and what counts is the ratio of their mean completion times to that of today's stack. After each round the
+worse half drops out (successive halving), and so does every stack that is behind the leader with confidence. The best
+stack that stops no job and the best that needs no lengths always stay, since a site may be able to run only those.
 
-A window begins with the jobs that were running by then, with what was left of them. Jobs submitted in its first part
-settle the queue and those in its last part keep it full; only those between count.
+A window begins with the jobs that were running by then, with what was left of them, and with those that were waiting.
+Jobs submitted in its first part settle the queue and those in its last part keep it full; only those between count.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from weft.advise.jobs import JobLog
+from weft.advise.lengths import Fit, fit, shortened
 from weft.advise.site import Site
 from weft.api import run_stack
 from weft.errors import EngineError, StackError, WeftError
@@ -47,6 +49,8 @@ COUNTED_JOBS = 150  # that count in a window, on average
 MOST_JOBS = 500  # in a whole window; a busier window ends earlier
 BEFORE, AFTER = 0.25, 0.25  # lengths of the parts before and after the one that counts, relative to it
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
+Place = tuple[int, str]  # a window's number and a guess
+Tell = Callable[[int, int], None]  # how many runs are done, of how many
 
 
 @dataclass(frozen=True)
@@ -99,31 +103,59 @@ class Race:
 
     entrants: tuple[Entrant, ...]
     replicates: tuple[Replicate, ...]
-    windows: int  # how many would fit side by side into the log
-    window_s: float  # the counted part
     refused: Mapping[str, str]  # stack: why it cannot run here
 
 
-def replicates(log: JobLog, site: Site, n: int, seed: int = 1) -> tuple[list[Replicate], int, float]:
-    """Windows under guesses, in turn; how many windows lie side by side in the log, and how long one is."""
+@dataclass(frozen=True)
+class Windows:
+    """Windows of a log, drawn once: `under` puts any of them under any guess, once its lengths are fitted."""
+
+    log: JobLog
+    spans: tuple[tuple[float, float], ...]  # start of a window, length of the part that counts
+    side_by_side: int  # how many would fit into the log
+    counted_s: float
+    parts: dict[tuple[int, str], Mapping[str, float]] = field(default_factory=dict)  # own parts of recorded lengths
+
+    def fit(self, site: Site, today: str, places: Sequence[Place], workers: int | None, tell: Tell) -> None:
+        """Fit the lengths of jobs in windows under guesses, on today's cluster and under today's stack."""
+        to_do = [place for place in places if place not in self.parts]
+        tasks = [Fit(self._scenario(site, i, guess, {}), today, 1 + i) for i, guess in to_do]
+        for done, (k, parts) in enumerate(run_all(tasks, workers, fit), 1):
+            self.parts[to_do[k]] = parts
+            tell(done, len(tasks))
+
+    def under(self, site: Site, place: Place) -> Replicate:
+        """One window under one guess."""
+        (i, guess), (_, part) = place, self.spans[place[0]]
+        counted = (0.0, part + 1) if self.side_by_side == 1 else (max(BEFORE * part, 1e-6), (1 + BEFORE) * part)
+        return Replicate(self._scenario(site, i, guess, self.parts[place]), guess, 1 + i, *counted)
+
+    def _scenario(self, site: Site, window: int, guess: str, parts: Mapping[str, float]) -> Scenario:
+        start, part = self.spans[window]
+        whole = self.side_by_side == 1
+        jobs = self.log.frame if whole else self.log.window(start, start + part * (1 + BEFORE + AFTER))
+        return changed(site.guesses[guess], {"workload.trace": str(self.log.copy(shortened(jobs, parts)))})
+
+    def in_turn(self, site: Site) -> list[Place]:
+        """Every window once, under the guesses in turn."""
+        every = list(site.guesses)
+        return [(i, every[i % len(every)]) for i in range(len(self.spans))]
+
+
+def windows(log: JobLog, n: int, seed: int = 1) -> Windows:
+    """Draw windows of the log."""
     submit = log.frame["submit_s"].to_numpy()
     first, span, jobs = float(submit[0]), log.span_s, len(submit)
     counted = max(span * COUNTED_JOBS / jobs, float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
     whole = counted * (1 + BEFORE + AFTER)
-    every = list(site.guesses.items())
     if whole >= span:  # the log is one window
-        guesses = [every[i % len(every)] for i in range(n)]
-        whole_log = [Replicate(one, name, seed + i, 0.0, span + 1) for i, (name, one) in enumerate(guesses)]
-        return whole_log, 1, span
-    starts = first + np.array(Stream(seed, "windows").uniform(n)) * (span - whole)
-    made = []
-    for i, start in enumerate(starts.tolist()):
-        last = min(int(np.searchsorted(submit, start)) + MOST_JOBS, jobs - 1)
-        part = min(counted, (float(submit[last]) - start) / (1 + BEFORE + AFTER))
-        name, scenario = every[i % len(every)]
-        window = changed(scenario, {"workload.trace": str(log.window(start, start + part * (1 + BEFORE + AFTER)))})
-        made.append(Replicate(window, name, seed + i, max(BEFORE * part, 1e-6), (1 + BEFORE) * part))
-    return made, int(span // counted), counted
+        return Windows(log, ((first, span),) * n, 1, span)
+    eligible = int(np.searchsorted(submit, first + span - whole, side="right"))
+    spans = []
+    for at in (np.array(Stream(seed, "windows").uniform(n)) * eligible).astype(int).tolist():
+        start, last = float(submit[at]), float(submit[min(at + MOST_JOBS, jobs - 1)])
+        spans.append((start, min(counted, (last - start) / (1 + BEFORE + AFTER))))
+    return Windows(log, tuple(spans), int(span // counted), counted)
 
 
 def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
@@ -177,6 +209,15 @@ def attempt(task: Task) -> dict[str, float] | str:
     }
 
 
+def attempts(tasks: Sequence[Task], workers: int | None, tell: Tell) -> list[dict[str, float] | str]:
+    """What every run came to, in the order of the tasks."""
+    found: dict[int, dict[str, float] | str] = {}
+    for i, outcome in run_all(tasks, workers, attempt):
+        found[i] = outcome
+        tell(len(found), len(tasks))
+    return [found[i] for i in range(len(tasks))]
+
+
 def _worst_user(jobs: pl.DataFrame) -> float:
     """Mean completion time of the user who fares worst, of those with at least five jobs; 0 if there are none."""
     users = jobs.filter(pl.col("user") != "").group_by("user").agg(pl.col("jct_s").mean(), pl.len())
@@ -188,26 +229,26 @@ def race(
     field_: list[Entrant],
     refused: Mapping[str, str],
     rounds: Sequence[int],
-    drawn: tuple[list[Replicate], int, float],
+    every: Sequence[Replicate],
     workers: int | None,
-    tell: Callable[[int, int], None],
+    tell: Tell,
 ) -> Race:
     """Run the rounds; a stack that has dropped out keeps the outcomes that it has."""
-    every, windows, window_s = drawn
     done = at = 0
     for number, n in enumerate(rounds):
         running = [one for one in field_ if not one.out]
         part = every[at : at + n]
         tasks = [Task(replicate, one.stack) for replicate in part for one in running]
         planned = done + len(tasks) + _still_to_come(len(running), rounds[number + 1 :])
-        outcomes: dict[int, dict[str, float] | str] = {}
-        for i, outcome in run_all(tasks, workers, attempt):
-            outcomes[i] = outcome
-            tell(done + len(outcomes), planned)
+        outcomes = attempts(tasks, workers, partial(_further, tell, done, planned))
         done, at = done + len(tasks), at + n
-        _take(running, [outcomes[i] for i in range(len(tasks))])
+        _take(running, outcomes)
         _drop(field_, last=number == len(rounds) - 1)
-    return Race(tuple(field_), tuple(every[:at]), windows, window_s, refused)
+    return Race(tuple(field_), tuple(every[:at]), refused)
+
+
+def _further(tell: Tell, before: int, planned: int, done: int, _: int) -> None:
+    tell(before + done, planned)
 
 
 def _still_to_come(running: int, rounds: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from weft.advise.jobs import JobLog
+from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
 from weft.advise.site import Site
 from weft.api import Task as Run
 from weft.api import run_task
@@ -37,7 +38,13 @@ class Replayed:
     load: float  # GPU time asked for over GPU time there was, while jobs were submitted
     grows: bool
     waits: dict[str, Any] | None  # simulated and recorded waits, where the log has them
+    run_over_recorded: float  # GPU time in the replay over that in the log, after lengths were fitted
     queue: tuple[float, ...]  # waiting jobs, on average, in each fifth of the log
+
+    @property
+    def trust(self) -> str:
+        """How far simulated waits are from recorded ones, in words."""
+        return "no waits are recorded" if self.waits is None else f"simulated waits are {self.waits['trust']}"
 
     def sentences(self) -> list[str]:
         """In words."""
@@ -52,6 +59,10 @@ class Replayed:
                 f"{duration(recorded['median'])}), rank correlation {self.waits['correlation']:.2f}: "
                 f"{self.waits['trust']}."
             )
+        lines.append(
+            "Recorded lengths contain the communication that there was, so jobs are shortened until the replay runs "
+            f"them as long as recorded: {100 * self.run_over_recorded:.0f} % of the recorded GPU time was reached."
+        )
         lines.append(
             f"{self._replayed()} ask for {100 * self.load:.0f} % of the GPU time there is"
             + (
@@ -68,31 +79,37 @@ class Replayed:
         return f"{self.jobs:,} jobs{part}" if self.jobs == most else f"{self.jobs:,} of {most:,} jobs{part}"
 
 
-def replay(log: JobLog, site: Site, today: str | None, workers: int | None) -> Replayed:
-    """Simulate the log (or its middle, if it is long) under today's stack. If that is not known, it is the candidate
-    whose waits are nearest to the recorded ones."""
-    stretch, chosen = _stretch(log)
-    low, high = (float(stretch["submit_s"][i]) for i in (0, -1))
-    scenario = changed(site.middle, {"workload.from_s": low, "workload.until_s": high + 1.0}) if chosen else site.middle
+def replay(
+    log: JobLog, site: Site, today: str | None, workers: int | None, tell: Callable[[int, int], None] | None = None
+) -> Replayed:
+    """Simulate the log (or its middle, if it is long) under today's stack, with lengths fitted to it. If today's stack
+    is not known, it is the candidate whose waits are nearest to the recorded ones."""
+    stretch = _middle(log.frame, MOST_JOBS)
     stacks = (today,) if today else TODAY if log.has_waits else TODAY[:1]
-    runs = [run for _, run in sorted(run_all([Run(scenario, Layers(s), 1, False) for s in stacks], workers, run_task))]
+    scenario = changed(site.middle, {"workload.trace": str(log.copy(stretch))})
+    say = tell or (lambda done, total: None)
+    say(0, 1 + len(stacks))
+    ((_, parts),) = run_all([Fit(scenario, stacks[0], 1)], workers, fit)
+    scenario = changed(scenario, {"workload.trace": str(log.copy(shortened(stretch, parts)))})
+    found = {}
+    for i, run in run_all([Run(scenario, Layers(stack), 1, False) for stack in stacks], workers, run_task):
+        found[i] = run
+        say(1 + len(found), 1 + len(stacks))
     recorded = dict(zip(stretch["job_id"], stretch["wait_s"], strict=True))
-    compared = [_waits(run, recorded) if log.has_waits else None for run in runs]
+    compared = [_waits(found[i], recorded) if log.has_waits else None for i in range(len(stacks))]
     off = [0.0 if waits is None else waits["off"] for waits in compared]
     best = off.index(min(off))
-    queue = _queue(runs[best])
-    seconds = float((stretch["gpus"] * stretch["duration_s"]).sum())
-    load = seconds / (site.n_gpus * max(high - low, 1.0))
+    queue = _queue(found[best])
+    low, high = (float(stretch["submit_s"][i]) for i in (0, -1))
+    load = float((stretch["gpus"] * stretch["duration_s"]).sum()) / (site.n_gpus * max(high - low, 1.0))
     return Replayed(
-        stacks[best], runs[best].jobs.height, log.frame.height, load, _grows(queue, load), compared[best], queue
-    )
+        stacks[best], found[best].jobs.height, log.frame.height, load, _grows(queue, load), compared[best],
+        run_over_recorded(found[best].jobs, stretch), queue,
+    )  # fmt: skip
 
 
-def _stretch(log: JobLog) -> tuple[pl.DataFrame, bool]:
-    frame = log.frame
-    if frame.height <= MOST_JOBS:
-        return frame, False
-    return frame.slice((frame.height - MOST_JOBS) // 2, MOST_JOBS), True
+def _middle(frame: pl.DataFrame, most: int) -> pl.DataFrame:
+    return frame if frame.height <= most else frame.slice((frame.height - most) // 2, most)
 
 
 def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] | None:

@@ -17,14 +17,14 @@ from weft.results.html import definition_list, grid_table, page, picture_card, w
 from weft.results.pictures.style import MUTED, PALETTE, house_style, new_figure, tidy_axes
 from weft.results.tables import Cell, Grid, grid_text, ratio_cell
 
-_SHOWN = 12
+_SHOWN = 20
 
 
 def advice_text(found: Mapping[str, Any]) -> Group:
     """The advice for the terminal: verdict, what was understood, the replay, the race, what-ifs."""
     parts: list[Any] = [Text(sentence, style="bold" if i == 0 else "") for i, sentence in enumerate(found["verdict"])]
     parts += ["", Text("What was understood", style="bold")]
-    parts += [Text(f"  {name}: {words}") for name, words in understood(found)]
+    parts.append(Text(understood_text(found["understood"])))
     parts += ["", Text("What happened, simulated", style="bold")]
     parts += [Text(f"  {sentence}") for sentence in found["replay"]["sentences"]]
     parts += [
@@ -39,14 +39,20 @@ def advice_text(found: Mapping[str, Any]) -> Group:
     return Group(*parts)
 
 
-def understood(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def understood_text(facts: Mapping[str, Any]) -> str:
+    """What was understood, a line each."""
+    return "\n".join(f"  {name}: {words}" for name, words in understood(facts))
+
+
+def understood(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was read and what was assumed, as names and words."""
-    facts = found["understood"]
+    first, second = facts["load_by_half"]
+    halves = "" if first is None else f" ({percent(first)} in its first half, {percent(second)} in its second)"
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
          f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged, {count(facts['left_out'])} left out"),
-        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; jobs ask for {percent(facts['load'])} of their time, and "
-         f"for {percent(max(facts['load_by_day']))} on the busiest day"),
+        ("cluster", f"{count(facts['cluster_gpus'])} GPUs; the log's jobs ask for {percent(facts['load'])} of their "
+         f"time{halves}, and for {percent(max(facts['load_by_day']))} on the busiest day"),
     ]  # fmt: skip
     if facts["columns"]:
         columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())
@@ -74,8 +80,8 @@ def race_grid(found: Mapping[str, Any], most: int = 100) -> Grid:
                 Cell("yes" if entry["needs_lengths"] else "no"),
             )
         )  # fmt: skip
-    titles = ("stack", "windows", "mean JCT", "p99 JCT", "mean wait", "p99 slowdown", "stops/job", "needs lengths")
-    return Grid(titles, ("",) * len(titles), tuple(rows))
+    titles = ("stack", "windows", "JCT mean", "JCT p99", "wait mean", "slowdown p99", "stops/job", "lengths")
+    return Grid(titles, ("", "", "of today's", "of today's", "", "x", "", ""), tuple(rows))
 
 
 def what_if_grid(found: Mapping[str, Any]) -> Grid:
@@ -92,10 +98,11 @@ def what_if_grid(found: Mapping[str, Any]) -> Grid:
 def _key(found: Mapping[str, Any]) -> str:
     race = found["race"]
     return (
-        f"JCT: completion time, over that of {race['reference']} in the same window. A window counts the jobs "
+        f"JCT: completion time, over that of {race['reference']} in the same window. Lengths: whether the stack uses "
+        "the lengths of jobs. A window counts the jobs "
         f"submitted in {duration(race['window_s'])}; the log is {race['windows_side_by_side']} such windows long. "
-        "Slowdown: completion time over time on GPUs, of at least 10 min. Stacks with fewer windows dropped out of "
-        "the race."
+        "Slowdown: completion time over the time that a job computes, which counts as at least 10 min. Stacks with "
+        "fewer windows dropped out of the race."
     )
 
 
@@ -133,11 +140,12 @@ def load_plot(found: Mapping[str, Any]) -> Figure:
 def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Path:
     """Write the report."""
     first, *others = found["verdict"]
+    facts = found["understood"]
     more = "".join(f"<p>{escape(sentence)}</p>" for sentence in others)
     parts = [
-        f'<header><p class="brand">weft advise</p><h1>{escape(Path(found["understood"]["file"]).name)}</h1></header>',
+        f'<header><p class="brand">weft advise</p><h1>{escape(Path(facts["file"]).name)}</h1></header>',
         f'<section class="card verdict"><p class="lead">{escape(first)}</p>{more}</section>',
-        f'<h2>What was understood</h2><section class="card">{definition_list(understood(found))}</section>',
+        f'<h2>What was understood</h2><section class="card">{definition_list(understood(facts))}</section>',
         picture_card(load_plot(found), "load"),
         "<h2>What happened, simulated</h2>",
         '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",

@@ -48,10 +48,14 @@ class Site:
     assumed: tuple[str, ...]
 
     @property
-    def middle(self) -> Scenario:
+    def middle_guess(self) -> str:
         """The guess between the extremes."""
-        every = list(self.guesses.values())
-        return every[len(every) // 2]
+        return list(self.guesses)[len(self.guesses) // 2]
+
+    @property
+    def middle(self) -> Scenario:
+        """The scenario of that guess."""
+        return self.guesses[self.middle_guess]
 
 
 def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) -> Site:
@@ -90,11 +94,11 @@ def what_if(site: Site, text: str) -> Site:
         if key.strip() == "gpus":
             setting: Setting = _other_size(scenario, site.n_gpus, value.strip())
         else:
-            points = settings([text])
+            points = settings([text], "--what-if")
             if len(points) != 1:
                 raise InputError(f"--what-if {text}: give one value; repeat --what-if for others")
             setting = points[0]
-        guesses[name] = changed(scenario, setting)
+        guesses[name] = changed(scenario, setting, "--what-if")
     return Site(guesses, build_cluster(next(iter(guesses.values()))).n_gpus, site.assumed)
 
 
@@ -149,8 +153,9 @@ def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]
     servers = ceil(wanted / per_server)
     section["servers_per_rack"] = min(per_rack, servers)
     section["racks"] = ceil(servers / section["servers_per_rack"])
-    if gpus is None:
-        assumed.insert(0, f"gpus = {section['racks'] * section['servers_per_rack'] * per_server} ({why})")
+    total = section["racks"] * section["servers_per_rack"] * per_server
+    if total != gpus:
+        assumed.insert(0, f"gpus = {total} ({why or f'{gpus} in whole racks'})")
     _assume(section, {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}, assumed)
     section["intra_server_gbps"] = 300.0
     return section

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.advise.jobs import JobLog
-from weft.advise.race import Entrant, Race, ratios, score
+from weft.advise.race import Entrant, Race, Windows, ratios, score
 from weft.advise.replayed import Replayed
 from weft.advise.site import Site
+from weft.errors import InputError
 from weft.results.compare import mean_and_interval
 from weft.results.display import number, time_unit
 from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
+QUEUE = 0.02  # if jobs wait for less than this share of their completion time under today's stack, there is no queue
+
+
+_DOUBTS = {
+    False: ", though the interval does not rule out that nothing changes",
+    True: ", though the log is too short for an interval, so this may be chance",
+}
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,12 @@ class Advice:
     log: JobLog
     site: Site
     replayed: Replayed
+    drawn: Windows
     race: Race
     changes: tuple[Changed, ...] = ()
+    under: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # guess: the rival over today's, window by window
 
     @property
     def reference(self) -> Entrant:
@@ -51,10 +63,21 @@ class Advice:
         )
 
     @property
+    def rival(self) -> Entrant | None:
+        """The best stack other than today's. Of those that are equally good, one that stops no job comes first, then
+        one that needs no lengths."""
+        finalists = [one for one in self.ranked if one is not self.reference]
+        if not finalists:
+            return None
+        most, least = len(finalists[0].outcomes), score(finalists[0], self.reference)
+        equal = [o for o in finalists if len(o.outcomes) == most and score(o, self.reference) <= least * CLOSE]
+        return min(equal, key=lambda one: (not one.calm, not one.blind, score(one, self.reference)))
+
+    @property
     def best(self) -> Entrant:
         """The recommended stack: the best one, or today's if that is as good."""
-        first = self.ranked[0]
-        return self.reference if score(first, self.reference) > 1 / CLOSE else first
+        rival = self.rival
+        return self.reference if rival is None or score(rival, self.reference) > 1 / CLOSE else rival
 
     def ratio(self, one: Entrant, metric: str = "jct_mean_s") -> dict[str, Any]:
         """A stack's metric over that of today's, window by window, with its interval.
@@ -62,7 +85,7 @@ class Advice:
         Overlapping windows say less than as many separate ones, so the interval counts no more windows than would fit
         side by side into the log.
         """
-        return interval(ratios(one, self.reference, metric), self.race.windows)
+        return interval(ratios(one, self.reference, metric), self.drawn.side_by_side)
 
     def sentences(self) -> list[str]:
         """The recommendation: what to run, at what price, and what that hangs on."""
@@ -73,10 +96,8 @@ class Advice:
         guesses = len(self.site.guesses)
         counted = f"{len(best.outcomes)} windows of the log under {guesses} guess{'es' * (guesses > 1)}"
         if best is self.reference:
-            second = next((one for one in self.ranked if one is not best), None)
-            other = (
-                f"; the next best, {second.stack}, comes to {ratio_words(self.ratio(second))} of it" if second else ""
-            )
+            rival = self.rival
+            other = f"; the next best, {rival.stack}, comes to {ratio_words(self.ratio(rival))} of it" if rival else ""
             return f"Stay with {today}: over {counted} no other stack tried is better by 2 %{other}."
         before_s, after_s = (
             math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes)
@@ -85,7 +106,7 @@ class Advice:
         unit = time_unit([before_s, after_s])
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
-        doubt = "" if high is None or high < 1 else ", though the interval does not rule out that nothing changes"
+        doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
             f"time falls to {ratio_words(ratio)} of today's, window by window (on average from {unit.of(before_s)} to "
@@ -95,12 +116,12 @@ class Advice:
     def _price(self) -> str:
         best, today = self.best, self.reference
         if best is today:
-            return "That costs nothing."
+            return "Nothing would change, so there is no price."
         stops = _mean(best, "preemptions")
         parts = [
             f"the 99th percentile of completion times comes to {ratio_words(self.ratio(best, 'jct_p99_s'))} of today's",
-            f"the worst-off 1 % of jobs take {number(_mean(best, 'slowdown_p99'))} times their own length (today "
-            f"{number(_mean(today, 'slowdown_p99'))})",
+            f"the worst-off 1 % of jobs take {number(_mean(best, 'slowdown_p99'))} times as long as they compute "
+            f"(today {number(_mean(today, 'slowdown_p99'))})",
             f"a job is stopped and resumed {number(stops)} times on average" if stops > 0 else "no job was stopped",
         ]
         if _mean(best, "worst_user") > 0:
@@ -110,26 +131,34 @@ class Advice:
         return "The price: " + ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
     def _sensitivity(self) -> str:
-        best = self.best
-        by_guess = {name: ratio for name, ratio in self.by_guess(best).items() if ratio is not None}
-        words = ", ".join(f"{ratio:.2f} with {name}" for name, ratio in by_guess.items())
-        parts = [f"its ratio is {words}" if len(by_guess) > 1 else "there was one guess of what the log does not say"]
+        best, rival = self.best, self.rival
+        parts = []
+        if self.under and rival is not None:
+            n = min(map(len, self.under.values()))
+            words = ", ".join(
+                f"{math.fsum(over) / len(over):.2f} with {name}" for name, over in self.under.items() if over
+            )
+            parts.append(f"in the same {n} windows the ratio of {rival.stack} is {words}")
+        if self.unqueued:
+            parts.append(
+                "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"
+            )
         for kind, text in (("calm", "stops no job"), ("blind", "needs no lengths")):
             one = next((e for e in self.ranked if getattr(e, kind)), None)
             if one is not None and one is not best and not getattr(best, kind):
                 parts.append(f"the best that {text} is {one.stack} ({ratio_words(self.ratio(one))})")
         if self.replayed.grows:
             parts.append("the log asks for more than the cluster has, so all this holds within windows of the log only")
-        if self.race.windows == 1:
+        if self.drawn.side_by_side == 1:
             parts.append("the log is a single window, so another month may give another answer")
+        if not parts:
+            parts.append(f"models and cluster are as given, so only on what the log shows ({self.replayed.trust})")
         return "What it hangs on: " + "; ".join(parts) + "."
 
-    def by_guess(self, one: Entrant) -> dict[str, float | None]:
-        """The mean ratio to today's under each guess of what is unknown."""
-        found: dict[str, list[float]] = {name: [] for name in self.site.guesses}
-        for replicate, ratio in zip(self.race.replicates, ratios(one, self.reference), strict=False):
-            found[replicate.guess].append(ratio)
-        return {name: math.fsum(values) / len(values) if values else None for name, values in found.items()}
+    @property
+    def unqueued(self) -> bool:
+        """Whether hardly any job waits under today's stack in the windows of the race."""
+        return _mean(self.reference, "wait_mean_s") < QUEUE * _mean(self.reference, "jct_mean_s")
 
     def what_if(self, change: Changed) -> list[dict[str, Any]]:
         """Each stack on the changed cluster over today's stack on today's cluster, window by window."""
@@ -137,31 +166,24 @@ class Advice:
         for stack, outcomes in change.outcomes.items():
             pairs = zip(outcomes, self.reference.outcomes, strict=False)
             over = [o["jct_mean_s"] / t["jct_mean_s"] for o, t in pairs if not isinstance(o, str)]
-            rows.append({"stack": stack, "over_today": interval(over, self.race.windows)})
+            rows.append({"stack": stack, "over_today": interval(over, self.drawn.side_by_side)})
         return rows
 
     def to_dict(self) -> dict[str, Any]:
         """What `weft advise --json` prints."""
-        frame = self.log.trace.frame
         return {
             "verdict": self.sentences(),
-            "understood": {
-                "file": self.log.trace.path, "format": self.log.trace.format, "columns": dict(self.log.mapping),
-                "rows": self.log.trace.n_rows_in, "jobs": frame.height, "damaged": self.log.trace.n_damaged,
-                "left_out": self.log.trace.n_left_out, "days": self.log.span_s / 86_400,
-                "cluster_gpus": self.site.n_gpus, "assumed": [*self.site.assumed, *self._too_large()],
-                "load": self.log.gpu_seconds() / (self.site.n_gpus * max(self.log.span_s, 1.0)),
-                "load_by_day": self.log.load_by_day(self.site.n_gpus), "unknown": self.unknown(),
-            },
+            "understood": understood(self.log, self.site),
             "replay": {
                 "stack": self.replayed.stack, "jobs": self.replayed.jobs, "load": self.replayed.load,
                 "queue_only_grows": self.replayed.grows, "waiting_jobs_by_fifth": list(self.replayed.queue),
-                "waits": self.replayed.waits, "sentences": self.replayed.sentences(),
+                "waits": self.replayed.waits, "run_over_recorded": self.replayed.run_over_recorded,
+                "sentences": self.replayed.sentences(),
             },
             "race": {
                 "reference": self.reference.stack, "recommended": self.best.stack,
-                "windows_side_by_side": self.race.windows, "window_s": self.race.window_s,
-                "guesses": list(self.site.guesses),
+                "windows_side_by_side": self.drawn.side_by_side, "window_s": self.drawn.counted_s,
+                "under_each_guess": {name: interval(over, len(over)) for name, over in self.under.items()},
                 "stacks": [self._entry(one) for one in self.ranked], "refused": dict(self.race.refused),
             },
             "what_if": [
@@ -169,26 +191,43 @@ class Advice:
             ],
         }  # fmt: skip
 
-    def _too_large(self) -> list[str]:
-        n = int((self.log.frame["gpus"] > self.site.n_gpus).sum())
-        return [f"{n:,} jobs ask for more than {self.site.n_gpus:,} GPUs and are left out"] if n else []
-
-    def unknown(self) -> list[str]:
-        """What the log does not say."""
-        missing = [] if self.log.has_waits else ["how long jobs waited"]
-        if not self.log.has_models:
-            missing.append("models, and so how much jobs communicate")
-        if not (self.log.trace.frame["user"] != "").any():
-            missing.append("users")
-        return missing
-
     def _entry(self, one: Entrant) -> dict[str, Any]:
         metrics = ("jct_mean_s", "jct_p99_s", "wait_mean_s", "slowdown_p99", "preemptions", "comm_share")
         return {
             "stack": one.stack, "windows": len(one.outcomes), "dropped": one.out, "needs_lengths": not one.blind,
             "stops_jobs": not one.calm, "over_today": self.ratio(one), "p99_over_today": self.ratio(one, "jct_p99_s"),
-            "by_guess": self.by_guess(one), "means": {name: _mean(one, name) for name in metrics},
+            "means": {name: _mean(one, name) for name in metrics},
         }  # fmt: skip
+
+
+def understood(log: JobLog, site: Site) -> dict[str, Any]:
+    """What was read, what was assumed, and what is not known."""
+    frame = log.frame
+    too_large = int((frame["gpus"] > site.n_gpus).sum())
+    if too_large > frame.height / 2:
+        raise InputError(
+            f"{log.trace.path}: {too_large:,} of {frame.height:,} jobs ask for more than the cluster's {site.n_gpus:,} "
+            "GPUs; correct --gpus, or say which column is what with --map"
+        )
+    left_out = [f"{too_large:,} jobs ask for more than {site.n_gpus:,} GPUs and are left out"] if too_large else []
+    unknown = [] if log.has_waits else ["how long jobs waited"]
+    if not log.has_models:
+        unknown.append("models, and so how much jobs communicate")
+    if not (frame["user"] != "").any():
+        unknown.append("users")
+    by_day = log.load_by_day(site.n_gpus)
+    half = len(by_day) // 2
+    return {
+        "file": log.trace.path, "format": log.trace.format, "columns": dict(log.mapping),
+        "rows": log.trace.n_rows_in, "jobs": frame.height, "damaged": log.trace.n_damaged,
+        "left_out": log.trace.n_left_out, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
+        "assumed": [*site.assumed, *left_out], "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)),
+        "load_by_day": by_day, "load_by_half": [_average(by_day[:half]), _average(by_day[half:])], "unknown": unknown,
+    }  # fmt: skip
+
+
+def _average(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def interval(values: Sequence[float], windows: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def advise(
         list[str] | None,
         typer.Option("--what-if", metavar="KEY=VALUE", help="Also on another cluster: oversubscription=1, gpus=+25%."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Six windows instead of twelve.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     report: ReportOption = None,
@@ -80,7 +80,7 @@ def advise(
     from weft.advise import advise as find
     from weft.advise.columns import parse_map
     from weft.advise.race import ROUNDS
-    from weft.advise.report import advice_text, write_report
+    from weft.advise.report import advice_text, understood_text, write_report
     from weft.executors import using
     from weft.kept import kept
     from weft.results.files import refuse_unwritable
@@ -89,8 +89,8 @@ def advise(
     request = Request(
         cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
         format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
-        tuple(max(2, n // 2) for n in ROUNDS) if quick else ROUNDS, workers,
+        ROUNDS[:2] if quick else ROUNDS, workers,
     )  # fmt: skip
     with kept(fresh), using(executor), phases() as tell:
-        found = find(jobs, request, tell, notice).to_dict()
+        found = find(jobs, request, tell, notice, lambda facts: notice(understood_text(facts))).to_dict()
     deliver(found, json, advice_text, report, lambda path: write_report(path, found, command_line()))

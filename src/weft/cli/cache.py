@@ -14,10 +14,10 @@ def cache(
 ) -> None:
     """Show where the results of finished runs are kept, and how much room they take.
 
-    weft compare and weft reproduce keep every run that has finished, and do not run it again while the scenario, the
-    files that it names, the stack, the seed and the sources of weft stay the same. Results lie in ~/.cache/weft/results
-    (WEFT_CACHE_DIR or XDG_CACHE_HOME replaces ~/.cache). They take at most 2000 MB (WEFT_RESULTS_MB sets another limit;
-    0 keeps nothing); beyond that, the least recently used results are removed.
+    weft compare, weft reproduce and weft advise keep every run that has finished, and do not run it again while the
+    scenario, the files that it names, the stack, the seed and the sources of weft stay the same. Results lie in
+    ~/.cache/weft/results (WEFT_CACHE_DIR or XDG_CACHE_HOME replaces ~/.cache). They take at most 2000 MB
+    (WEFT_RESULTS_MB sets another limit; 0 keeps nothing); beyond that, the least recently used results are removed.
 
     Example: weft cache --clear
     """

@@ -20,22 +20,22 @@ from weft.scenario.scenario import Scenario
 Setting = Mapping[str, Any]  # dotted key: value
 
 
-def settings(texts: Sequence[str]) -> list[Setting]:
+def settings(texts: Sequence[str], option: str = "--set") -> list[Setting]:
     """Every combination of the values in texts like `cluster.racks=2,4`; one empty setting if there are none."""
     keys, values = [], []
     for text in texts:
         key, equals, said = text.partition("=")
         if not equals or not said.strip():
-            raise InputError(f"--set {text}: write KEY=VALUE, or KEY=VALUE,VALUE to try several")
-        keys.append(_full_key(key.strip()))
+            raise InputError(f"{option} {text}: write KEY=VALUE, or KEY=VALUE,VALUE to try several")
+        keys.append(_full_key(key.strip(), option))
         values.append([_value(part) for part in _divided(said)])
     for key in keys:
         if keys.count(key) > 1:
-            raise InputError(f"--set names {key} twice; give all its values at once: {key}=A,B")
+            raise InputError(f"{option} names {key} twice; give all its values at once: {key}=A,B")
     return [dict(zip(keys, chosen, strict=True)) for chosen in product(*values)]
 
 
-def changed(scenario: Scenario, setting: Setting) -> Scenario:
+def changed(scenario: Scenario, setting: Setting, option: str = "--set") -> Scenario:
     """The scenario with other values, checked like a file."""
     if not setting:
         return scenario
@@ -46,9 +46,9 @@ def changed(scenario: Scenario, setting: Setting) -> Scenario:
         for name in above:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
-                raise InputError(f"--set {key}: {name} is not a table; see docs/scenario.md")
+                raise InputError(f"{option} {key}: {name} is not a table; see docs/scenario.md")
         table[last] = value
-    return scenario.again(data, f"--set {named(setting)}")
+    return scenario.again(data, f"{option} {named(setting)}")
 
 
 def sweep(scenario: Scenario, texts: Sequence[str]) -> list[tuple[Setting, Scenario]]:
@@ -67,7 +67,7 @@ def _written(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _full_key(key: str) -> str:
+def _full_key(key: str, option: str) -> str:
     """The key with its section."""
     sections = {name: field for name, field in Scenario.model_fields.items() if name != "compare"}
     if "." in key and key.partition(".")[0] in sections:
@@ -77,11 +77,11 @@ def _full_key(key: str) -> str:
     if len(having) == 1:
         return f"{having[0]}.{name}"
     if having:
-        raise InputError(f"--set {key}: {' and '.join(having)} both have it; write {having[0]}.{name}")
+        raise InputError(f"{option} {key}: {' and '.join(having)} both have it; write {having[0]}.{name}")
     known = sorted({k for field in sections.values() for k in _keys(field.annotation)})
     guess = near(name, known)
     hint = f"did you mean {guess}?" if guess else "docs/scenario.md lists them"
-    raise InputError(f"--set {key} is not a known key; {hint}")
+    raise InputError(f"{option} {key} is not a known key; {hint}")
 
 
 def _keys(annotation: Any) -> list[str]:

@@ -55,9 +55,7 @@ class _Lab:
             site = Site({"": drawn[0].scenario}, 0, ())
             field_, refused = entrants(site, rivals, (trial.own,))
             rounds = ROUNDS[: 1 if self.request.quick else None]
-            self.races[name] = race(
-                field_, refused, rounds, (drawn, len(drawn), 0.0), self.request.workers, self._tell
-            )  # fmt: skip
+            self.races[name] = race(field_, refused, rounds, drawn, self.request.workers, self._tell)
         found = self.races[name].entrants
         return min((one for one in found if not one.out), key=lambda one: score(one, found[0])).stack
 

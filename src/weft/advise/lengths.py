@@ -1,0 +1,87 @@
+"""How long jobs would run without what the network adds.
+
+The recorded length of a job contains its communication on the cluster that it ran on. If the simulation took it for the
+length alone, the simulated network would stretch it a second time, and a log that kept a cluster busy would flood the
+simulated one. So recorded lengths are fitted: the jobs of a window are simulated under what the site runs today, each
+job's length is changed so that it runs as long as recorded, and that is repeated until the window as a whole does. A
+stack that spares the network more than today's does then shortens jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+
+from weft.api import run_stack
+from weft.kept import identity
+from weft.scenario import Scenario
+from weft.scenario.build import Layers, build_stack
+from weft.scenario.changes import changed
+from weft.workload.traces.reading import read, write
+
+PASSES = 5  # runs of a window at most, of which the nearest to what is recorded counts
+NEAR = 0.05  # a run is near enough if its GPU time is within this part of what is recorded
+# Shorter jobs meet fewer others on the network, which stretches them less: whole steps go back and forth.
+STEP = 0.5
+LEAST = 0.01  # a job keeps at least this part of its length
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A window to fit, as it is sent to a worker."""
+
+    scenario: Scenario  # its trace has recorded lengths
+    stack: str  # what the site runs today
+    seed: int
+
+    def identity(self) -> str | None:
+        """The key that the fit is kept under."""
+        layers = Layers(self.stack)
+        key = identity(self.scenario, layers, build_stack(self.scenario, layers), self.seed, record=False)
+        return None if key is None else f"{key}-fit"
+
+    def again(self, fitted: Any) -> Any:
+        """A kept fit, as it is."""
+        return fitted
+
+
+def fit(task: Fit) -> dict[str, float]:
+    """For each job, the part of its recorded length that is its own."""
+    trace = read(Path(str(task.scenario.workload.trace)))
+    stack = build_stack(task.scenario, Layers(task.stack))
+    recorded = dict(zip(trace.frame["job_id"], trace.frame["duration_s"], strict=True))
+    parts = dict.fromkeys(recorded, 1.0)
+    best = dict(parts)
+    least = math.inf
+    with TemporaryDirectory() as folder:
+        for i in range(PASSES):
+            file = Path(folder) / f"{i}.parquet"
+            write(replace(trace, frame=shortened(trace.frame, parts)), file)
+            run = run_stack(changed(task.scenario, {"workload.trace": str(file)}), stack, task.seed)
+            off = abs(math.log(max(run_over_recorded(run.jobs, trace.frame), 1e-9)))
+            if off < least:
+                least, best = off, dict(parts)
+            if off < NEAR:
+                break
+            for job, run_s in zip(run.jobs["job_id"], run.jobs["run_s"], strict=True):
+                parts[job] = min(1.0, max(LEAST, parts[job] * (recorded[job] / max(run_s, 1e-9)) ** STEP))
+    return best
+
+
+def shortened(frame: pl.DataFrame, parts: Mapping[str, float]) -> pl.DataFrame:
+    """The jobs with fitted lengths; a job without a fit keeps its length."""
+    part = frame["job_id"].replace_strict(dict(parts), default=1.0, return_dtype=pl.Float64)
+    return frame.with_columns((pl.col("duration_s") * part).alias("duration_s"))
+
+
+def run_over_recorded(run: pl.DataFrame, recorded: pl.DataFrame) -> float:
+    """GPU time of the jobs of a run over what is recorded for them."""
+    jobs = run.select("job_id", "run_s").join(recorded.select("job_id", "gpus", "duration_s"), on="job_id")
+    spent = float((jobs["run_s"] * jobs["gpus"]).sum())
+    return spent / max(float((jobs["duration_s"] * jobs["gpus"]).sum()), 1e-9)
