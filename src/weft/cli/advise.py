@@ -55,9 +55,9 @@ def advise(
     only: Annotated[bool, typer.Option("--only", help="Try the stacks given with --stack and no others.")] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option("--what-if", metavar="KEY=VALUE", help="Also on another cluster: oversubscription=1, gpus=+25%."),
+        typer.Option("--what-if", metavar="KEY=VALUE", help="Also try another cluster: oversubscription=1, gpus=+25%."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Half of the windows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use half as many windows.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     report: ReportOption = None,
