@@ -58,7 +58,7 @@ class _Member:
     flows: tuple[OpenFlow, ...]
     senders: tuple[str, ...]  # host of each flow
     turn: float = 0.0
-    keeper: Keeper = field(default_factory=lambda: Keeper(None))  # of its gate: one that does not fit lets it go
+    keeper: Keeper = field(default_factory=lambda: Keeper(None))  # applies its gate as long as it fits
     hosts: dict[str, _Host] = field(default_factory=dict)
     count: int = 0  # phases that were seen
     at: float | None = None  # when its present phase may begin by its gate; None: it does not communicate

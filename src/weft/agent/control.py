@@ -65,13 +65,13 @@ class Control:
             self.agents[host] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def mend(self) -> None:
-        """Start the agents again that have gone."""
+        """Restart agents that have ended."""
         for host, agent in list(self.agents.items()):
             if agent.poll() is not None:
                 self.start(host)
 
     def wait(self, patience_s: float = 120.0) -> None:
-        """Until all agents are here."""
+        """Wait until all agents are here."""
         until = time.monotonic() + patience_s
         while self.service.hosts != self.agents.keys():
             if time.monotonic() > until:

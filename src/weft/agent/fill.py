@@ -16,7 +16,8 @@ def fill(
 ) -> list[float | None]:
     """Bytes per second of each flow (a path is a row of links, then -1): weighted max-min, level by level, under caps.
 
-    None is no limit: for a flow that meets none but those below it, and equals with whom TCP shares a link by itself.
+    None is no limit. A flow has none if it meets only flows of later levels, or equals with which TCP shares a link by
+    itself.
     """
     n = len(paths)
     caps = limits.caps[rows]

@@ -73,7 +73,7 @@ class FlowHost:
         self._silent = 0  # answers lost in a row
 
     def begin(self, job: str, volume: float) -> None:
-        """The job has so many bytes to send from here."""
+        """The job has that many bytes to send from here."""
         mine = tuple(flow for flow in self.jobs[job] if flow.sender == self.host)
         for flow in mine:
             size = volume * flow.part

@@ -131,7 +131,7 @@ class Agent:
                     self._obey(message["orders"])
 
     def _obey(self, orders: Message) -> None:
-        """Orders are whole: a job that they do not name is nobody's business any more, and is let go."""
+        """Orders are complete: a job that they do not name is no longer paced, and is let go."""
         for name, job in self.jobs.items():
             managed, rate, _ = orders.get(name, (False, None, 0))
             planned = self.flow is not None and name in self.flow.jobs
@@ -313,7 +313,7 @@ class Agent:
                 self.flow.end(job.name)
 
     def forget(self) -> None:
-        """Others have set rates behind our back: what we believe of them is void."""
+        """Somebody else has set the rates of sockets: forget what we believe they are."""
         self._tell({"again": True})
         for job in self.jobs.values():
             job.managed, job.waits, job.rate = False, False, None

@@ -56,7 +56,7 @@ class Plane:
         return self.control
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Jobs that are to start have their turns."""
+        """Note the turns of jobs that are about to start."""
         self.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
 
     def placed(self, gpus: Placement, start: int, gate: Gate | None, attempt: Attempt, ran_s: float) -> Placed:

@@ -30,7 +30,7 @@ class Reading:
 
 
 class Process:
-    """A process, held by a file: if it is gone, another one of its number is not taken for it."""
+    """A process, held by a file descriptor, so that no later process with the same number is taken for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -183,7 +183,7 @@ def namespace_of(pid: int | str) -> int:
 
 def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "") -> dict[int, str]:
     """Processes of jobs (WEFT_JOB in their environment) in a network namespace, by number; those that Slurm has started
-    on another node than `node` are left to the agent of that.
+    on another node than `node` are left to the agent there.
 
     `seen` remembers processes that were looked at: a process keeps the environment that it was started with.
     """

@@ -1,4 +1,4 @@
-"""Worlds whose jobs have agents, so that they can pace, and shift jobs that nobody may touch: local, and Slurm."""
+"""Worlds with agents, local and Slurm: they can pace transfers, and shift jobs whose scripts nobody may change."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class PacedLocalEngine(LocalEngine):
         return cls(options.get("switches", ""))
 
     def open(self, site: Site) -> LocalWorld:
-        """Processes, or words."""
+        """A world that starts processes or, in a dry run, only says what it would do."""
         if site.dry_run:
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities
@@ -169,7 +169,7 @@ class PacedSlurmEngine(SlurmEngine):
         return cls(**vars(plain), listen=options.get("agents", ""), switches=options.get("switches", ""))
 
     def open(self, site: Site) -> SlurmWorld:
-        """The world; of a dry run only what it could do."""
+        """The world; in a dry run, one that only says what it would do."""
         world = super().open(site)
         if self.listen and site.dry_run:
             world.capabilities = PacedSlurmWorld.capabilities

@@ -55,9 +55,9 @@ def advise(
     only: Annotated[bool, typer.Option("--only", help="Try the stacks given with --stack and no others.")] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option("--what-if", metavar="KEY=VALUE", help="Also on another cluster: oversubscription=1, gpus=+25%."),
+        typer.Option("--what-if", metavar="KEY=VALUE", help="Also try another cluster: oversubscription=1, gpus=+25%."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Six windows instead of twelve.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use six windows instead of twelve.")] = False,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     report: ReportOption = None,

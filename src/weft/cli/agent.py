@@ -24,8 +24,10 @@ def agent(
     server: Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")],
     dir: SecretFolder,
     host: Annotated[str, typer.Option("--host", help="This server's name in the cluster (default: its own).")] = "",
-    slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="A slot, in which a rate is kept.")] = 60,
-    watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Between looks at the sockets.")] = 20,
+    slot_ms: Annotated[
+        float, typer.Option("--slot-ms", min=1, max=1000, help="Length of a slot; a rate holds for one.")
+    ] = 60,
+    watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Time between looks at sockets.")] = 20,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
     parent: Annotated[int, typer.Option("--parent", hidden=True, help="End with this process.")] = 0,
     near: Annotated[bool, typer.Option("--near", help="Pace connections inside this host, too.")] = False,
@@ -68,7 +70,7 @@ def switch(
         str, typer.Option("--listen", metavar="ADDRESS", help="HOST:PORT, or unix:PATH.")
     ] = "127.0.0.1:0",
     only: Annotated[list[str] | None, typer.Option("--switch", help="Serve this switch; may be repeated.")] = None,
-    slots: Annotated[int, typer.Option("--slots", min=1, max=1000, help="The horizon.")] = 10,
+    slots: Annotated[int, typer.Option("--slots", min=1, max=1000, help="Slots that are planned ahead.")] = 10,
 ) -> None:
     """Keep the load tables of switches, for agents that plan rates (pace flow), until it is stopped.
 

@@ -16,7 +16,7 @@ def bench(
     large: Annotated[
         bool, typer.Option("--large", help="A large size instead, for benchmarks that have one (scale: 15 minutes).")
     ] = False,
-    queued: Annotated[int, typer.Option("--queued", min=0, help="slurm: with so many jobs in its queue.")] = 0,
+    queued: Annotated[int, typer.Option("--queued", min=0, help="slurm: number of jobs in its queue.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Measure how fast the engine and its parts are on this machine.

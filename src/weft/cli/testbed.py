@@ -31,8 +31,10 @@ ScaleOption = Annotated[
 ControlOption = Annotated[str, typer.Option("--control", help="Congestion control of all senders: cubic, reno, bbr.")]
 LossOption = Annotated[float, typer.Option("--loss", min=0, max=0.5, help="Share of packets lost at random, per link.")]
 DelayOption = Annotated[float, typer.Option("--delay-ms", min=0, max=1000, help="Delay of each link (needs netem).")]
-MarksOption = Annotated[int, typer.Option("--marks", min=0, help="Mark packets (ECN) that find so many bytes waiting.")]
-FolderOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it is written down.")]
+MarksOption = Annotated[
+    int, typer.Option("--marks", min=0, help="Mark packets (ECN) that find this many bytes waiting.")
+]
+FolderOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder that says where the testbed is.")]
 
 
 @app.command("up")
@@ -44,7 +46,7 @@ def up(
     loss: LossOption = 0.0,
     delay_ms: DelayOption = 0.0,
     marks: MarksOption = 0,
-    keep: Annotated[bool, typer.Option("--keep", hidden=True, help="Hold it, as the process behind it.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", hidden=True, help="Internal: be the process that holds it.")] = False,
 ) -> None:
     """Build the cluster of a scenario; it stays until weft testbed down.
 
@@ -88,12 +90,12 @@ def run(
     job: Annotated[
         list[str], typer.Option("--job", metavar="WHAT@SERVERS", help="A model, or a command; servers by comma.")
     ],
-    iterations: Annotated[int, typer.Option("--iterations", min=3, max=100_000, help="Of each job.")] = 20,
+    iterations: Annotated[int, typer.Option("--iterations", min=3, max=100_000, help="Iterations of each job.")] = 20,
     pace: PaceOption = None,
-    slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="Slots of agents.")] = 60,
+    slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="Length of the agents' slots.")] = 60,
     shift: Annotated[bool, typer.Option("--shift", help="Hold the jobs to slots, one after another.")] = False,
     outside: Annotated[bool, typer.Option("--outside", help="With --shift: by agents, not in the trainer.")] = False,
-    jitter: Annotated[float, typer.Option("--jitter", min=0, max=0.5, help="Of computing, relative.")] = 0.0,
+    jitter: Annotated[float, typer.Option("--jitter", min=0, max=0.5, help="Relative jitter of compute times.")] = 0.0,
     foreign: Annotated[
         list[str] | None, typer.Option("--foreign", metavar="A-B", help="A TCP flow of others; may be repeated.")
     ] = None,

@@ -52,7 +52,7 @@ class SortedJobs(Mapping[str, JobView]):
         return job_id in self._jobs
 
     def get(self, job_id: str, default: Any = None) -> Any:
-        """As of any mapping, without an exception where there is no such job."""
+        """Like `dict.get`: the default where there is no such job."""
         return self._jobs.get(job_id, default)
 
     def __len__(self) -> int:
@@ -89,8 +89,8 @@ _Group = tuple[int, int, str | None]  # the fewest GPUs that a job can start on,
 
 
 class GroupedQueue:
-    """Jobs by a key as in SortedJobs, but apart by size and kind: those that are too large, or like others that found
-    no place, can be passed without a look at each.
+    """Jobs sorted by a key as in SortedJobs, but kept apart by size and kind, so that those that are too large, or like
+    others that found no place, can be skipped without looking at each.
 
     The size of a job is the fewest GPUs that it can start on; `kind` says which jobs of a size are alike.
     """

@@ -34,7 +34,7 @@ _MAX_QUEUES = 8  # orders kept between cycles; more means that a policy passes a
 
 
 def memory_of(job: Job, workers: int) -> float:
-    """GPU memory of one worker when the job runs with so many."""
+    """GPU memory of one worker when the job runs with that many."""
     return (job.profiles.get(workers) or job.profile).memory_bytes
 
 
@@ -164,7 +164,7 @@ class Table:
 
     def _learned(self, event: Learned, job: JobView) -> None:
         if job.status is JobStatus.WAITING:
-            return  # late: it is sorted by what it said, and will be learned again
+            return  # the event is late: a waiting job stays sorted by what it said, and will be learned again
         known = replace(job.job, iterations=event.iterations) if event.iterations else job.job
         iteration_s = event.iteration_s or job.iteration_s
         self._put(replace(job, silent=job.silent or event.silent, iteration_s=iteration_s, job=known))
@@ -283,7 +283,7 @@ class Table:
         return job
 
     def _leave_gpus(self, job: JobView, time_s: float) -> JobView:
-        """Free a job's GPUs; returns the job with the GPU time it has had entered."""
+        """Free a job's GPUs; returns the job with its GPU time brought up to date."""
         self._free_gpus(job)
         held_s = 0.0 if job.started_s is None else time_s - job.started_s
         return replace(

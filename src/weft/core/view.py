@@ -90,9 +90,9 @@ class View:
     def limit(
         self, passes: Callable[[int, JobView], bool] | None, kind: Callable[[JobView], str | None] | None = None
     ) -> None:
-        """From now on `waiting_by` skips the jobs that `passes` says, given a job's size and the job; None skips none.
+        """From now on `waiting_by` skips every job for which `passes(size, job)` is true; None skips none.
 
-        Whoever serves claims one by one knows what is left, and would have to turn those jobs away. Where a `kind` is
+        Code that serves claims one by one knows what is left, and would have to turn those jobs away. Where a `kind` is
         given, a group that is skipped holds jobs of one kind only.
         """
         self._passes = passes

@@ -27,7 +27,7 @@ from weft.live.description import Description
 from weft.live.unix import ask
 
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
-_SHORTEST_S = 1e-6  # of an iteration: what a job writes there is its user's word, and others are judged by it
+_SHORTEST_S = 1e-6  # shortest iteration believed: a job reports what its user likes, and other jobs are judged by it
 _ANSWER_S = 0.5  # for a runner to take a message; then the others are seen to first
 
 
@@ -69,7 +69,7 @@ class Attempt:
     # What is asked of it
 
     def spawn(self, spec: dict[str, Any]) -> None:
-        """Start a runner. Whoever does so again, after a crash, starts nothing new."""
+        """Start a runner. Doing so again, after a crash, starts nothing new."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "spec.json"
         if not (self.folder / "begun").exists():

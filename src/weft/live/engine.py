@@ -55,7 +55,7 @@ class Engine(Protocol):
 
     @property
     def submits(self) -> str:
-        """ "" if jobs come by `weft submit`; else how they come, for who tries."""
+        """Empty if jobs come by `weft submit`; else how they come, for the message to a user who tries it."""
         ...
 
     @property

@@ -15,7 +15,7 @@ LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
 RECENT = 21  # iterations whose median is the measured speed
 SEEN = 5  # iterations by whose median it is judged whether a gate fits
-SHORTEST, LATE = 0.7, 0.02  # of a period: iterations shorter than the one, or later than the tolerance and the other
+SHORTEST, LATE = 0.7, 0.02  # of a period: a gate fits iterations from the first up to 1 + tolerance + the second
 RECORD = 96  # bytes of the progress file
 
 
@@ -35,7 +35,7 @@ class Keeper:
         self.gate = gate
 
     def at(self, step: int, rank: object, now: float, by_gate: float, inside: bool = False) -> float:
-        """When a rank that has done so many steps may go on; `by_gate` is the time by the clock of the gate.
+        """When a rank that has done that many steps may go on; `by_gate` is the time by the clock of the gate.
 
         `inside`: it stands before the task that the gate names, not before the iteration. The first rank that asks
         there decides for all: one that came a moment later must not wait for another slot.

@@ -2,8 +2,8 @@
 
 A claim is a user's word. A job that has outrun it is treated as one that said nothing: as long as its time limit
 allows, so that it goes behind those whose claims hold. A job that never reports cannot be gated. A gate that was made
-for iterations of another length is made anew from those that were measured; meanwhile, or where that cannot be, who
-holds the gate lets the job go (hearing.py).
+for iterations of another length is made anew from those that were measured; until then, and where that is impossible,
+whatever applies the gate lets the job go (hearing.py).
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
 
 SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint
 _BEYOND = 1.5  # times its claim
-_SLOWER = 10.0  # times its estimate, at most, is what a job may say about its own pace
+_SLOWER = 10.0  # times its estimate: a job's own report of its pace counts for no more than that
 _SILENT = 10  # iterations after which a job that reports would have done so
 _NO_LIMIT_S = 86400.0
-_SAME = 0.95, 1.05  # times what a gate was made for: such iterations need no other
-_REFITS = 5  # of one start: a job whose pace keeps changing is let go by the gate itself
+_SAME = 0.95, 1.05  # times the iteration that a gate was made for: within this, no new gate is needed
+_REFITS = 5  # new gates for one start: a job whose pace keeps changing is let go by the gate itself
 
 
 @dataclass

@@ -212,7 +212,7 @@ class Runner:
             os.killpg(self.group, number)
 
     def hear(self, connection: Connection) -> None:
-        """Take what one connection sent, answer, and hang up on who does not make sense."""
+        """Take what one connection sent, answer, and hang up if it makes no sense."""
         lines = connection.read()
         if lines is None:
             self.hang_up(connection)

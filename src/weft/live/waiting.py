@@ -68,7 +68,7 @@ class LiveWorld(ABC, Generic[Task]):
         return self.clock.now()
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """Measured where such a job ran, else by formula."""
+        """Measured where such a job has run, else that of a job alone on the network, as in the simulator."""
         return self.speeds.estimate(job, workers, spread)
 
     def set_pace(self, pace: Pace) -> None:
@@ -79,7 +79,7 @@ class LiveWorld(ABC, Generic[Task]):
         return told
 
     def begin_with(self, down: Iterable[int]) -> None:
-        """Servers that the core holds for lost; a world that watches its servers says when one is back."""
+        """Servers that the core believes to be lost; a world that watches its servers says when one is back."""
         self.down = dict.fromkeys(down, "as it was")
 
     def _will_arrive(self, task: Task) -> None:

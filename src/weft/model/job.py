@@ -12,8 +12,8 @@ class Job:
     """A training job as submitted.
 
     `profiles` maps a number of workers to one iteration at that size; a rigid job has one entry. `gpus` is the number
-    asked for; an elastic job may run on any size in `profiles` between `min_gpus` and `max_gpus`. `batches` has, by
-    number of workers, an iteration at each other batch that the job can be run with.
+    asked for; an elastic job may run on any size in `profiles` between `min_gpus` and `max_gpus`. `batches` maps a
+    number of workers to one iteration for each of the other batch sizes that the job can run with.
     """
 
     id: str

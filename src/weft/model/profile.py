@@ -73,7 +73,7 @@ class Profile:
     gpu: str = ""
     source: str = ""  # where the times come from
     memory_source: str = ""  # where `memory_bytes` comes from
-    worth: float = 1.0  # what an iteration counts: other than 1 where a planner has changed the batch
+    worth: float = 1.0  # iterations as submitted that this one is worth: not 1 if a planner changed the batch
 
     def __post_init__(self) -> None:
         _check(self)

@@ -93,7 +93,8 @@ class Spread:
 
     @staticmethod
     def closest(cluster: Cluster, workers: int) -> Spread:
-        """So many workers as close together as this cluster allows, if its servers and racks are alike."""
+        """The spread of that many workers, as close together as the cluster allows, if its servers and racks are all
+        alike."""
         servers = -(-workers // cluster.largest_server)
         per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
         return Spread(servers, -(-servers // per_rack))

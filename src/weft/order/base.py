@@ -49,11 +49,11 @@ class Ranking:
     of it is taken as can matter, so a queue of thousands costs nothing while no GPU is free.
 
     `pooled` is the other way to take GPUs from running jobs: those in `released` (their lease is over) put theirs into
-    the offer before the first claim is served, and are claimed among the rest. One whose GPUs nobody before it took
-    keeps them, or moves if it is claimed `anew` and place finds better ones; one that lost them is offered what is
-    left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any waiting job, they may
-    move). Every waiting job that is not placed is told why, unless all have been `told` before. In that case only the
-    GPUs of released jobs are new, and if the released jobs keep them, nobody else is asked.
+    the offer before the first claim is served, and are claimed among the rest. A released job keeps its GPUs if no
+    claim before it took them, or moves if it is claimed `anew` and place finds better ones; one that lost them is
+    offered what is left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any
+    waiting job, they may move). Every waiting job that is not placed is told why, unless all have been `told` before.
+    In that case only the GPUs of released jobs are new, and if the released jobs keep them, nobody else is asked.
     """
 
     claims: Iterable[Claim]

@@ -14,7 +14,7 @@ from weft.order.base import Claim, Order, Ranking
 from weft.order.leases import positive
 
 PERIOD_S = 3600.0
-OLD_ENOUGH = 2.0  # a job is moved only after so many periods on its GPUs, so that the last move has paid off
+OLD_ENOUGH = 2.0  # periods that a job stays on its GPUs before it is moved, so that the last move has paid off
 
 
 class Defragment(Order):

@@ -91,11 +91,11 @@ class OwnLeases(LeaseOrder):
     place. Leases that end at the same moment are offered one after another, each a moment later, because an offer holds
     what is free and what a single lease gave up. A lease that ends while nobody waits is renewed.
 
-    The memory has five parts. `ends` says when the current lease of each running job ends, first to last; it is listed
-    once per lease length, because a job that starts later ends after all of them. `next` is how many of these have
-    passed. `from_s` is the moment from which they were listed, or are to be if there is no list. `due` names the jobs
-    whose lease has ended and is still to be offered. Leases that end before `renewed_s` find no taker, unless something
-    is reported first.
+    The memory has five parts. `ends` says when the current lease of each running job ends, first to last; the list is
+    made once per lease length, because the lease of a job that starts later ends after all of them. `next` is how many
+    of these have passed. `from_s` is the moment from which they were listed, or are to be if there is no list. `due`
+    names the jobs whose lease has ended and is still to be offered. Leases that end before `renewed_s` find no taker,
+    unless something is reported first.
     """
 
     default_s: float = 3600.0
@@ -204,8 +204,8 @@ class OwnLeases(LeaseOrder):
         return job is not None and job.started_s is not None and end_s - job.started_s > self.lease_s * (1 - 1e-9)
 
     def _taken(self, view: ClusterView, state: State, rivals: dict[int, Rival | None]) -> float:
-        """The first end of a lease to come at which somebody might take the job's GPUs or the job might move, as far as
-        can be told; at most the end of the list.
+        """The first coming end of a lease at which another job might take the GPUs or the job itself might move, as far
+        as can be told; at most the end of the list.
 
         The view is older than what this cycle decides. Starts only leave fewer GPUs and fewer rivals, and every other
         change is reported before that end.
@@ -216,7 +216,7 @@ class OwnLeases(LeaseOrder):
                 at_s = end_s
             job = view.running.get(name)
             if i == _AHEAD or job is None or not self._lasted(job, end_s):
-                return float(at_s)  # all jobs are asked again where the lease is of one that has gone
+                return float(at_s)  # ask all jobs again if the one with this lease has gone
             key = self.key_ahead(job, at_s)
             stays = self._stays(view, job, math.inf if key is None else key, rivals)
             if not stays or (self.moves and scattered(view, [job])):
@@ -233,7 +233,7 @@ class OwnLeases(LeaseOrder):
         return rival is None or (-job.job.priority, key) <= rival
 
     def _rival(self, view: ClusterView, room: int) -> Rival | None:
-        """The first waiting job for which so many GPUs would be enough."""
+        """The first waiting job for which that many GPUs would be enough."""
         if all(gpus > room for gpus, _ in view.demand):
             return None
         key_of = self.key_of_waiting

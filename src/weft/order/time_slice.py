@@ -46,7 +46,7 @@ class TimeSlice(LeaseOrder):
         return [*scattered(view, view.running.values()), *_packed(view)]
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
-        """After all that wait; those that have run longest come last."""
+        """Behind all waiting jobs; those that have run longest come last."""
         return view.now + (0.0 if job.started_s is None else view.now - job.started_s)
 
     @property

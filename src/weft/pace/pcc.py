@@ -44,7 +44,7 @@ def vivace(rate: Floats, loss: Floats, delay_growth: Floats) -> Floats:
 
 
 def amplified(steps: Floats) -> Floats:
-    """By how much Vivace's gradient counts after so many steps in one direction."""
+    """By how much Vivace's gradient counts after that many steps in one direction."""
     times: Floats = np.where(steps <= 3.0, steps, 2.0 * steps - 3.0)
     return times
 

@@ -115,7 +115,7 @@ class RateRule(ABC):
 
     def others(self, path: Ints, most: Floats) -> None:  # noqa: B027 - most need nothing
         """The foreign flows that are under way from now on: links of each, then -1, and the most that it asks for. A
-        rule that is never told (agents know nothing of others) takes it that there are none."""
+        rule that is never told (agents know nothing of others) assumes that there are none."""
 
     def came(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """A job has been given GPUs, and these rows."""

@@ -119,7 +119,7 @@ DALLY_MACHINE = Hierarchy(
 OLDER = Hierarchy(_dimension("ring", 64, 5.0), _dimension("switch", 50, 20.0, 5.0), _dimension("switch", 10, 50.0, 5.0))
 
 
-_TOLERANCE = 1e-4  # of a calibration; a hundredth of the accuracy asked for
+_TOLERANCE = 1e-4  # relative error at which a calibration ends: a hundredth of the accuracy asked for
 
 
 class Analytical(CostModel):
@@ -196,7 +196,7 @@ def slowed(profile: Profile, factor: float) -> Profile:
 
 
 def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float) -> float:
-    """The factor of a profile's computing with which exposed communication over `shape` is that share of it.
+    """The factor on a profile's compute time at which exposed communication over `shape` is that share of it.
 
     The Dally authors calibrate in this way: bytes stay as they are, and the GPU is made faster. The share falls as the
     factor grows, so the factor is found by halving.
@@ -218,7 +218,7 @@ def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: 
 
 
 def calibrated(profile: Profile, hierarchy: Hierarchy, shape: Shape, exposed_s: float) -> float:
-    """The factor of a profile's bytes with which the exposed communication over `shape` is `exposed_s`.
+    """The factor on a profile's bytes at which the exposed communication over `shape` is `exposed_s`.
 
     Exposed communication grows with the factor, so it is found by halving. Raises InputError where no factor does it:
     latencies alone take longer.

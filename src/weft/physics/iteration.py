@@ -117,14 +117,14 @@ def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s:
 
 
 def _way(task: Transfer, collective: str) -> tuple[object, ...]:
-    """Transfers that agree in this take the same routes."""
+    """A key: transfers that have the same one take the same routes."""
     return task.collective or collective, task.workers, task.servers
 
 
 def _routes_of(
     cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int
 ) -> tuple[RoutedCollective, ...]:
-    """The routes of the profile's transfers on these GPUs, in the order in which it first has each of them."""
+    """The routes of the profile's transfers on these GPUs, in the order in which they first occur in it."""
     routes: dict[object, RoutedCollective] = {}
     for task in profile.tasks:
         if isinstance(task, Transfer) and (way := _way(task, collective)) not in routes:
@@ -187,7 +187,7 @@ def _on_ports(profile: Profile, chains: Chains, sharing: Sharing) -> Chains:
 
 @lru_cache(maxsize=4096)
 def _kept(profile: Profile, chains: Chains, sharing: Sharing, factor: float) -> Iteration:
-    """`play` without links, remembered."""
+    """`play` without links; results are remembered."""
     return play(profile, chains, (), sharing, factor)
 
 
@@ -200,7 +200,8 @@ def _kept_on_kinds(
     sharing: Sharing,
     factor: float,
 ) -> Iteration:
-    """`play` on kinds of links, remembered; the last of the capacities is that of the cluster's fastest link."""
+    """`play` on kinds of links; results are remembered. The last of the capacities is that of the cluster's fastest
+    link."""
     chains = _chains(profile, collective, routes)
     return play(profile, chains, capacity[:-1], sharing, factor, rate_unit(capacity[-1]))
 
@@ -216,7 +217,7 @@ def play(
 ) -> Iteration:
     """Run the graph of tasks once, with `chains` as its transfers over links of `capacity`.
 
-    Max-min rates are whole multiples of `unit`. Each task in `in_turn` waits for the one listed before it, too.
+    Max-min rates are whole multiples of `unit`. Each task in `in_turn` also waits for the one listed before it.
     """
     stage = _Stage(profile, dict(chains), _Rates(sharing, [_whole(c, unit) for c in capacity], unit), factor, in_turn)
     while stage.computing or stage.flying:

@@ -37,7 +37,8 @@ class BestFit(Place):
 
 
 def idle_first(view: ClusterView, offer: Offer, shares: Iterable[Share], by_rack: bool = True) -> Placement:
-    """GPUs of these servers, those that no job has to leave first; ranks go by rack and server, or by the shares."""
+    """GPUs of these servers, beginning with those that no job has to leave; ranks go by rack and server, or by the
+    shares."""
     servers, taken = view.cluster.servers, view.offer.residents
     chosen: list[int] = []
     for server, count in sorted(shares, key=lambda share: (servers[share[0]].rack, share[0])) if by_rack else shares:
@@ -112,7 +113,7 @@ def _finish(free: Ints, members: Ints, gpus: int, servers: int) -> list[Share]:
 
 
 def _best_part(free: Ints, racks: Ints, order: Ints, gpus: int, servers: int) -> list[Share]:
-    """Whole servers of one rack, as many as still leave enough elsewhere to end with the fewest servers."""
+    """As many whole servers of one rack as still let the job end up on the fewest servers."""
     for rack in order.tolist():
         inside = racks == rack
         mine = np.flatnonzero(inside)

@@ -50,8 +50,8 @@ class LeastWorkloadFirst(Place):
     """`lwf:K` (by default `lwf:1`): jobs of up to K GPUs take the GPUs with the least work left, wherever they are.
 
     Larger jobs take GPUs server by server, the server with the least work left in all first, and inside a server the
-    least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1's S_chosen is never
-    used there: all servers are gone through, in that order.
+    least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1 never uses its
+    S_chosen: it goes through all servers, in that order.
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})

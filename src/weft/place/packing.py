@@ -72,7 +72,7 @@ class Packing(Affinity):
         return {**state, "pairs": pairs, "mixed": mixed, "alone": alone, "unpaid": unpaid}
 
     def _partner(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> JobView | None:
-        """Who is alone on as many GPUs that have the memory, is measured, and uses them least."""
+        """The job that is alone on as many GPUs with enough memory, has been measured, and uses them least."""
         memory, unpaid = job.job.profile.memory_bytes, state["unpaid"]
         if job.id not in state["alone"]:
             return None
@@ -92,7 +92,7 @@ class Packing(Affinity):
         return view.running[min(found)[1]] if found else None
 
     def _measuring(self, view: ClusterView, job: JobView, gpus: int, state: State) -> bool:
-        """Whether somebody of its size has just begun, so that it is worth while to look again soon."""
+        """Whether a job of its size has just begun, so that looking again soon is worthwhile."""
         return job.id in state["alone"] and any(
             len(other.gpus) == gpus and other.id not in state["alone"] for other in view.running.values()
         )
@@ -123,7 +123,7 @@ def _apart(state: State, job: str) -> State:
 
 
 def _close(view: ClusterView, idle: npt.NDArray[np.int64], gpus: int) -> Placement:
-    """So many of these GPUs, on the servers that have most of them."""
+    """The wanted number of these GPUs, from the servers that have most of them."""
     servers = view.cluster.server_of_gpu[idle]
     counts = np.bincount(servers)
     return tuple(sorted(idle[np.lexsort((idle, servers, -counts[servers]))][:gpus].tolist()))

@@ -197,7 +197,7 @@ def _known(cluster: Cluster) -> _Known:
 
 
 def _closest(cluster: Cluster, gpus: int) -> Spread:
-    """The closest place for so many GPUs on an empty cluster."""
+    """The closest place for that many GPUs on an empty cluster."""
     known = _known(cluster).closest
     if gpus not in known:
         sizes, racks = cluster.gpus_per_server, cluster.rack_of_server

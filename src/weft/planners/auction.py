@@ -25,7 +25,7 @@ class Bid:
 
 
 Bids = Mapping[str, Sequence[Bid]]
-Best = Callable[[str, int, frozenset[int]], Bid]  # a bidder's best bid for so many GPUs, without using these
+Best = Callable[[str, int, frozenset[int]], Bid]  # a bidder's best bid for that many GPUs, without using these
 
 _STEPS = 20_000  # bids tried in an auction before the best allocations so far are taken
 _FEWER = 1e-9  # bonus for using one GPU less, as a logarithm: small enough to decide only between equal products

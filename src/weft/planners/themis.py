@@ -201,7 +201,7 @@ class _Table:
         self.live = {job.id: live.get(job.id, ()) for job in self.jobs}
         self.usable = {job.id: sizes_that_fit(view, job.job) for job in self.jobs}
         self.placed: dict[str, Placement] = {}
-        self.split: dict[tuple[str, int], dict[str, int]] = {}  # sizes of an application's jobs with so many more GPUs
+        self.split: dict[tuple[str, int], dict[str, int]] = {}  # sizes of an application's jobs with n more GPUs
         self.values: dict[tuple[object, ...], float] = {}  # 1 / rho by application, GPUs and how close together
 
     def words(self, job: str, size: int) -> str:
@@ -210,7 +210,8 @@ class _Table:
         return f"auction won: {size} GPUs leased" if not kept else f"{size} GPUs: {min(kept, size)} on a running lease"
 
     def share_out(self) -> None:
-        """By auction among the worst off; then what is left, the worst off first, to none more than it asked for."""
+        """Hand out GPUs by auction among the worst off; then hand out what is left, the worst off first, to no job more
+        than it asked for."""
         now = {job.id: len(self.own.get(job.id, ())) for job in self.jobs}
         rho = {name: self.themis.rho(self.view, app, now) for name, app in self.apps.items()}
         order = sorted(self.apps, key=lambda name: (-rho[name], self.apps[name][0].job.submit_s, name))
@@ -247,7 +248,7 @@ class _Table:
         return found
 
     def _bid(self, name: str, n: int, taken: frozenset[int]) -> Bid:
-        """1 / rho for the best set of so many offered GPUs, none of them among those taken."""
+        """1 / rho for the best set of that many offered GPUs, none of them among those taken."""
         app, sizes = self.apps[name], self._split(name, n)
         placed = self._placing(sizes, self.pool - taken)
         gpus = frozenset(gpu for where in placed.values() for gpu in where) & self.pool
@@ -258,7 +259,7 @@ class _Table:
         return Bid(gpus, self.values[key])
 
     def _split(self, name: str, extra: int) -> dict[str, int]:
-        """Sizes of an application's jobs when it has so many more GPUs, each of which goes to the job that would end
+        """Sizes of an application's jobs when it has that many more GPUs, each of which goes to the job that would end
         last."""
         if (name, extra) in self.split:
             return self.split[name, extra]

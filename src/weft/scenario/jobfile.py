@@ -24,7 +24,7 @@ class ReplayAdmission(Section):
     k: Annotated[int, Field(ge=0)] = Field(0, description="At most this many transfers on a link.")
     ratios: list[NotNegative] = Field(
         default_factory=list,
-        description="ratio: beside m others only if each has more than ratios[m-1] times its bytes.",
+        description="ratio: start beside m others only if each has more than ratios[m-1] times its bytes left.",
     )
 
     @model_validator(mode="after")

@@ -316,7 +316,7 @@ class RunSection(Section):
     straggler_factor: Annotated[float, Field(ge=1, le=1e6)] = Field(2.0, description="How much longer those take.")
     start_latency_s: Seconds = Field(0.0, description="From the decision to the start of a job.")
     failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
-    outages: list[OutageRow] = Field([], description="Servers that are lost with what runs there.")
+    outages: list[OutageRow] = Field([], description="Servers that are lost, with all that runs there.")
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
     until_s: SomeSeconds | None = Field(
         None, description="Stop the simulation at this time; by default when all jobs are done."

@@ -102,7 +102,7 @@ class RunSpec:
 
     seed: int = 0
     exact: bool = True
-    effort: float = 1.0  # of estimates (exact is False), relative to what is usual
+    effort: float = 1.0  # effort of estimates (exact is False), relative to the usual one
     skip: bool = True
     restart_s: float = 0.0
     jitter: float = 0.0

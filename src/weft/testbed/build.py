@@ -43,7 +43,7 @@ def controls() -> list[str]:
 class Testbed:
     """Hosts as namespaces under bridges. Use it as a context; what it made ends with it, or with this process."""
 
-    __test__ = False  # it is no test
+    __test__ = False  # pytest must not collect it
 
     def __init__(self, blueprint: Blueprint, links: Links | None = None) -> None:
         refuse()
@@ -70,7 +70,7 @@ class Testbed:
         return f"/proc/{os.getpid()}/fd/{self._files[host]}"
 
     def inode(self, host: str) -> int:
-        """By which /proc knows the namespace of a host."""
+        """The inode by which /proc knows the namespace of a host."""
         return os.fstat(self._files[host]).st_ino
 
     def start(

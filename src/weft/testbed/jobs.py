@@ -116,7 +116,7 @@ class Timing:
 
     @property
     def median_s(self) -> float:
-        """Of the iterations."""
+        """Median length of the iterations."""
         return median(self.iterations_s)
 
 

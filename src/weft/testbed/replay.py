@@ -61,7 +61,7 @@ class Mesh:
                 time.sleep(0.02)
 
     def exchange(self, sends: dict[int, int], receives: dict[int, int]) -> None:
-        """Send and receive so many bytes to and from each peer, all at once."""
+        """Send and receive that many bytes to and from each peer, all at once."""
         left = {peer: [sends.get(peer, 0), receives.get(peer, 0)] for peer in {*sends, *receives}}
         with selectors.DefaultSelector() as ready:
             for peer, (out, come) in left.items():
@@ -104,7 +104,7 @@ class Mesh:
 
 
 def ring(mesh: Mesh, wire_bytes: int) -> None:
-    """Each process sends so many bytes to the next, in 2 (n - 1) steps that wait for each other."""
+    """Each process sends that many bytes to the next, in 2 (n - 1) steps that wait for each other."""
     if mesh.size == 1:
         return
     after, before, steps = (mesh.rank + 1) % mesh.size, (mesh.rank - 1) % mesh.size, 2 * (mesh.size - 1)

@@ -27,7 +27,7 @@ def serve(port: int) -> None:
 
 
 def send(address: str, port: int, connections: int, log: str) -> None:
-    """Fill so many connections."""
+    """Keep that many connections full."""
     data, sent, noted = bytes(1 << 16), 0, 0.0
     with selectors.DefaultSelector() as ready, open(log, "w", encoding="ascii") as file:
         for _ in range(connections):

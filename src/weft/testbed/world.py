@@ -24,7 +24,7 @@ _ENTER = Path(__file__).with_name("enter.py")
 class TestbedWorld(PacedWorld):
     """A local world whose ranks run on the hosts of a testbed, over its links."""
 
-    __test__ = False  # it is no test
+    __test__ = False  # pytest must not collect it
     name = "testbed"
 
     def __init__(
@@ -39,7 +39,7 @@ class TestbedWorld(PacedWorld):
         return {name: host["netns"] for name, host in self.bed.hosts.items()}
 
     def make_control(self, pace: Pace) -> Control:
-        """An agent a host; rates are those of the scaled network."""
+        """One agent per host; rates are those of the scaled network."""
         return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale, switches=self.switches)
 
     def _spec(self, task: Task) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class TestbedEngine(PacedLocalEngine):
     name = "testbed"
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
-        """It has none by itself."""
+        """Raises: a testbed does not describe its cluster, its scenario does."""
         raise InputError("--world testbed: name the scenario that weft testbed up was given, with --scenario")
 
     def refuse(self, cluster: Cluster, folder: Path) -> None:
@@ -76,7 +76,7 @@ class TestbedEngine(PacedLocalEngine):
             raise InputError(f"--world testbed: the testbed in {folder} has other servers than the scenario")
 
     def open(self, site: Site) -> LocalWorld:
-        """Processes in namespaces, or words."""
+        """A world that starts processes in namespaces or, in a dry run, only says what it would do."""
         if site.dry_run:
             world = DryWorld(site.cluster, site.folder, site.clock, site.say)
             world.capabilities = PacedWorld.capabilities

@@ -63,8 +63,8 @@ class Layered(Planner):
         self._cap = (most, window_s)
 
     def refuse_priorities(self) -> None:
-        """It raises nothing: every order respects priorities through `waiting_by`, and the conformance suite checks
-        that."""
+        """Never raises: every order respects priorities through `waiting_by`, and the conformance suite checks that it
+        does."""
 
     def _caused(self, view: ClusterView, state: State) -> dict[str, list[float]]:
         """When jobs gave way to those of each user, within the window."""
@@ -81,8 +81,8 @@ class Layered(Planner):
     def _candidate(
         self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]], ask_s: float | None
     ) -> Candidate:
-        """The candidate of an outcome. `ask_s` is when a job that this cycle did not ask about is due; if that is now,
-        the next cycle asks."""
+        """Turn an outcome into a candidate. `ask_s` is when a job that this cycle did not ask about becomes due; if
+        that is now, the next cycle asks about it."""
         started = tuple(job for job in outcome.placed if job in view.waiting)
         state: State = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
         if self._cap is not None:

@@ -36,7 +36,7 @@ def alternatives(
     number = 0
     while len(found) < n and in_vain < _PATIENCE:
         number += 1
-        hiding = number % 4 != 1  # mostly: without it only random places answer differently
+        hiding = number % 4 != 1  # three times of four: otherwise only random places would answer differently
         outcome = serve(view, ranking, place, state, _with_a_twist(view, place, number, hiding))
         servers = _servers(cluster, outcome.placed)
         same_jobs = (outcome.placed.keys(), outcome.leaving) == (first.placed.keys(), first.leaving)

@@ -21,11 +21,11 @@ from weft.place.pattern import HD, Dealing
 
 
 class Even(Place):
-    """The place inside is asked first with all that is free, then with servers that have just an equal share free.
+    """Asks the place inside first about all that is free, then about servers that have exactly an equal share free.
 
-    The latter is repeated for 1, 2, 3, ... servers in turn. The place inside decides as ever: it may wait for something
-    better, and takes what it likes best of what it sees. Its first even answer on as few servers as possible counts; if
-    there is none, its first refusal does.
+    The second question is repeated for 1, 2, 3, ... servers in turn. The place inside decides as always: it may wait
+    for something better, and it takes what it likes best among what it sees. The first even answer on as few servers as
+    possible counts; if there is none, the first refusal counts.
     """
 
     uneven = False
@@ -76,8 +76,8 @@ class Even(Place):
 
 
 class Shaped(Place):
-    """A job that must have so many workers on each server is shown servers with just that many free GPUs. The place
-    inside handles any other job itself. A placement of another shape is refused, in words."""
+    """A job that must have a given number of workers on each server is shown servers with exactly that many free GPUs.
+    The place inside handles any other job itself. A placement of another shape is refused, in words."""
 
     def __init__(self, inner: Place) -> None:
         self.inner = inner
@@ -124,7 +124,7 @@ def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
     free = np.flatnonzero(offer.free)
     order = free[np.lexsort((free, ~view.offer.free[free], ~own[free], server_of[free]))]
     servers = server_of[order]
-    number = np.arange(len(order)) - np.searchsorted(servers, servers)  # of each among the free ones of its server
+    number = np.arange(len(order)) - np.searchsorted(servers, servers)  # among the free GPUs of its server
     left = order[(number < each) & (offer.free_per_server[servers] >= each)]
     usable = offer.usable.copy()
     usable[free] = False

@@ -94,7 +94,7 @@ class _Pool:
         return not self.shared and (n_free == 0 or (n_free < self._least and not self.out))
 
     def passes(self, gpus: int, job: JobView) -> bool:
-        """Jobs that would be turned away without being asked about: what is left only shrinks."""
+        """Whether a job would be turned away without being asked about: what is left only shrinks."""
         return gpus > self._n_free() or (bool(self._refused) and (job.job.gpus, self.alike(job)) in self._refused)
 
     def turn_away(self) -> None:

@@ -25,9 +25,10 @@ def serve(
 ) -> Outcome:
     """Serve claims, best first.
 
-    A waiting job is offered the free GPUs; under a preemptive order then also those that STOPPING jobs are leaving,
-    then also those of running jobs that rank below it, the worst first, as many as it takes. A running job is stopped
-    only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they have.
+    A waiting job is offered the free GPUs. Under a preemptive order it is then also offered the GPUs that STOPPING jobs
+    are leaving, and after that those of running jobs that rank below it, the worst first, as many as it takes. A
+    running job is stopped only when its GPUs are part of an accepted answer. Jobs that nobody displaces keep what they
+    have.
 
     Place is not asked about a job that wants more GPUs than there can be. Only the first such job is declined in words;
     the rest stand behind it. If the claims are read `once` only, the view need not even produce the rest.

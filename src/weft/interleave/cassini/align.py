@@ -30,7 +30,7 @@ COMPATIBLE = 0.999  # score from which jobs are held to their slots; below it on
 MARGIN = 1.1  # room beyond what is delayed, because iterations vary and a job that misses a slot loses a whole period
 _SCALES = 6
 _MANY = 64  # jobs of a looping group: with more, no longer periods and no second start are tried
-_STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the part by which a period is too short
+_STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # periods tried: longer by these parts of what is missing
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def _best_periods(
 ) -> Alignment:
     """The best periods within `padding`; where jobs cannot keep even those, longer ones, if that pays.
 
-    `around` are all meetings of these jobs: also those with jobs that drift past. Demand that does not fit (1 - score
-    of a period, at most) is sent later all the same, so iterations of partly compatible jobs grow by up to that much
-    whatever is done. Periods with room for it cost no more, and hold the jobs where they meet least.
+    `around` holds all meetings of these jobs, including those with jobs that drift past. Demand that does not fit (1 -
+    score of a period, at most) is sent later all the same, so iterations of partly compatible jobs grow by up to that
+    much whatever is done. Periods with room for it cost no more, and hold the jobs where they meet least.
     """
     time = {job: layout.traffic[job].iteration_s for job in jobs}
     need = 1.0 + max(headroom([layout.traffic[job] for job in m.jobs]) for m in around)

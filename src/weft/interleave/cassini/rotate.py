@@ -126,7 +126,7 @@ def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[floa
 
 
 def uniform_score(circles: Sequence[Circle], capacity: float) -> float:
-    """The score averaged over all relative positions: what jobs have that are not shifted, or that drift."""
+    """The score averaged over all relative positions: that of jobs that are not shifted, or that drift."""
     levels: dict[float, float] = {0.0: 1.0}  # demand: probability
     for circle in circles:
         own = [(demand, (end - start) / circle.period_s) for start, end, demand in circle.pieces]

@@ -48,7 +48,7 @@ class Task:
     seen: int = 0  # iterations reported to policies: they never become fewer
     doubts: Doubts = field(default_factory=Doubts)  # of this start
     started_s: float = 0.0  # when it was confirmed
-    bars: int = 0  # times in a row that it could not even be tried to start it
+    bars: int = 0  # starts in a row that could not even be attempted
     barred_until_s: float | None = None
 
 
@@ -61,7 +61,7 @@ class LocalWorld(LiveWorld[Task]):
 
     name = "local"
     capabilities = Capabilities(shifts=True)
-    facts = frozenset(Fact)  # of each job what its description tells; submissions that lack what is needed are refused
+    facts = frozenset(Fact)  # as far as descriptions tell them; submissions that lack what is needed are refused
 
     def __init__(self, cluster: Cluster, folder: Path, clock: Clock | None = None, *, open: bool = False) -> None:
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
@@ -206,7 +206,7 @@ class LocalWorld(LiveWorld[Task]):
         """Whether a running job is not what it said."""
         known = task.description.iterations
         if not known and task.gate is None:
-            return []  # it said nothing, and nothing was made of that
+            return []  # it made no claim, and no gate was made for it
         iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
         left, ran_s = (task.job.iterations if known else sys.maxsize) - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0

@@ -45,7 +45,7 @@ class LocalEngine:
         return folder / "jobs"
 
     def open(self, site: Site) -> LocalWorld:
-        """Processes, or words."""
+        """A world that starts processes or, in a dry run, only says what it would do."""
         if site.dry_run:
             return DryWorld(site.cluster, site.folder, site.clock, site.say)
         return LocalWorld(site.cluster, site.folder, site.clock, open=True)

@@ -164,8 +164,8 @@ class Ledger:
         )
 
     def _surely(self, write: Callable[[], object]) -> None:
-        """Write all or nothing, and try again as long as the server has patience: until it is written nothing that
-        depends on it is carried out, and what has happened is not forgotten, since this process still knows it."""
+        """Write all or nothing, and try again as long as the server has patience. Until it is written, nothing that
+        depends on it is carried out; what has happened is not forgotten, since this process still knows it."""
         told = False
         while True:
             try:
@@ -185,7 +185,7 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What can go wrong with the file itself is told in words: weft has no fault in it, and jobs run on."""
+        """Report trouble with the file itself in words: it is no bug of weft, and jobs run on."""
         try:
             yield
         except sqlite3.OperationalError as error:

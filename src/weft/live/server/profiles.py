@@ -19,7 +19,7 @@ from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.workload import zoo
 
-LIMIT_S = 5.0  # for one model; who takes longer is refused
+LIMIT_S = 5.0  # for one model; one that takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started
 _PATIENCE_S = 0.02  # with a model that is read in no time, as most are
 _MOST = 1024  # models that are remembered

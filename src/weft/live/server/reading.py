@@ -24,7 +24,7 @@ LARGEST = 16 << 20  # bytes of a file, as it lies there
 MOST_TASKS = 4096  # of one iteration: policies look at every task
 _MOST_EDGES = 16 * MOST_TASKS  # between them
 _MOST_SERVERS = 64  # parameter servers: each is opened into messages from every worker
-_MOST_S, _MOST_BYTES = 1e9, 1e18  # of one iteration: times iterations and GPUs these are still numbers
+_MOST_S, _MOST_BYTES = 1e9, 1e18  # of one iteration: multiplied by iterations and GPUs, these are still finite
 _MEMORY = 2 << 30
 
 

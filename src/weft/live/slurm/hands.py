@@ -92,7 +92,7 @@ class Hands:
         self._closed = False
         self._latest: Snapshot | None = None
         self._failure: BaseException | None = None  # what ended the thread
-        self._ahead_s = 0.0  # of this machine's clock, the controller's
+        self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._clock_at = 0.0  # when it is compared again
         self._memory: Memory = {}
         self._jobs: dict[str, Record] = {}  # as last seen

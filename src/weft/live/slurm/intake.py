@@ -227,7 +227,7 @@ def _family(key: str) -> str:
 
 
 def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
-    """Raise if no nodes, of these sizes, could ever give it so many GPUs with as many (`each`, if given) on each."""
+    """Raise if nodes of these sizes can never give it that many GPUs, the same number (`each`, if given) on each."""
     if each and (gpus % each or sum(size >= each for size in sizes) < gpus // each):
         raise InputError(
             f"it wants {gpus // each} nodes with {each} GPUs each, and there are no such nodes; ask for others, or say "

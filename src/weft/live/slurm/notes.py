@@ -4,7 +4,8 @@ The note is read by the TaskProlog of every task; it names the start, the shift,
 start `progress` is written by the job's relay (relay.py), and `gate` by weft whenever the shift of a running job
 changes. Jobs of other users may write their own `progress` and nothing else.
 
-Of a job that waits the AdminComment says why, so that users see it in Slurm itself (who runs weft has `weft explain`):
+The AdminComment of a waiting job says why it waits, so that users see it in Slurm itself (`weft explain` is for
+whoever runs weft):
 
     squeue --me -O jobid,reason,admin_comment:100
 

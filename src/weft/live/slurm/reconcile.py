@@ -20,7 +20,7 @@ should be, and at most one command follows: so it does not matter which commands
 | start | held, though it had been released: its controller has forgotten it | release, but not within ten seconds |
 | run | pending, and its controller has forgotten that it ran | hold, then it has stopped; no release for ten seconds |
 | run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
-| run | pending, requeued and held by somebody else | it has stopped, and waits for who held it |
+| run | pending, requeued and held by somebody else | it has stopped, and waits until it is released |
 | stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
 | stop | over, having been warned | it has left by itself: requeue and hold |
 | stop | pending, held | it has stopped |

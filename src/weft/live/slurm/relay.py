@@ -70,7 +70,7 @@ class Relay:
                 os.unlink(self.name)
 
     def hear(self, connection: Connection) -> None:
-        """Answer what one task sent; hang up on who does not make sense."""
+        """Answer what one task sent; hang up if it makes no sense."""
         lines = connection.read()
         answers = [self.answer(line) for line in lines or ()]
         if lines is None or None in answers or not connection.send(b"".join(a for a in answers if a)):

@@ -21,7 +21,7 @@ KEYS = (
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")
 _NO_LIMIT_S = 86400.0  # the length of a job that says nothing and has no time limit
-_GRACE_S, _LONGEST_GRACE_S = 30.0, 600.0  # of a job that only names a signal; nobody waits longer for its GPUs
+_GRACE_S, _LONGEST_GRACE_S = 30.0, 600.0  # grace of a job that only names a signal; the longest grace that a job gets
 _SHORTEST_S = 1e-6  # no iteration is shorter, and a time limit over it is still a number
 
 

@@ -15,7 +15,7 @@ from weft.model.events import Barred, Cleared, Event, Prioritised
 
 _PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
 _MARK_S = 5.0  # before a mark that does not show is sent again: a late one would undo the user's release
-_EARLIER = 0.25  # of its pause, if a job has ended meanwhile
+_EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
 
 
 class Taker(Protocol):

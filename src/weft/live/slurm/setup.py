@@ -41,9 +41,9 @@ def slurm_user() -> set[int]:
 
 
 def everybodys(python: str) -> str:
-    """A Python that every user can run; raises if this one is none and no other was named.
+    """A Python that every user can run; raises if this interpreter is not one and no other was named.
 
-    The relay runs as the user of a job: where that cannot, progress would silently stay 0."""
+    The relay runs as the user of a job: if that user could not run it, progress would silently stay 0."""
     for file in (python,) if python else (sys.executable, "/usr/bin/python3"):
         if file and _for_all(Path(file)):
             return file

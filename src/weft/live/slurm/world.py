@@ -61,7 +61,7 @@ class SlurmWorld(LiveWorld[Task]):
         self.slack_s = SLACK_S
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
-        self._ahead_s = 0.0  # of this machine's clock, the controller's
+        self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
         self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
@@ -383,8 +383,9 @@ class SlurmWorld(LiveWorld[Task]):
             self._ordered[task.job.id] = number
 
     def _update(self, task: Task, now: float) -> Order:
-        """The placement. That a job which Slurm has put off may start now is told by this machine's clock: if that is
-        ahead of the controller's, only a job that has been put off is told so, and it will start so much later."""
+        """Send the placement. A job that Slurm has put off is told that it may start now, by this machine's clock. If
+        that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
+        difference."""
         record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
         put_off = record is None or record.begin_s > time.time() + self._ahead_s
         task.behind_s = behind_s if put_off else 0.0

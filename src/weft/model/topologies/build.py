@@ -35,7 +35,7 @@ class Cable:
 class Via:
     """A route from server `src` to server `dst`: the nodes between them in order. One way only.
 
-    Several for one pair are equal-cost paths; parallel cables between two of its nodes multiply it.
+    Several routes for one pair are equal-cost paths; parallel cables between two nodes of a route multiply it.
     """
 
     src: str

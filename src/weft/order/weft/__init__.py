@@ -51,7 +51,7 @@ class Weft(Order):
         self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, beside their placements
         self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
         self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
-        self._closest: dict[int, Spread] = {}  # for so many GPUs
+        self._closest: dict[int, Spread] = {}  # by number of GPUs
         self._done: dict[str, int] = {}  # iterations of running jobs in this cycle
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"

@@ -285,8 +285,8 @@ class FlowRule(RateRule):
         return Limits(np.full(len(flows), np.inf), weights, levels)
 
     def _hear(self, slot: int, flows: int) -> tuple[Floats, Floats]:
-        """Tables and schedules as they were said `late` slots ago or, if nobody said anything then, before that; what
-        peers told of F too."""
+        """What hosts hear in this slot: tables, schedules and their peers' F as they were posted `late` slots ago or,
+        if nothing was posted then, before that."""
         arrived = [heard for heard in self._history if heard.slot <= slot - self.spec.late]
         if not arrived:
             self.told = np.zeros(flows)
@@ -297,7 +297,7 @@ class FlowRule(RateRule):
         return arrived[-1].table, arrived[-1].posted
 
     def _pass_idle(self, slot: int) -> None:
-        """Slots in which nobody of ours sent are slots all the same: what was seen before them is forgotten in time."""
+        """Count slots in which none of our flows sent, too, so that what was seen before them is forgotten in time."""
         idle = range(max(self._last + 1, slot - WINDOW), slot)
         for past in idle:
             self._carried[past % WINDOW], self._full[past % WINDOW] = 0.0, False

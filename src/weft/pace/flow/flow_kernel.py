@@ -125,8 +125,8 @@ def cut_followers(a, f, s, w, i, now):
 
 @inner
 def waits(a, s, i):
-    """Whether a flow that sees others late leaves its plan as it is: of those that have one, in a slot one in late + 1
-    plans anew. If all did, two that see each other late would move out of each other's way for ever."""
+    """Whether a flow that sees others late keeps its plan: in each slot, only one in late + 1 of the flows that have a
+    plan makes a new one. If all did, two flows that see each other late would get out of each other's way for ever."""
     if a.late == 0 or lost(a.seed, a.slot, i, 3, 1.0 / (a.late + 1.0)):
         return False
     return not nothing(s.plans, i)
@@ -170,7 +170,7 @@ def decide(a, f, s, w, live):
     w.marked[:] = -1
     w.decided[:] = False
     whose, began, gathered = -1, 0, False
-    quiet = -1  # the first of a row of followers of which none has a plan for now, as nobody has planned since
+    quiet = -1  # first of neighbouring followers none of which has a plan for this slot; nobody has planned since
     hops = 1 if a.host_only or a.late > 0 else f.path.shape[1]
     at = a.start - 1
     for _ in range(len(live)):

@@ -17,8 +17,8 @@ inner = njit(inline="always")
 
 @inner
 def shut(s, path, i, hops, known):
-    """Whether the first `hops` links of a path have in no slot room together. `known` remembers the slots in which a
-    link has, one bit each (-1: not looked at)."""
+    """Whether there is no slot in which the first `hops` links of a path all have room. `known` remembers the slots in
+    which a link has, one bit each (-1: not looked at)."""
     k = s.table.shape[1]
     if k > MOST_BITS:
         return False
@@ -150,7 +150,8 @@ def keep_parts(i, link, room, among, s, w):
 
 @inner
 def look_back(i, link, slot, late, room, among, inverse, s, w):
-    """A link of which a host knows what was posted `late` slots ago; beyond what was known then it is empty."""
+    """The load of a link as a host knows it: what was posted `late` slots ago. Slots beyond the horizon of that time
+    are empty."""
     k = s.seen.shape[1]
     for c in range(k):
         own = s.seen_posted[i, c]
@@ -171,7 +172,7 @@ def look_back(i, link, slot, late, room, among, inverse, s, w):
 def look(a, f, s, w, i):
     """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order.
 
-    Of what other jobs leave of a link its own job's flows have equal parts: constraint (7) is that of a job.
+    The flows of its own job share equally what other jobs leave of a link, because constraint (7) is that of a job.
     """
     k = s.table.shape[1]
     for c in range(k):

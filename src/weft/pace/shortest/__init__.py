@@ -1,4 +1,4 @@
-"""shortest (ours): the job whose communication is nearest to its end goes first, on what others are owed by price.
+"""shortest (ours): others get what prices owe them, then the job whose communication is nearest to its end goes first.
 
 Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
 which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
@@ -140,7 +140,7 @@ class ShortestRule(RateRule):
         self._path, self._most = path, most
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
-        """Caps: what is left of each link by what others are owed, job by job."""
+        """Caps, job by job, on what each link has left when others have had what they are owed."""
         uids, job = np.unique(flows.uid[live], return_inverse=True)
         part = np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
         weights = self.weight * (part.mean() if len(part) else 1.0) / part

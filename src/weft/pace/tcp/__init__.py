@@ -166,8 +166,8 @@ class TcpRule(RateRule):
         return fresh
 
     def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:
-        """Windows grow where they were what held a flow back, or a queue in the network did; a window that is not half
-        used shrinks to twice what is."""
+        """Windows grow where they were what held a flow back, or a queue in the network did; a window of which less
+        than half is used shrinks to twice what is used."""
         self.available = np.where(came.full & (came.link > 0.0), came.link, self.capacity)
         if self.control.even:
             return

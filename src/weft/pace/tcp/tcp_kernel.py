@@ -67,7 +67,7 @@ def start(fresh, rows, path, window, kept, rtt_s, capacity, room, first):
 
 @njit(cache=True, nogil=True)
 def grow(rows, window, rate, seconds, rtt_s, most, low, high, top):
-    """Windows after so many seconds, each round trip larger by `low` bytes while they are below the last one at which
+    """Windows after that many seconds, each round trip larger by `low` bytes while they are below the last one at which
     something was lost (`top`), and by `high` above; to `most` at most."""
     for i in rows:
         if rate[i] > 0.0:
@@ -113,7 +113,7 @@ def climb(low, high, pipe, gain, rtt_s):
 
 @njit(cache=True, nogil=True)
 def climbed(low, pipe, gain, rtt_s, seconds):
-    """The sum of windows after so many seconds of growth; the inverse of `climb`."""
+    """The sum of windows after that many seconds of growth; the inverse of `climb`."""
     idle = max(pipe - low, 0.0) * rtt_s / gain
     if seconds <= idle:
         return low + seconds * gain / rtt_s
@@ -123,7 +123,7 @@ def climbed(low, pipe, gain, rtt_s, seconds):
 
 @njit(cache=True, nogil=True)
 def saw(total, pipe, holds, keeps, gain, rtt_s, seconds):
-    """What windows that all fall to `keeps` of `holds` whenever their sum has grown to it come to in so many seconds:
+    """What comes, in that many seconds, of windows that fall to the part `keeps` when their sum has grown to `holds`:
     bytes that their link carries, their sum afterwards, and how often something was lost."""
     whole_s, whole = climb(keeps * holds, holds, pipe, gain, rtt_s)
     to_s, carried = climb(total, holds, pipe, gain, rtt_s)
@@ -140,7 +140,7 @@ def saw(total, pipe, holds, keeps, gain, rtt_s, seconds):
 
 @njit(cache=True, nogil=True)
 def saws(rows, path, window, rtt_s, capacity, room, keeps, gain, seconds, rate, after, top, threshold):
-    """Mean rates over so many seconds, and windows after them, of flows at links whose buffers are too small to keep
+    """Mean rates over that many seconds, and windows after them, of flows at links whose buffers are too small to keep
     them busy through a loss. A flow belongs to the link of its path that is nearest to overflowing; all that belong to
     one lose at once, and grow by `gain` bytes a round trip each."""
     total, others = np.zeros(len(capacity)), np.zeros(len(capacity))

@@ -55,7 +55,7 @@ def _by_affinity(pattern: Pattern) -> list[int]:
 
 
 class _Search:
-    """Placements on just so many idle machines and machines at most."""
+    """A search for placements on at most `new` idle machines and at most `machines` in all."""
 
     def __init__(
         self, pattern: Pattern, order: list[int], free: Ints, idle: npt.NDArray[np.bool_],

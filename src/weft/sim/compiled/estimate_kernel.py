@@ -136,7 +136,8 @@ def _prices(E, c):
 
 @inner()
 def _least(E, c):
-    """The least iterations in a component's next window: more than in the last one, if its jobs are the same."""
+    """The fewest iterations that a component's next window may have: more than the last one had, if its jobs are the
+    same."""
     return min(m.scalars(E).window, max(LEAST, 2.0 * m.comps(E)[c].want))
 
 

@@ -163,8 +163,8 @@ def cap(E, rows, caps, changed):
 
 @njit(cache=True)
 def look_again(E, rows):
-    """A slot begins: find the transfers that were to end or catch up after the last slot and do so before this one
-    ends."""
+    """A slot begins: schedule the transfers that were not due to end or catch up within the last slot, but may be
+    within this one."""
     now = m.scalars(E).now
     for i in range(len(rows)):
         if m.nodes(E)[rows[i]].event == LATER:

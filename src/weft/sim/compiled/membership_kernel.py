@@ -216,7 +216,8 @@ def wake(E, j, now):
 
 @inner((TABLE, int64, int64, float64, boolean, int64))
 def _visit(E, j, y, now, computing, n):
-    """A newcomer j meets a job, whose component is disturbed. Returns (members so far, or 1 if it was parked)."""
+    """A newcomer j meets job y, whose component is disturbed. Returns the number of members so far; where paces are not
+    computed, 1 if the component was parked."""
     c = m.jobs(E)[y].comp
     if y == j or c < 0:
         return n

@@ -233,7 +233,7 @@ def settle_paced(E, c, now):
 
 @inner()
 def _set_off(E, j, now):
-    """Have a job begin that was parked from the start. It may be parked again between two runs, so the next run starts
+    """Let a job that was parked from the start begin. It may be parked again between two runs, so the next run starts
     it."""
     if m.scalars(E).in_run != 0:
         m.jobs(E)[j].begun = 1

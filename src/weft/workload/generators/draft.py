@@ -98,7 +98,7 @@ class Times:
         """Iterations that fill a duration, under the reading chosen; at least one."""
         self.converted = True
         seconds = self.alone_s(model, gpus) if self.reading == "alone" else self._computing_s(model, gpus)
-        if self.reading == "one-gpu":  # so many GPUs share the computing evenly
+        if self.reading == "one-gpu":  # the job's GPUs share the computing evenly
             duration_s /= gpus
         return max(1, min(MAX_ITERATIONS, round(duration_s / seconds)))
 

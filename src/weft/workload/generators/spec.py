@@ -116,10 +116,10 @@ class WorkloadSpec(BaseModel):
         "job. By default alone where the network's time is known.",
     )
     length: Literal["duration", "iterations"] = Field(
-        "duration", description="Which to use of a trace that has both durations and iterations."
+        "duration", description="For a trace that has both durations and iterations: which to use."
     )
     trace_models: bool = Field(True, description="Use the models a trace names; false draws all of them from models.")
-    damaged_rows: Literal["skip", "fail"] = Field("skip", description="What a damaged row of a trace does.")
+    damaged_rows: Literal["skip", "fail"] = Field("skip", description="What to do with a damaged row of a trace.")
     oversize: Literal["refuse", "leave-out", "cap"] = Field(
         "refuse", description="What to do with jobs of a trace that want more GPUs than the cluster has."
     )

@@ -163,7 +163,7 @@ def work_of(model: str, *, batch: int | None = None, gpu: str = "V100", dtype: s
 
 
 def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tuple[int, int, int]:
-    """(tensor, pipeline, data) of a scheme on so many workers.
+    """(tensor, pipeline, data) of a scheme on that many workers.
 
     Plain "hybrid" splits layers over 2 workers, then stages by 2 (or 3), and replicates with what is left: 8 workers
     are 2 x 2 x 2, as in CASSINI's Figure 1(d). `two_stages`: a pipeline of 2 (or 3) stages, replicated.
@@ -181,7 +181,7 @@ def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tup
 
 
 def replicas(model: str, workers: int) -> int:
-    """Copies of the model among so many workers: a batch is one copy's."""
+    """Copies of the model among that many workers: a batch is one copy's."""
     name, options = split(model)
     scheme, _, shape = str(options.get("parallel", "auto")).partition(":")
     usual = "data" if is_path(name) else find(name)[0].parallel
@@ -270,7 +270,7 @@ def _from_file(path: str, workers: int, how: _How) -> Profile:
 def _parallelised(
     work: Work, workers: int, how: _How, tensor_bytes_per_s: float | None = None, two_stages: bool = False
 ) -> Profile:
-    """Work on so many workers."""
+    """Work as a profile for that many workers."""
     scheme, _, shape = how.parallel.partition(":")
     if scheme == "data":
         return graphs.data_parallel(work, workers, overlap=how.overlap)
@@ -286,7 +286,7 @@ def _parallelised(
 
 
 def load_profile(path: str | Path, workers: int | None = None, **options: object) -> Profile:
-    """The profile of a file for so many workers (a graph file knows its own number)."""
+    """The profile of a file for that many workers (a graph file knows its own number)."""
     content = read_model(path)
     if isinstance(content, Profile) and workers in (None, content.workers):
         return content
