@@ -1,6 +1,6 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
-# make bounds the kernels' tests with every index checked
+# make bounds the kernels' tests with every index checked, and the oldest numba
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine?
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
@@ -59,10 +59,18 @@ demo: install
 test: dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
-# Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there.
+# Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
+# run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.
 KERNELS := tests/sim/engine tests/sim/readable tests/sim/compiled tests/pace tests/interleave --ignore=tests/pace/test_combinations.py
-bounds: dev
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(KERNELS) $(ARGS)
+OLDEST  := .venv-oldest
+$(OLDEST)/.stamp: pyproject.toml | $(BIN)/python
+	@echo "installing weft with the oldest numba into $(OLDEST)"
+	@$(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . 'numba==0.61.0' pytest pytest-xdist hypothesis
+	@touch $@
+
+bounds: $(OLDEST)/.stamp
+	NUMBA_BOUNDSCHECK=1 $(OLDEST)/bin/pytest -n $(JOBS) --dist worksteal $(KERNELS) $(ARGS)
 
 lint: dev
 	$(BIN)/ruff check .
@@ -86,5 +94,5 @@ docs: dev
 	$(BIN)/python -m tools.pictures
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,13 +34,21 @@ def test_a_changed_constant_changes_the_folder(tmp_path: Path, monkeypatch: pyte
     compiled.cache_dir.cache_clear()
 
 
-def test_numbas_flags_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled.cache_dir.cache_clear()
-    before = compiled.cache_dir()
-    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "0" if os.environ.get("NUMBA_BOUNDSCHECK") == "1" else "1")
-    compiled.cache_dir.cache_clear()
-    assert compiled.cache_dir() != before
-    compiled.cache_dir.cache_clear()
+def test_numbas_flags_are_part_of_the_key(tmp_path: Path) -> None:
+    """Those that change what is compiled, from the environment or from numba's own file; others are not."""
+
+    def folder(**more: str) -> str:
+        environment = {**{k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}, **more}
+        code = "from weft.compiled import cache_dir; print(cache_dir())"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout  # fmt: skip
+
+    usual = folder()
+    assert folder(NUMBA_BOUNDSCHECK="1") != usual
+    assert folder(NUMBA_NUM_THREADS="1") == usual
+    (tmp_path / ".numba_config.yaml").write_text("boundscheck: 1\n")
+    assert folder() == folder(NUMBA_BOUNDSCHECK="1") != usual
 
 
 CODE = """

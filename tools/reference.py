@@ -81,7 +81,7 @@ def _command(name: str, command: Any) -> list[str]:
         for sub, inner in command.commands.items():
             lines += _command(f"{name} {sub}", inner)
         return lines
-    rows = [_parameter(p) for p in command.params if p.name != "help"]
+    rows = [_parameter(p) for p in command.params if p.name != "help" and not getattr(p, "hidden", False)]
     if rows:
         lines += ["| | |", "|---|---|", *rows, ""]
     return lines

@@ -21,6 +21,10 @@ from typing import Any
 
 announce: Callable[[str], None] | None = None  # told when kernels other than the engine's are compiled, on first use
 _ENGINE = "weft.sim.compiled"
+_FLAGS = (  # of numba's: those that change what is compiled
+    "BOUNDSCHECK", "CPU_FEATURES", "CPU_NAME", "DEBUGINFO_DEFAULT", "DISABLE_INTEL_SVML", "DISABLE_JIT", "ENABLE_AVX",
+    "LLVM_REFPRUNE_FLAGS", "LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE",
+)  # fmt: skip
 _ROOT = Path(__file__).resolve().parent.parent
 _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 
@@ -29,9 +33,8 @@ _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULT
 def cache_dir(package: str = "weft.sim.compiled") -> Path:
     """Where the compiled kernels of a package are kept."""
     digest = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')}".encode())
-    flags = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
-    flags.pop("NUMBA_CACHE_DIR", None)
-    digest.update(repr(sorted(flags.items())).encode())
+    config: Any = importlib.import_module("numba").config  # flags of the environment and of .numba_config.yaml
+    digest.update(repr([str(getattr(config, name, None)) for name in _FLAGS]).encode())
     for source in sources(package):
         digest.update(source.read_bytes())
     return cache_root() / f"kernels-{digest.hexdigest()[:16]}"

@@ -191,3 +191,23 @@ def test_a_scenario_gives_cluster_and_stack(folder: Path, launch: Launch, tmp_pa
         process.communicate(timeout=20)
         assert process.returncode == 0
     assert os.stat(folder).st_mode & 0o077 == 0
+
+
+def test_the_network_of_the_scenario_counts(tmp_path: Path) -> None:
+    """Estimates and traffic of the live world go by the collective that the scenario names, as in the simulation."""
+    from weft.cli.serve import _build
+    from weft.live.engine import find
+    from weft.live.server.server import Server
+
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        '[cluster]\ntopology = "single-switch"\nservers = 4\ngpus_per_server = 1\n[network]\ncollective = "tree"\n'
+    )
+    engine = find("local", {})
+    cluster, stack, estimates = _build(engine, str(scenario), (None,) * 5, 0)
+    assert estimates is not None
+    with Server(tmp_path / "run", cluster, stack, engine=engine, dry_run=True, estimates=estimates) as server:
+        assert server.world.speeds.alone is estimates
+        assert (server.durable.collective, server.world.collective) == ("tree", "tree")
+    with Server(tmp_path / "other", cluster, stack, engine=engine, dry_run=True) as server:
+        assert server.durable.collective == "ring"

@@ -21,6 +21,7 @@ from weft.physics.iteration import play_on
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
+from weft.sim.spec import estimates
 from weft.sim.world import SimWorld
 from weft.workload import zoo
 
@@ -98,10 +99,15 @@ def test_links_carry_what_the_collective_sends() -> None:
     assert played.first == 1
 
 
-def both_worlds(cluster: Cluster, model: str, workers: int, spread: Spread) -> tuple[float, float]:
+def both_worlds(
+    cluster: Cluster, model: str, workers: int, spread: Spread, network: NetworkSpec | None = None
+) -> tuple[float, float]:
     job = Job("j", 0.0, workers, 10, {workers: zoo.profile(model, workers, gpu="V100")}, model)
-    simulated = SimWorld(cluster, [job], NetworkSpec(), RunSpec()).estimate(job, workers, spread)
-    live = Speeds(cluster).estimate(job, workers, spread)
+    simulated = SimWorld(cluster, [job], network or NetworkSpec(), RunSpec()).estimate(job, workers, spread)
+    speeds = Speeds(cluster)
+    if network is not None:
+        speeds.alone = estimates(cluster, network)
+    live = speeds.estimate(job, workers, spread)
     assert simulated.compute_s == live.compute_s
     return simulated.iteration_s, live.iteration_s
 
@@ -111,6 +117,18 @@ def test_vgg16_over_four_racks_takes_as_long_in_both_worlds() -> None:
     cluster = leaf_spine(4, 4, Machine(gpus_per_server=4, nic_gbps=25), oversubscription=8.0)
     assert both_worlds(cluster, "vgg16", 16, Spread(4, 4)) == pytest.approx((0.7536, 0.7536), abs=1e-4)
     assert both_worlds(cluster, "vgg16", 16, Spread(4, 1)) == pytest.approx((0.4216, 0.4216), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [NetworkSpec(collective="tree"), NetworkSpec(collective="halving-doubling"), NetworkSpec(sharing="k-way")],
+    ids=["tree", "halving-doubling", "k-way"],
+)
+def test_both_worlds_give_the_same_answers_on_other_networks(network: NetworkSpec) -> None:
+    cluster = leaf_spine(4, 4, Machine(gpus_per_server=4, nic_gbps=25), oversubscription=8.0)
+    simulated, live = both_worlds(cluster, "vgg16", 16, Spread(4, 4), network)
+    assert simulated == live
+    assert live != pytest.approx(0.7536, abs=0.01)
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda c: c.topology.name)

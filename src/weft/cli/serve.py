@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from weft.live.engine import Engine
     from weft.live.server.server import Server
     from weft.model.cluster import Cluster
+    from weft.physics.estimates import Estimates
 
 WorldOption = Annotated[
     str | None,
@@ -135,7 +136,7 @@ def serve(
         "switches": switches,
     }  # fmt: skip
     engine = find(chosen["world"], options)
-    cluster, policies = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
+    cluster, policies, estimates = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
     if priority != "off":
         policies.planner.refuse_priorities()
     engine.refuse(cluster, folder)
@@ -143,7 +144,7 @@ def serve(
         policies.planner.cap_preemptions(preemptions, 3600.0)
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
-        chosen=chosen, engine=engine,
+        chosen=chosen, engine=engine, estimates=estimates,
     )  # fmt: skip
     with server, server.stopped_by_signals():
         _greet(server, chosen["world"])
@@ -202,17 +203,19 @@ def _chosen(
 
 def _build(
     engine: Engine, scenario: str | None, layers: tuple[str | None, ...], seed: int | None
-) -> tuple[Cluster, Stack]:
-    """The cluster and stack of the scenario where there is one; else the cluster as the engine knows it."""
+) -> tuple[Cluster, Stack, Estimates | None]:
+    """The cluster, stack and network of the scenario where there is one; else the cluster as the engine knows it."""
     from weft.stacks import default_stack, resolve
 
     if scenario is not None:
         from weft.scenario import Scenario
-        from weft.scenario.build import Layers, build_cluster, build_stack
+        from weft.scenario.build import Layers, build_cluster, build_stack, physics
+        from weft.sim.spec import estimates as estimates_of
 
         loaded = Scenario.load_site(scenario)
         own = Layers(*layers) if loaded.stack or layers[0] else Layers(default_stack(), *layers[1:])
-        return build_cluster(loaded, seed), build_stack(loaded, own)
+        cluster = build_cluster(loaded, seed)
+        return cluster, build_stack(loaded, own), estimates_of(cluster, physics(loaded, seed or 0)[0])
     cluster = engine.cluster(seed or 0, notice)
     layers = engine.layers(layers, default_stack(), notice)
-    return cluster, resolve(*layers) if any(layers) else resolve(default_stack())
+    return cluster, resolve(*layers) if any(layers) else resolve(default_stack()), None

@@ -74,12 +74,25 @@ class World(Protocol):
         ...
 
 
+RING = "ring"
+
+
 @runtime_checkable
 class KnowsTraffic(Protocol):
     """A world that can say which links a job's traffic takes, and when: from its routes, or from port counters."""
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What the job would send over each link in one iteration on these GPUs, alone."""
+        ...
+
+
+@runtime_checkable
+class KnowsCollective(Protocol):
+    """A world that can say how transfers that name no collective are carried out."""
+
+    @property
+    def collective(self) -> str:
+        """The name of the algorithm; a world that cannot say is taken to use rings."""
         ...
 
 
@@ -107,6 +120,10 @@ class Around:
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         return self._world.estimate(job, workers, spread)
+
+    @property
+    def collective(self) -> str:
+        return self._world.collective if isinstance(self._world, KnowsCollective) else RING
 
     def set_pace(self, pace: Pace) -> None:
         self._world.set_pace(pace)

@@ -21,8 +21,7 @@ from weft.model.events import Learned
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Spread
-from weft.physics.estimates import Estimates
-from weft.physics.iteration import factor_for, play_on
+from weft.physics.estimates import Estimates, factor_for
 
 _RECENT = 15  # attempts of one kind that count
 
@@ -33,8 +32,7 @@ class Speeds:
     """Iteration times by user, kind of job and spread: what a user's jobs report counts for that user's jobs only."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._alone = Estimates(cluster)
+        self.alone = Estimates(cluster)  # a server whose scenario describes the network puts its own here
         self._measured: dict[_Kind, deque[float]] = {}
 
     def measured(self, job: Job, workers: int, spread: Spread, iteration_s: float) -> None:
@@ -44,14 +42,14 @@ class Speeds:
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """The median of what was measured of such jobs; else one iteration alone on the network, as simulated."""
-        alone = self._alone.of(job.profiles[workers], job.model, spread)
+        alone = self.alone.of(job.profiles[workers], job.model, spread)
         seen = self._measured.get(_kind(job, workers, spread))
         iteration_s = median(seen) if seen else max(alone.iteration_s, 1e-9)
         return Estimate(iteration_s, min(alone.compute_s, iteration_s))
 
     def alone_s(self, job: Job, gpus: Placement) -> float:
         """Seconds of an iteration alone on these GPUs, as its profile has it."""
-        return play_on(self._cluster, job.profiles[len(gpus)], gpus).seconds
+        return self.alone.play(job.profiles[len(gpus)], gpus).seconds
 
     def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
         """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
@@ -60,9 +58,9 @@ class Speeds:
         A real job can be held only between iterations; for a task to meet its slot the iteration starts earlier by
         that task's offset.
         """
-        profile = job.profiles[len(gpus)]
-        factor = factor_for(self._cluster, profile, gpus, iteration_s) if iteration_s else 1.0
-        return play_on(self._cluster, profile, gpus, compute_factor=1.0 if factor is None else factor).start_s[task]
+        profile, known = job.profiles[len(gpus)], self.alone
+        factor = factor_for(known.cluster, profile, gpus, iteration_s, known.collective) if iteration_s else 1.0
+        return known.play(profile, gpus, 1.0 if factor is None else factor).start_s[task]
 
 
 def _kind(job: Job, workers: int, spread: Spread) -> _Kind:

@@ -67,6 +67,11 @@ class LiveWorld(ABC, Generic[Task]):
         """Seconds since this world began."""
         return self.clock.now()
 
+    @property
+    def collective(self) -> str:
+        """How transfers that name no collective are carried out."""
+        return self.speeds.alone.collective
+
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Measured where such a job has run, else that of a job alone on the network, as in the simulator."""
         return self.speeds.estimate(job, workers, spread)

@@ -16,7 +16,7 @@ from weft.model.profile import Profile
 from weft.model.topologies import Machine, single_switch
 from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
-from weft.physics.iteration import MAX_MIN, Sharing, play_on
+from weft.physics.iteration import MAX_MIN, Iteration, Sharing, play_on
 
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
@@ -76,6 +76,12 @@ class Estimates:
         self.asked = 0  # estimates that had to be worked out
         self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}  # the profile is kept, and so its id
 
+    def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0) -> Iteration:
+        """One iteration over links on these GPUs, task by task."""
+        return play_on(
+            self.cluster, profile, gpus, self.collective, sharing=self.sharing, compute_factor=compute_factor
+        )
+
     def of(self, profile: Profile, model: str, spread: Spread) -> Estimate:
         """Seconds of one iteration on an example of such a placement, and its compute part."""
         key = (id(profile), model, spread)
@@ -93,6 +99,33 @@ class Estimates:
             return profile.compute_s * compute_factor + self.exposed(profile, model, gpus)
         played = play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
         return played.seconds
+
+
+def factor_for(
+    cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float, collective: str = "ring"
+) -> float | None:
+    """The factor on computing with which an iteration takes this long. None if there is none: communication alone takes
+    longer, or the job does not compute at all.
+
+    The length of an iteration is piecewise linear in the factor, so each step of the search goes along one piece.
+    """
+    low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
+    shortest = play_on(cluster, profile, gpus, collective, compute_factor=low).seconds
+    if high <= 0 or shortest > iteration_s:
+        return None
+    longest = play_on(cluster, profile, gpus, collective, compute_factor=high).seconds
+    for _ in range(60):
+        if longest - shortest <= 1e-9 * iteration_s:
+            break
+        along = (iteration_s - shortest) / (longest - shortest)
+        middle = low + min(max(along, 0.05), 0.95) * (high - low)
+        seconds = play_on(cluster, profile, gpus, collective, compute_factor=middle).seconds
+        if abs(seconds - iteration_s) <= 1e-6 * iteration_s:
+            return middle
+        low, shortest, high, longest = (
+            (middle, seconds, high, longest) if seconds < iteration_s else (low, shortest, middle, seconds)
+        )
+    return high
 
 
 def link_traffic(

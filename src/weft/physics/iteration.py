@@ -91,31 +91,6 @@ def play_on(
     return Iteration(played.start_s, played.end_s, links, played.first)
 
 
-def factor_for(cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
-    """The factor on computing with which an iteration takes this long. None if there is none: communication alone takes
-    longer, or the job does not compute at all.
-
-    The length of an iteration is piecewise linear in the factor, so each step of the search goes along one piece.
-    """
-    low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
-    shortest = play_on(cluster, profile, gpus, compute_factor=low).seconds
-    if high <= 0 or shortest > iteration_s:
-        return None
-    longest = play_on(cluster, profile, gpus, compute_factor=high).seconds
-    for _ in range(60):
-        if longest - shortest <= 1e-9 * iteration_s:
-            break
-        along = (iteration_s - shortest) / (longest - shortest)
-        middle = low + min(max(along, 0.05), 0.95) * (high - low)
-        seconds = play_on(cluster, profile, gpus, compute_factor=middle).seconds
-        if abs(seconds - iteration_s) <= 1e-6 * iteration_s:
-            return middle
-        low, shortest, high, longest = (
-            (middle, seconds, high, longest) if seconds < iteration_s else (low, shortest, middle, seconds)
-        )
-    return high
-
-
 def _way(task: Transfer, collective: str) -> tuple[object, ...]:
     """A key: transfers that have the same one take the same routes."""
     return task.collective or collective, task.workers, task.servers

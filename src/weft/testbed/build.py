@@ -219,5 +219,5 @@ class Testbed:
                 ip.tc("add", "netem", index, parent=0x10001, handle=0x20000, delay=int(self.links.delay_s * 1e6))
             except Exception as error:
                 raise InputError(
-                    f"testbed: this kernel cannot delay packets (netem: {error}); leave --delay out"
+                    f"testbed: this kernel cannot delay packets (netem: {error}); leave --delay-ms out"
                 ) from None

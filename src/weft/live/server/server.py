@@ -35,6 +35,7 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
 from weft.model.view import Spread
+from weft.physics.estimates import Estimates
 
 _REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
@@ -46,7 +47,8 @@ class Server:
     """One run in one folder: the core, the world, the ledger between them, and the socket that users talk to.
 
     Use it as a context. Jobs run on when it ends or dies, and the next server of the folder takes them over. `chosen`
-    is kept in the ledger for that one: what it was asked to serve with.
+    is kept in the ledger for that one: what it was asked to serve with. `estimates` are those of the network that jobs
+    run on; without them transfers are taken to be rings that share links evenly.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Server:
         say: Say = print,
         chosen: dict[str, Any] | None = None,
         engine: Engine | None = None,
+        estimates: Estimates | None = None,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
         self.record, self.engine = record, engine or LocalEngine()
@@ -82,6 +85,8 @@ class Server:
             stack.interleave.prepare()  # compiled before jobs wait for it
             self.world = self._world(clock, open_now)
             open_now.callback(self.world.close)
+            if estimates is not None:
+                self.world.speeds.alone = estimates
             self.world.alive = self._alive
             self.durable = Durable(self.world, self.ledger, lambda job_id: self.world.outcomes.get(job_id, ""))
             self._write_trace()  # a path that cannot be written is told now, not in the morning
