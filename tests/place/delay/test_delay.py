@@ -177,6 +177,6 @@ def test_every_offer_has_its_reason_in_the_log() -> None:
 
 def test_parameters() -> None:
     assert DelayScheduling.from_text("3600/7200").name == "delay:3600/7200"
-    for text in ("3600", "7200/3600", "a/b", "-1/2", "auto@x", "never"):
+    for text in ("", "@5", "3600", "7200/3600", "a/b", "-1/2", "auto@x", "auto@", "auto@0", "never"):
         with pytest.raises(StackError):
             DelayScheduling.from_text(text)
