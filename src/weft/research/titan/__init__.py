@@ -261,10 +261,7 @@ CLAIMS: dict[str, _Check] = {
     },
     "figure-8.idle": _check("Figure 8: servers left idle by Titan, 12 workers", 1.0, "servers", _left_idle(12), equal),
     "figure-8.none": _check(
-        "Figure 8: idle servers that Titan takes, 8 workers",
-        0.0,
-        "servers",
-        lambda lab: 2.0 - _left_idle(8)(lab),
+        "Figure 8: idle servers that Titan takes, 8 workers", 0.0, "servers", lambda lab: 2.0 - _left_idle(8)(lab),
         equal,
     ),
     **_means(),
@@ -285,53 +282,26 @@ CLAIMS: dict[str, _Check] = {
         for over, value in _both({"elasticflow": 21.9, "tiresias": 22.0, "hived": 29.7}).items()
     },
     **_near(
-        "exp-6.near",
-        "ResNet-50, 12 workers: throughput, Titan over",
-        99.3,
-        "%",
-        "resnet50",
-        12,
+        "exp-6.near", "ResNet-50, 12 workers: throughput, Titan over", 99.3, "%", "resnet50", 12,
         lambda a, b: 100.0 / _times(a, b),
     ),
     "exp-6.over-hived": _bed(
-        "ResNet-50, 12 workers: throughput, Titan over HiveD",
-        4389 / 2610,
-        "x",
-        lambda a, b: 1.0 / _times(a, b),
-        "resnet50",
-        12,
-        "hived",
-        1.0,
+        "ResNet-50, 12 workers: throughput, Titan over HiveD", 4389 / 2610, "x", lambda a, b: 1.0 / _times(a, b),
+        "resnet50", 12, "hived", 1.0,
     ),
     **_near(
-        "exp-7.near",
-        "VGG-16, 8 workers: communication time, Titan over",
-        8.7 / 8.4,
-        "x",
-        "vgg16",
-        8,
+        "exp-7.near", "VGG-16, 8 workers: communication time, Titan over", 8.7 / 8.4, "x", "vgg16", 8,
         lambda a, b: a.comm_s_per_epoch / b.comm_s_per_epoch,
     ),
     "exp-7.under-hived": _bed(
-        "VGG-16, 8 workers: communication time, HiveD over Titan",
-        12 / 8.7,
-        "x",
-        lambda a, b: b.comm_s / a.comm_s,
-        "vgg16",
-        8,
-        "hived",
-        1.0,
+        "VGG-16, 8 workers: communication time, HiveD over Titan", 12 / 8.7, "x", lambda a, b: b.comm_s / a.comm_s,
+        "vgg16", 8, "hived", 1.0,
     ),
     **_near(
-        "figure-12.accuracy",
-        "ResNet-50, 8 workers: time to an accuracy, Titan over",
-        3486 / 3147,
-        "x",
-        "resnet50",
-        8,
+        "figure-12.accuracy", "ResNet-50, 8 workers: time to an accuracy, Titan over", 3486 / 3147, "x", "resnet50", 8,
         _times,
     ),
-}
+}  # fmt: skip
 for _tight in (False, True):
     for _form in FORMS:
         CLAIMS |= _exact(_form, _tight)
