@@ -77,8 +77,8 @@ def test_of_waiting_jobs_that_tie_the_one_whose_last_lease_began_longest_ago_goe
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_job_that_started_again_has_a_lease_from_that_start(order: str) -> None:
     """a starts at 0 on the first of two servers, `short` has the second for a second, and `wide` wants both from 5 s
-    on: a's lease is expected to end at 10 s. The first server fails at 6 s, so that a starts again on the second, and is
-    back at 7 s. Now a's lease ends at 16 s."""
+    on: a's lease is expected to end at 10 s. The first server fails at 6 s, so that a starts again on the second, and
+    is back at 7 s. Now a's lease ends at 16 s."""
     jobs = [toy_job("a", 4, 500), toy_job("short", 4, 1, submit_s=1.0), toy_job("wide", 8, 5, submit_s=5.0)]
     world = ToyWorld(toy_cluster(1, 2, 4), jobs, script=[NodeDown(6.0, 0), NodeUp(7.0, 0)])
     assert starts(world, f"{order}:10")[:4] == [(0.0, "a"), (1.0, "short"), (6.0, "a"), (16.0, "wide")]

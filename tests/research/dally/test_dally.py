@@ -14,7 +14,7 @@ from weft.research import claims_of, reproduce
 from weft.research.checks import FEWEST_SEEDS
 from weft.research.claims import VERDICTS, Measured, Request, Runs
 from weft.research.dally import CLAIMS, QUICK_SEEDS, SEEDS, TABLE_II, TABLE_III
-from weft.research.dally.beyond import MOVES, ORDERS, RULES, rows
+from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, RULES, rows
 from weft.research.dally.latency import SHAPES, latencies, share
 from weft.research.dally.runs import RACKS, scenario, timers_over_time
 from weft.research.report import claims_table, render
@@ -107,6 +107,9 @@ def test_claims_without_runs(tmp_path: Path) -> None:
     assert len(names) == 14
     assert claims_table(found).row_count == 14
     assert "Figure 6" in render(found)
+    quick = reproduce("dally", Request(quick=True, claims=names))
+    assert not any("instead of" in note for note in quick.notes)  # as many seeds as without --quick
+    assert any("125 jobs" in note for note in quick.notes)
 
 
 @pytest.mark.parametrize("experiment", [f"{arrival}-{racks}" for arrival in ("batch", "poisson") for racks in RACKS])
@@ -174,7 +177,7 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *ORDERS, *MOVES):
+    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *CONTENDING):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])
