@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -70,11 +71,14 @@ def _check(what: str, published: float, unit: str, measure: Callable[[_Lab], flo
     return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False)
 
 
-def _traced(what: str, published: float, unit: str, trace: str, of: Callable[[_Numbers], float], rule: Rule) -> _Check:
-    """A claim about the placers on a trace, seed by seed."""
+def _traced(
+    what: str, published: float, unit: str, trace: str, of: Callable[[_Numbers], float], rule: Rule,
+    least: float = -math.inf,
+) -> _Check:  # fmt: skip
+    """A claim about the placers on a trace, seed by seed. `least` is the least value there can be."""
 
     def measure(lab: _Lab) -> Measured:
-        return Measured.over_seeds([of(numbers) for numbers in lab.traces.of(trace)])
+        return Measured.over_seeds([of(numbers) for numbers in lab.traces.of(trace)], least)
 
     return _Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule)
 
@@ -84,7 +88,15 @@ def _numbers(
 ) -> dict[str, _Check]:
     """A claim for each placer: the published number of a metric on a trace."""
     return {
-        f"{claim}.{placer}": _traced(f"{what}, {placer}", value, unit, trace, lambda n, p=placer: n[p][metric], nearly)  # type: ignore[misc]
+        f"{claim}.{placer}": _traced(
+            f"{what}, {placer}",
+            value,
+            unit,
+            trace,
+            lambda n, p=placer: n[p][metric],
+            nearly,
+            least=0.0,  # type: ignore[misc]
+        )
         for placer, value in published.items()
     }
 
@@ -108,7 +120,9 @@ def _gains(claim: str, what: str, published: Mapping[str, float], trace: str, me
         return lambda n: n["titan"][metric] / max(n[placer][metric], 1e-12)
 
     return {
-        f"{claim}-over-{name}": _traced(f"{what}, Titan over {name}", value, "x", trace, over(name), on_that_side(1.0))
+        f"{claim}-over-{name}": _traced(
+            f"{what}, Titan over {name}", value, "x", trace, over(name), on_that_side(1.0), least=0.0
+        )
         for name, value in _both(published).items()
     }
 
