@@ -144,12 +144,14 @@ def test_an_order_holds_if_all_pairs_are_in_it_beyond_chance(
 
 
 def test_differences_are_paired_by_seed() -> None:
-    """Each seed has 1 to 1.1 more with b, though the seeds differ by far more than that."""
-    a, b = [10.0, 500.0, 90.0], [11.0, 501.1, 91.0]
-    assert compared(a, b) == (pytest.approx(-3.1 / 3), -1)
-    assert compared(b, a) == (pytest.approx(3.1 / 3), 1)
-    assert compared(a, [11.0, 400.0, 91.0])[1] == 0
-    assert compared([1.0], [2.0]) == (-1.0, 0)  # one seed has no interval
+    """Each seed has 9 to 11 % more with b, though the seeds differ by far more than that."""
+    a, b = [10.0, 500.0, 90.0], [11.0, 545.0, 99.9]
+    mean = -2 * (1 / 21 + 45 / 1045 + 9.9 / 189.9) / 3
+    assert compared(a, b) == (pytest.approx(mean), -1)
+    assert compared(b, a) == (pytest.approx(-mean), 1)
+    assert compared(a, [11.0, 400.0, 99.9])[1] == 0
+    assert compared([1.0], [3.0]) == (-1.0, 0)  # one seed has no interval
+    assert compared([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]) == (0.0, 0)
 
 
 def test_a_place_is_known_as_far_as_the_intervals_say() -> None:

@@ -115,13 +115,17 @@ def place_of(mine: Values, others: Sequence[Values], most_first: bool = False) -
 
 
 def compared(values: Values, others: Values) -> tuple[float, int]:
-    """The mean difference between two methods, paired by seed, and its side: -1 or 1 if the 95 % interval excludes 0,
-    else 0."""
+    """The mean difference between two methods over the mean of the two, paired by seed, and its side: -1 or 1 if the
+    95 % interval excludes 0, else 0."""
     pairs = zip(values, others, strict=True)
-    found = Measured.over_seeds([None if a is None or b is None else a - b for a, b in pairs])
+    found = Measured.over_seeds([None if a is None or b is None else _apart(a, b) for a, b in pairs])
     low, high = found.ci95
     side = 0 if low is None or high is None else (low > 0.0) - (high < 0.0)
     return found.value or 0.0, side
+
+
+def _apart(a: float, b: float) -> float:
+    return 2.0 * (a - b) / (a + b) if a + b else 0.0
 
 
 def nearly(published: float, measured: Measured) -> Verdict:
