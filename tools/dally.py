@@ -1,6 +1,6 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [contention|moves|orders|timers]
+python -m tools.dally [contention|gandiva|leases|moves|quick|timers]
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from weft.research.claims import Runs
-from weft.research.dally.beyond import METRICS, MOVES, ORDERS, RULES, beside, contention, rows
+from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, METRICS, MOVES, RULES, beside, contention, rows
 
 SEEDS = (0, 1, 2)
 
@@ -31,17 +31,18 @@ def _ratio(mean: float, ci95: tuple[float | None, float | None]) -> str:
 def main() -> None:
     """Run what is asked for, or all."""
     tables = {
-        "moves": (MOVES, ("batch-16",)), "orders": (ORDERS, ("batch-8", "poisson-8")), "timers": (RULES, ("batch-8",)),
+        "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
+        "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"),
     }  # fmt: skip
     asked = sys.argv[1:] or [*tables, "contention"]
-    for name, (stacks, experiments) in tables.items():
-        for experiment in experiments if name in asked else ():
+    for name, (stacks, experiment) in tables.items():
+        if name in asked:
             print(f"\n{name}, {experiment}\n")
-            print(table(beside(stacks, SEEDS, experiment, workers=1), stacks[0]), flush=True)
+            print(table(beside(stacks, SEEDS, experiment, name == "quick", workers=1), stacks[0]), flush=True)
     if "contention" in asked:
         for links, runs in contention(SEEDS, workers=1).items():
             print(f"\n{links}\n")
-            print(table(runs, "tiresias"), flush=True)
+            print(table(runs, CONTENDING[0]), flush=True)
 
 
 if __name__ == "__main__":

@@ -214,7 +214,10 @@ def _place(text: str) -> Place:
     if colon and how == "even":
         return Even(_place(inner))
     if colon and (how == "dealt" or how.startswith("dealt/")):
-        collective = how.removeprefix("dealt").removeprefix("/") or HD
+        _, slash, collective = how.partition("/")
+        if slash and not collective:
+            raise StackError(f"{text}: write dealt:{inner}, or dealt/COLLECTIVE:{inner}")
+        collective = collective or HD
         if collective not in COLLECTIVES:
             raise StackError(f"{text}: there is no collective {collective}{near(collective, list(COLLECTIVES))}")
         return Dealt(_place(inner), collective)

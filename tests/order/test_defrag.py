@@ -19,6 +19,12 @@ def test_conforms() -> None:
     check_order(lambda: Defragment(20.0), range(3))
 
 
+@pytest.mark.parametrize("text", ["1e-300", "0.5"])
+def test_a_period_is_a_second_at_least(text: str) -> None:
+    with pytest.raises(StackError, match="the period in seconds"):
+        Defragment.from_text(text)
+
+
 def test_by_hand() -> None:
     """Two machines of 4; a (3 GPUs, 10 s) and b (2, 100 s) fill the first but for nothing: b goes to the second with
     c (1). a ends at 10 s and d (1, 100 s) has filled the gap. At 20 s (two periods) everybody is old enough: d, alone
@@ -59,5 +65,5 @@ def test_nothing_moves_without_room() -> None:
 
 def test_parameter() -> None:
     assert Defragment.from_text("60").name == "defrag:60"
-    with pytest.raises(StackError, match="more than 0"):
+    with pytest.raises(StackError, match="from 1 on"):
         Defragment.from_text("0")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from weft.core.cycle import Core
 from weft.core.loop import run
+from weft.errors import StackError
 from weft.model import Hold, Start, Stop
 from weft.order.gittins import HISTORY, Gittins, gittins_index
 from weft.stacks import resolve
@@ -20,6 +21,11 @@ from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 @pytest.mark.parametrize("thresholds", [None, "10/50"])
 def test_conforms(thresholds: str | None) -> None:
     check_order(lambda: Gittins.from_text(thresholds), range(3))
+
+
+def test_a_wrong_threshold_is_reported_under_its_own_name() -> None:
+    with pytest.raises(StackError, match=r"^gittins:x: a threshold in GPU seconds"):
+        Gittins.from_text("x")
 
 
 def test_index_by_hand() -> None:

@@ -59,8 +59,10 @@ def test_queues_by_hand() -> None:
 
 
 def test_parameters() -> None:
-    with pytest.raises(StackError, match="lease in seconds"):
-        LeastAttainedService.from_text("x")
+    for text in ("x", "1e-300", "0.999"):  # with leases of next to nothing, time would not pass
+        with pytest.raises(StackError, match=f"las:{text}: the lease in seconds: '{text}' must be a number from 1 on"):
+            LeastAttainedService.from_text(text)
+    assert LeastAttainedService.from_text("1").lease_s == 1.0
     with pytest.raises(StackError, match="threshold in GPU seconds"):
         QueuedLeastAttainedService.from_text("3200/0")
 

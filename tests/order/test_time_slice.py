@@ -6,6 +6,7 @@ import pytest
 
 from weft.core.cycle import Core
 from weft.core.loop import run
+from weft.errors import StackError
 from weft.model import Hold, Start, Stop
 from weft.order.time_slice import TimeSlice
 from weft.stacks import resolve
@@ -15,6 +16,12 @@ from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 @pytest.mark.parametrize("text", [None, "7"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: TimeSlice.from_text(text), range(3))
+
+
+@pytest.mark.parametrize("text", ["0", "1e-300", "x", "inf"])
+def test_a_slice_is_a_second_at_least(text: str) -> None:
+    with pytest.raises(StackError, match="the slice in seconds"):
+        TimeSlice.from_text(text)
 
 
 def moves(core: Core) -> list[tuple[float, type, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from weft.core.cycle import Core
@@ -14,7 +15,9 @@ from weft.errors import StackError
 from weft.model import Hold, Start
 from weft.model.events import Submitted
 from weft.model.job import Job
+from weft.model.plan import State
 from weft.place.base import Answer
+from weft.place.pattern import HD, bytes_across, kind_of, pattern_of
 from weft.place.tight import Tight
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
@@ -132,16 +135,26 @@ def test_links_between_racks_are_shared_by_all_who_cross() -> None:
     assert _gain(free, (4, 8)) == _gain(free)
 
 
-def _gain(free: tuple[int, ...], sender: tuple[int, ...] = ()) -> float:
-    """Until when a job of 4 GPUs waits for a closer place than these, beside a job that sends between two GPUs."""
+def test_how_long_sharing_links_makes_a_job_wait() -> None:
+    """An iteration takes 1 s alone and 2 s on two machines, 1 s of it sending; 40 are left: 40 s by itself. Each sender
+    (100 iterations of 2 s, 1 s of it sending) adds 40 x 1 s x 1/2 to the job; and the job costs it, over the 80 s that
+    both would be there, so in 40 iterations, 1 s x 1/2 each: 40 s more for each sender."""
+    free = (0, 1, 4, 5)
+    assert _gain(free) == pytest.approx(40.0)
+    assert _gain(free, (2, 6)) == pytest.approx(80.0)
+    assert _gain(free, (2, 6), (3, 7)) == pytest.approx(120.0)
+
+
+def _gain(free: tuple[int, ...], *senders: tuple[int, ...]) -> float:
+    """Until when a job of 4 GPUs waits for a closer place than these, beside jobs that send between two GPUs."""
     cluster = toy_cluster(2, 3, 4)
     table = Table(cluster)
     for gpu in range(24):
-        if gpu not in (*free, *sender):
+        if gpu not in (*free, *(gpu for sender in senders for gpu in sender)):
             table.gpus.enter(f"other{gpu}", (gpu,), 0.0)
-    if sender:
-        table.take(Submitted(0.0, toy_job("sender", 2, 100, 1.0, 1.25e9)))
-        table.starting("sender", sender, None)
+    for i, sender in enumerate(senders):
+        table.take(Submitted(0.0, toy_job(f"sender{i}", 2, 100, 1.0, 1.25e9)))
+        table.starting(f"sender{i}", sender, None)
     job = toy_job("a", 4, 40, 1.0, 1.25e9)
     table.take(Submitted(0.0, job))
     view = View(table, ToyWorld(cluster, []), 0)
@@ -150,6 +163,56 @@ def _gain(free: tuple[int, ...], sender: tuple[int, ...] = ()) -> float:
     answer = place.place(view, table.jobs["a"], 4, table.gpus.offer, place.initial_state())
     assert answer.ask_again_s is not None
     return answer.ask_again_s
+
+
+def test_ranks_are_dealt_out() -> None:
+    """Eight ranks on two machines send K across by halving-doubling, each exchange counted once; in plain order 4 K."""
+    job = toy_job("a", 8, 10, 1.0, GB)
+    answer, view = ask([], job)
+    assert answer.gpus is not None
+    pattern = pattern_of(kind_of(job.profiles[8], HD))
+    assert bytes_across(pattern, view.cluster.server_of_gpu[list(answer.gpus)].tolist()) == pytest.approx(1.0)
+    assert bytes_across(pattern, view.cluster.server_of_gpu[sorted(answer.gpus)].tolist()) == pytest.approx(4.0)
+
+
+def late(now: float, *lengths_s: float) -> tuple[State, View, Table]:
+    """The memory of `tight` at a moment at which jobs of these lengths, on 4 GPUs each, have waited since 0."""
+    cluster = toy_cluster(1, 2, 4)
+    table = Table(cluster)
+    for i, length_s in enumerate(lengths_s):
+        table.take(Submitted(0.0, toy_job(f"j{i}", 4, round(length_s))))
+    view = View(table, ToyWorld(cluster, []), 0)
+    view.move_to(now, 1)
+    place = Tight()
+    return place.observe(view, (), place.initial_state()), view, table
+
+
+def test_a_job_is_overdue_after_ten_times_its_own_length() -> None:
+    assert late(300.0, 30.0)[0]["kept"] is None
+    assert late(300.1, 30.0)[0]["kept"] == {"job": "j0", "servers": [0]}
+
+
+@pytest.mark.parametrize("lengths_s", [(30.0, 20.0, 29.0), (20.0, 30.0, 29.0), (30.0, 29.0, 20.0)])
+def test_of_several_the_one_that_is_longest_overdue_is_protected(lengths_s: tuple[float, ...]) -> None:
+    """After 310 s a job of 20 s is overdue since 200 s, those of 29 and 30 s since 290 and 300 s."""
+    assert late(310.0, *lengths_s)[0]["kept"]["job"] == f"j{lengths_s.index(20.0)}"
+
+
+def test_nobody_is_put_on_the_gpus_of_a_protected_job_that_runs() -> None:
+    """A preemptive order offers those GPUs as if they were free. Only the protected job itself may have them."""
+    state, view, table = late(310.0, 30.0, 25.0)
+    protected = state["kept"]["job"]
+    assert protected == "j1"
+    everything = late(310.0, 30.0, 25.0)[1].offer  # as it was before the protected job had started
+    table.starting(protected, (0, 1, 2, 3), None)
+    place = Tight()
+    answer = place.place(view, table.jobs["j0"], 4, everything, state)
+    assert answer.gpus == (4, 5, 6, 7)
+    both = everything.without(np.arange(4, 8), view.cluster.server_of_gpu)
+    assert place.place(view, table.jobs["j0"], 4, both, state).gpus is None
+    assert place.place(view, table.jobs[protected], 4, both, state).gpus == (0, 1, 2, 3)
+    unprotected = place.place(view, table.jobs["j0"], 4, both, place.initial_state())
+    assert unprotected.gpus == (0, 1, 2, 3)
 
 
 def test_everybody_is_told_why_it_waits_and_state_can_be_saved() -> None:

@@ -46,8 +46,8 @@ def reproduce(
     """Run a paper's experiments and set published and measured numbers side by side.
 
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
-    another size), no, or not judged (too few seeds). docs/papers says how each paper was read. A reproduction that was
-    interrupted continues from the runs that had finished.
+    another size), no, or not judged (too few seeds, or too wide an interval). docs/papers says how each paper was
+    read. A reproduction that was interrupted continues from the runs that had finished.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
@@ -60,7 +60,7 @@ def reproduce(
     from weft.results.files import refuse_unwritable
 
     if show:
-        words = {name: check.what for name, check in claims_of(paper).items()}
+        words = {name: check.what for name, check in claims_of(paper, quick).items()}
         if json:
             print_json(words)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Claim, Order, Ranking
-from weft.order.leases import positive
+from weft.order.leases import period
 
 PERIOD_S = 3600.0
 OLD_ENOUGH = 2.0  # periods that a job stays on its GPUs before it is moved, so that the last move has paid off
@@ -32,7 +32,7 @@ class Defragment(Order):
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
         """`defrag` or `defrag:SECONDS`."""
-        return cls() if arg is None else cls(positive(arg, f"defrag:{arg}: the period in seconds"))
+        return cls() if arg is None else cls(period(arg, f"defrag:{arg}: the period in seconds"))
 
     def initial_state(self) -> State:
         """No period has ended."""

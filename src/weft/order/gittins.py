@@ -47,9 +47,7 @@ class Gittins(QueuedLeastAttainedService):
     finished, too).
     """
 
-    def __init__(self, thresholds: tuple[float, ...] | None = None) -> None:
-        super().__init__(*([thresholds] if thresholds else []))
-        self.name = self.name.replace("las-queues", "gittins")
+    base = "gittins"
 
     def initial_state(self) -> State:
         """Nobody has finished."""

@@ -49,16 +49,18 @@ class QueuedLeastAttainedService(Order):
     waiting ones come in order of submission. `las-queues:3200/36000` sets the thresholds (3200 by default).
     """
 
+    base = "las-queues"  # the order's name without a parameter
+
     def __init__(self, thresholds: tuple[float, ...] = (THRESHOLD_GPU_S,)) -> None:
         self.thresholds = thresholds
-        self.name = "las-queues:" + "/".join(f"{t:g}" for t in thresholds)
+        self.name = f"{self.base}:" + "/".join(f"{t:g}" for t in thresholds)
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`las-queues` or `las-queues:GPU-SECONDS[/GPU-SECONDS...]`."""
+        """`NAME` or `NAME:GPU-SECONDS[/GPU-SECONDS...]`."""
         if arg is None:
             return cls()
-        what = f"las-queues:{arg}: a threshold in GPU seconds"
+        what = f"{cls.base}:{arg}: a threshold in GPU seconds"
         return cls(tuple(sorted(positive(part, what) for part in arg.split("/"))))
 
     def rank(self, view: ClusterView, state: State) -> Ranking:

@@ -18,6 +18,7 @@ from weft.order.base import Claim, Order, Ranking
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
 _WORDS = frozenset({"together", "moving", "staying"})
+LEAST_PERIOD_S = 1.0
 _NEVER = -1e300  # JSON has no infinity
 _OFFER = 1e-4  # of a lease: the delay between offers, where several leases end at the same moment
 _AHEAD = 32  # ends of leases that are looked at before they come
@@ -122,7 +123,7 @@ class OwnLeases(LeaseOrder):
         clash = len(set(words)) < len(words) or {"moving", "staying"} <= set(words)
         if lease == "" or clash or not set(words) <= _WORDS:
             raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS, perhaps as together@moving@SECONDS")
-        lease_s = None if lease is None else positive(lease, f"{cls.base}:{arg}: the lease in seconds")
+        lease_s = None if lease is None else period(lease, f"{cls.base}:{arg}: the lease in seconds")
         moves = True if "moving" in words else False if "staying" in words else None
         return cls(lease_s, "together" in words, moves)
 
@@ -281,6 +282,15 @@ def positive(text: str, what: str) -> float:
     value = number(text)
     if not 0 < value < math.inf:
         raise StackError(f"{what}: {text!r} must be a number more than 0")
+    return value
+
+
+def period(text: str, what: str) -> float:
+    """A parameter as a time that is over again and again. Where it is next to nothing, jobs change places all the time
+    and a run does not end."""
+    value = number(text)
+    if not LEAST_PERIOD_S <= value < math.inf:
+        raise StackError(f"{what}: {text!r} must be a number from {LEAST_PERIOD_S:g} on")
     return value
 
 

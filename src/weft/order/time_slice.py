@@ -9,7 +9,7 @@ from typing import Self
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView
 from weft.order.base import Claim, Ranking
-from weft.order.leases import Key, LeaseOrder, positive, scattered
+from weft.order.leases import Key, LeaseOrder, period, scattered
 
 SLICE_S = 60.0
 
@@ -29,7 +29,7 @@ class TimeSlice(LeaseOrder):
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
         """`time-slice` or `time-slice:SECONDS`."""
-        return cls() if arg is None else cls(positive(arg, f"time-slice:{arg}: the slice in seconds"))
+        return cls() if arg is None else cls(period(arg, f"time-slice:{arg}: the slice in seconds"))
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs first; at the end of a slice running ones give way to them; then those that might move."""

@@ -1,7 +1,7 @@
 """Papers whose claims are checked: `weft reproduce NAME`.
 
-A paper is a module with a function `reproduce(request: Request) -> Reproduction` and its CLAIMS. What all of them have
-in common is here and in claims.py.
+A paper is a module with a function `reproduce(request: Request) -> Reproduction` and its CLAIMS; one whose claims have
+other names when quick also has a function `claims(quick)`. What all of them have in common is here and in claims.py.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def reproduce(name: str, request: Request) -> Reproduction:
     return result
 
 
-def claims_of(name: str) -> dict[str, Check]:
+def claims_of(name: str, quick: bool = False) -> dict[str, Check]:
     """The claims of a paper by their names; nothing is run."""
-    found: dict[str, Check] = _paper(name).CLAIMS
+    paper = _paper(name)
+    found: dict[str, Check] = paper.claims(quick) if hasattr(paper, "claims") else paper.CLAIMS
     return found
 
 

@@ -14,6 +14,7 @@ from weft.scenario.shipped import scenario_path
 
 # How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
 Rule = Callable[[float, Measured], Verdict | bool]
+Values = Sequence[float | None]  # of one metric, seed by seed
 FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
 Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
@@ -80,27 +81,66 @@ def times(what: str, published: float, stack: str, other: str, metric: str) -> C
 
 
 def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
-    """How many pairs of methods are in the published order, smallest mean over seeds first. All must be."""
-    pairs = [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]]
+    """How many pairs of methods are in the published order, smallest first."""
+    return in_order(what, [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]], metric)
+
+
+def in_order(what: str, pairs: Sequence[tuple[str, str]], metric: str, slow: bool = False) -> Check:
+    """How many of these pairs have the smaller mean first, between those for which the paired interval says so and
+    those for which it does not say the opposite. All must be in order."""
 
     def measure(runs: Runs) -> Measured:
-        mean = {stack: runs.metric(stack, metric).value for stack in stacks}
-        found = [(mean[a], mean[b]) for a, b in pairs]
-        return Measured(float(sum(a is not None and b is not None and a < b for a, b in found)))
+        found = [compared(runs.values(a, metric), runs.values(b, metric)) for a, b in pairs]
+        return Measured(
+            float(sum(mean < 0.0 for mean, _ in found)),
+            (float(sum(side < 0 for _, side in found)), float(sum(side <= 0 for _, side in found))),
+        )
 
-    return Check(
-        f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", tuple(stacks), measure, equal
-    )  # fmt: skip
+    stacks = tuple(dict.fromkeys(stack for pair in pairs for stack in pair))
+    return Check(f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", stacks, measure, equal, slow=slow)
+
+
+def place_of(mine: Values, others: Sequence[Values], most_first: bool = False) -> Measured:
+    """The place of a method among others by a metric, the least first (or the most), seed by seed.
+
+    The interval goes from the place with only those before it that are ahead beyond chance, to the place with all
+    before it that are not behind beyond chance.
+    """
+    found = [compared(mine, other) for other in others]
+    if most_first:
+        found = [(-mean, -side) for mean, side in found]
+    behind, surely = sum(mean > 0.0 for mean, _ in found), sum(side > 0 for _, side in found)
+    perhaps = sum(side >= 0 for _, side in found)
+    return Measured(1.0 + behind, (1.0 + surely, 1.0 + perhaps))
+
+
+def compared(values: Values, others: Values) -> tuple[float, int]:
+    """The mean difference between two methods over the mean of the two, paired by seed, and its side: -1 or 1 if the
+    95 % interval excludes 0, else 0."""
+    pairs = zip(values, others, strict=True)
+    found = Measured.over_seeds([None if a is None or b is None else _apart(a, b) for a, b in pairs])
+    low, high = found.ci95
+    side = 0 if low is None or high is None else (low > 0.0) - (high < 0.0)
+    return found.value or 0.0, side
+
+
+def _apart(a: float, b: float) -> float:
+    return 2.0 * (a - b) / (a + b) if a + b else 0.0
 
 
 def nearly(published: float, measured: Measured) -> Verdict:
-    """The published number lies in the interval, or within a tenth of the mean."""
-    return "reproduced" if _agrees(published, measured) else "no"
+    """A number without a value of no effect, so that there is no direction to see."""
+    if _agrees(published, measured, 0.0):
+        return "reproduced"
+    return "not judged" if _holds(published, measured) else "no"
 
 
 def equal(published: float, measured: Measured) -> Verdict:
-    """The measured number is the published one."""
-    return "reproduced" if measured.value is not None and abs(measured.value - published) <= 1e-9 else "no"
+    """The number is the published one and no other; where the interval holds others as well, chance may decide."""
+    low, high = _ends(measured)
+    if low is None or high is None or not low - 1e-9 <= published <= high + 1e-9:
+        return "no"
+    return "reproduced" if high - low <= 1e-9 else "not judged"
 
 
 def on_that_side(of: float) -> Rule:
@@ -108,8 +148,8 @@ def on_that_side(of: float) -> Rule:
 
     def rule(published: float, measured: Measured) -> Verdict:
         if some_effect(of, more=published > of)(published, measured) == "no":
-            return "not judged" if measured.ci95[0] is not None and _agrees(published, measured) else "no"
-        return "reproduced" if _agrees(published, measured) else "direction"
+            return "not judged" if _holds(published, measured) else "no"
+        return "reproduced" if _agrees(published, measured, of) else "direction"
 
     return rule
 
@@ -126,13 +166,23 @@ def some_effect(of: float, more: bool = True) -> Rule:
     return rule
 
 
+def bounded(of: float) -> Rule:
+    """An effect of which only a bound or a range is published ("up to", "at least", "from ... to"): it has no size that
+    could be reproduced, so it is a direction at best."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        found = on_that_side(of)(published, measured)
+        return "direction" if found == "reproduced" else found  # type: ignore[return-value]
+
+    return rule
+
+
 def graded(direction: Callable[[float, Measured], bool]) -> Rule:
     """The published number, or what the claim itself says is enough for its direction."""
 
     def rule(published: float, measured: Measured) -> Verdict:
-        if _agrees(published, measured):
-            return "reproduced"
-        return "direction" if direction(published, measured) else "no"
+        found = nearly(published, measured)
+        return "direction" if found != "reproduced" and direction(published, measured) else found
 
     return rule
 
@@ -142,11 +192,26 @@ def _ends(measured: Measured) -> tuple[float | None, float | None]:
     return (measured.value if low is None else low), (measured.value if high is None else high)
 
 
-def _agrees(published: float, measured: Measured) -> bool:
+def _holds(published: float, measured: Measured) -> bool:
+    """Whether there is an interval, and the published number lies in it."""
+    low, high = measured.ci95
+    return low is not None and high is not None and low <= published <= high
+
+
+def _agrees(published: float, measured: Measured, of: float) -> bool:
+    """Whether the published number lies in the interval, or within a tenth of the mean where the interval is narrower
+    than that.
+
+    An interval that is wider than the published effect (the distance from `of` to the published number) would hold
+    nearly anything, so what lies in it proves nothing.
+    """
     low, high = _ends(measured)
     if measured.value is None or low is None or high is None:
         return False
-    return low <= published <= high or abs(measured.value - published) <= 0.1 * abs(measured.value) + 1e-12
+    tenth = 0.1 * abs(measured.value) + 1e-12
+    if abs(measured.value - published) <= tenth and high - low <= 2.0 * tenth:
+        return True
+    return low <= published <= high and high - low <= abs(published - of)
 
 
 def test(
@@ -167,7 +232,7 @@ def test(
     for name in names:
         needed.setdefault(checks[name].scenario or paper, {}).update(dict.fromkeys(checks[name].stacks))
     runs = (run or _run)(needed, seeds, request)
-    if request.quick and request.seeds is None:
+    if request.quick and request.seeds is None and quick != full:
         notes.append(f"quick: {quick} seeds instead of {full}.")
     claims = []
     for name in names:

@@ -81,3 +81,5 @@ def test_its_name_works_in_stacks() -> None:
     assert not resolve("fifo", place="even:dealt:best-fit").planner.uneven
     with pytest.raises(StackError, match="there is no collective rong; did you mean ring"):
         resolve("fifo", place="dealt/rong:best-fit")
+    with pytest.raises(StackError, match="dealt/:best-fit: write dealt:best-fit, or dealt/COLLECTIVE:best-fit"):
+        resolve("fifo", place="dealt/:best-fit")

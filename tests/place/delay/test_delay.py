@@ -96,6 +96,27 @@ def test_tightest_machine() -> None:
     assert place.place(case.core.view, job, 2, case.core.view.offer, {}).gpus == (4, 5)  # the server with 2 free
 
 
+def test_which_rack() -> None:
+    """The tightest rack, whichever has the lower number; but one from which fewer GPUs must be taken goes before it."""
+    place = DelayScheduling.from_text("no-wait")
+    job = JobView(toy_job("job", 4))
+    for free, servers in (([2, 2, 3, 3], {0, 1}), ([3, 3, 2, 2], {2, 3})):
+        case = Case(free)
+        gpus = place.place(case.core.view, job, 4, case.core.view.offer, {}).gpus
+        assert gpus is not None
+        assert {gpu // 4 for gpu in gpus} == servers
+    offered = Case([2, 2, 3, 3]).core.view.offer  # those of the first rack would be taken from running jobs
+    gpus = place.place(Case([0, 0, 3, 3]).core.view, job, 4, offered, {}).gpus
+    assert gpus is not None
+    assert {gpu // 4 for gpu in gpus} == {2, 3}
+
+
+def test_the_fewest_machines_of_the_rack() -> None:
+    """Free are 1, 2, 1 and 3 GPUs of a rack: 5 take the machines with 3 and 2, not those with 1, 2, 1 and 1 of 3."""
+    case = Case([1, 2, 1, 3], racks=1, servers=4)
+    assert case.ask(DelayScheduling.from_text("no-wait"), 5)[0] == Spread(2, 1)
+
+
 def test_a_running_job_keeps_its_tier_or_betters_it() -> None:
     """Two of its GPUs on each of two servers: another pair of servers is no better, one server is."""
     for free, expected in (([2, 2, 2, 2], (0, 1, 4, 5)), ([2, 2, 4, 0], (8, 9, 10, 11))):
@@ -177,6 +198,6 @@ def test_every_offer_has_its_reason_in_the_log() -> None:
 
 def test_parameters() -> None:
     assert DelayScheduling.from_text("3600/7200").name == "delay:3600/7200"
-    for text in ("3600", "7200/3600", "a/b", "-1/2", "auto@x", "never"):
+    for text in ("", "@5", "3600", "7200/3600", "a/b", "-1/2", "auto@x", "auto@", "auto@0", "never"):
         with pytest.raises(StackError):
             DelayScheduling.from_text(text)

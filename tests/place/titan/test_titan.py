@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from weft.model import Start
 from weft.model.profile import Phase, Profile
 from weft.place.elasticflow import ElasticFlow
 from weft.place.hived import HiveD
-from weft.place.pattern import bytes_across, divide, kind_of, pattern_of, within
+from weft.place.pattern import Load, bytes_across, divide, kind_of, pattern_of, within
 from weft.place.titan import Limits, Titan, printed, solve
 from weft.place.titan.machines import Rooms
+from weft.place.titan.search import search
 from weft.registry import names
 from weft.research.titan.exact import machines_saved
 from weft.stacks import resolve
@@ -195,6 +197,35 @@ def test_machines_of_one_room_differ_in_their_links(near: int) -> None:
     for plus in (False, True):
         found = solve(kind(4), room, room == 4, limits, plus)
         assert found == ((0, (0, 2)), (near, (1, 3)))
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2), (2, 3)])
+def test_the_search_tells_machines_apart_by_their_limits_to_all_others(pair: tuple[int, int]) -> None:
+    """2 workers on 4 machines with one free GPU each; only one pair of machines may send each other K/2. The search
+    finds that pair, whether or not the machine with the lowest number is in it."""
+    room = np.ones(4, dtype=np.int64)
+
+    def between(a: int, b: int) -> float:
+        return 1.0 if {a, b} == set(pair) else 0.0
+
+    found = search(kind(2), room, room == 4, between, (0, 2))
+    assert found is not None
+    assert {machine for machine, _ in found} == set(pair)
+
+
+def test_the_search_looks_at_one_of_several_machines_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six machines whose limits are the same, and too low for anything: the first worker is tried on one of them and
+    the second on that one (which is full) and on one other, not on all."""
+    room, asked = np.ones(6, dtype=np.int64), []
+    admit = Load.admit
+
+    def counted(self: Load, worker: int, machine: int, fits: Callable[[int, int, float], bool]) -> bool:
+        asked.append((worker, machine))
+        return admit(self, worker, machine, fits)
+
+    monkeypatch.setattr(Load, "admit", counted)
+    assert search(kind(2), room, room == 4, lambda a, b: 0.0, (0, 2)) is None
+    assert asked == [(0, 0), (1, 1)]
 
 
 def test_a_job_that_is_beyond_the_bandwidth_now_waits() -> None:

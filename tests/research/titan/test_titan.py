@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from weft.errors import InputError
 from weft.research import claims_of, reproduce
-from weft.research.claims import Request
+from weft.research.claims import Measured, Request
 from weft.research.titan.runs import (
     DEALT,
+    ELASTICFLOW,
     FEW_JOBS,
     SHOWN_JOBS,
     STACKED,
@@ -45,6 +47,42 @@ def test_section_ii_and_the_testbed() -> None:
     assert all(claim.holds for claim in result.claims)
     assert found["section-ii.hived"].measured == 1.5
     assert "Figure 8" in "".join(result.notes)
+
+
+def test_notes_say_where_the_jobs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_note() -> str:
+        return reproduce("titan", Request(quick=True, claims=("figure-8.idle",))).notes[0]
+
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    assert first_note().startswith(
+        "Trace 1 is drawn from the published figures of ElasticFlow's (synthetic), trace 2 is"
+    )
+    (tmp_path / ELASTICFLOW).mkdir(parents=True)
+    assert first_note().startswith(
+        "Trace 1 is ElasticFlow's as published now (69,351 jobs; the paper says 69,742), trace"
+    )
+    assert "trace 2 is drawn from the published figures of Acme's (synthetic)" in first_note()
+
+
+def test_a_bound_that_is_kept_is_a_direction() -> None:
+    check = claims_of("titan")["exact.titan.ratio"]
+    assert check.rule(check.published, Measured(100.0)) == "direction"
+    assert check.rule(check.published, Measured(50.0)) == "no"
+
+
+def test_a_place_needs_intervals() -> None:
+    """Titan needs fewer machine hours than two others at each seed, than the third in the mean only: it is first or
+    second."""
+    lab = SimpleNamespace(traces=SimpleNamespace(of=lambda trace: [
+        {name: {"machine_hours": hours[seed]} for name, hours in {
+            "titan": (10.0, 11.0, 12.0), "hived": (20.0, 21.0, 22.5), "tiresias": (30.0, 31.0, 33.0),
+            "elasticflow": (10.5, 14.0, 11.9), DEALT: (5.0, 6.1, 7.0),
+        }.items()} for seed in range(3)
+    ]))  # fmt: skip
+    check, dealt = (claims_of("titan")[f"exp-1.machine-hours{suffix}"] for suffix in ("", f".{DEALT}"))
+    assert check.measure(lab) == Measured(1.0, (1.0, 2.0))  # type: ignore[arg-type]
+    assert check.rule(check.published, Measured(1.0, (1.0, 2.0))) == "not judged"
+    assert dealt.measure(lab) == Measured(2.0, (2.0, 2.0))  # type: ignore[arg-type]
 
 
 def test_every_claim_has_words_and_a_number() -> None:

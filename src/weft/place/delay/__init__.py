@@ -40,9 +40,9 @@ class DelayScheduling(Place):
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
         """The rule by its name, or two numbers."""
-        name, at, window = (arg or "auto").partition("@")
+        name, at, window = ("auto" if arg is None else arg).partition("@")
         if name == "auto":
-            return cls(AutoTuned(*([_seconds(window, f"delay:{arg}")] if at else [])))
+            return cls(AutoTuned(*([_seconds(window, f"delay:{arg}", more_than_0=True)] if at else [])))
         if arg in _RULES:
             return cls(_RULES[arg]())
         first, slash, second = (arg or "").partition("/")
@@ -158,10 +158,10 @@ def _gpus(view: ClusterView, gpus: int, offer: Offer, tier: int, where: int) -> 
     return idle_first(view, offer, shares)
 
 
-def _seconds(text: str, what: str) -> float:
+def _seconds(text: str, what: str, more_than_0: bool = False) -> float:
     value = number(text)
-    if not 0 <= value < math.inf:
-        raise StackError(f"{what}: {text!r} is no time in seconds")
+    if not 0 <= value < math.inf or (more_than_0 and value == 0):
+        raise StackError(f"{what}: {text!r} is no time in seconds{' that is more than 0' * more_than_0}")
     return value
 
 

@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
 TRIES = 4000  # workers that are tried on a machine, for all numbers of machines together
 _LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
+_COMPARED = 32  # machines that are told apart by their limits to all others; of more, by those to the ones in use
 
 
 def search(
@@ -32,10 +33,11 @@ def search(
     if pattern.n > _LARGEST:
         return None
     order, tries = _by_affinity(pattern), TRIES
+    kinds = _kinds(np.flatnonzero(free > 0).tolist(), between)
     whole, used = np.flatnonzero(idle & (free > 0)), np.flatnonzero(~idle & (free > 0))
     for new in range(least[0], min(len(whole), pattern.n) + 1):
         for machines in range(max(new, least[1] if new == least[0] else 1), min(pattern.n, new + len(used)) + 1):
-            attempt = _Search(pattern, order, free, idle, between, new, machines, tries)
+            attempt = _Search(pattern, order, free, idle, between, kinds, new, machines, tries)
             found, tries = attempt.run(), attempt.tries
             if found is not None or tries < 0:
                 return found
@@ -54,15 +56,34 @@ def _by_affinity(pattern: Pattern) -> list[int]:
     return order
 
 
+def _kinds(machines: list[int], between: Callable[[int, int], float]) -> dict[int, int] | None:
+    """For each machine the first that could change places with it: the limits of both to and from all others are the
+    same. None where there are too many machines to compare."""
+    if len(machines) > _COMPARED:
+        return None
+
+    def alike(a: int, b: int) -> bool:
+        return between(a, b) == between(b, a) and all(
+            between(a, other) == between(b, other) and between(other, a) == between(other, b)
+            for other in machines
+            if other not in (a, b)
+        )
+
+    found: dict[int, int] = {}
+    for machine in machines:
+        found[machine] = next((first for first in dict.fromkeys(found.values()) if alike(first, machine)), machine)
+    return found
+
+
 class _Search:
     """A search for placements on at most `new` idle machines and at most `machines` in all."""
 
     def __init__(
         self, pattern: Pattern, order: list[int], free: Ints, idle: npt.NDArray[np.bool_],
-        between: Callable[[int, int], float], new: int, machines: int, tries: int,
+        between: Callable[[int, int], float], kinds: dict[int, int] | None, new: int, machines: int, tries: int,
     ) -> None:  # fmt: skip
         self.pattern, self.order = pattern, order
-        self.free, self.idle, self.between = free, idle, between
+        self.free, self.idle, self.between, self.kinds = free, idle, between, kinds
         self.new, self.machines = new, machines
         self.tries = tries
         self.where: dict[int, int] = {}  # worker: machine
@@ -93,7 +114,7 @@ class _Search:
 
     def _candidates(self, worker: int) -> Iterator[int]:
         """Machines that have workers already, those it talks to most first; then further ones, the roomiest first. Of
-        further ones that have as much room and the same limits to those in use, one is enough."""
+        further ones that have as much room and the same limits, one is enough."""
         taken = set(self.where.values())
         talks = dict.fromkeys(taken, 0.0)
         for other, machine in self.where.items():
@@ -101,12 +122,17 @@ class _Search:
         yield from sorted((m for m in taken if self.rooms[m] > 0), key=lambda m: (-talks[m], m))
         if len(taken) < self.machines:
             n_new = sum(bool(self.idle[m]) for m in taken)
-            kinds: dict[tuple[float, ...], int] = {}
+            firsts: dict[tuple[float, ...], int] = {}
             for m, room in self.rooms.items():  # in the order of their numbers
                 if m not in taken and (not self.idle[m] or n_new < self.new):
-                    limits = (self.between(*pair) for other in taken for pair in ((m, other), (other, m)))
-                    kinds.setdefault((room, bool(self.idle[m]), *limits), m)
-            yield from sorted(kinds.values(), key=lambda m: (-self.rooms[m], m))
+                    firsts.setdefault((room, bool(self.idle[m]), *self._limits(m, taken)), m)
+            yield from sorted(firsts.values(), key=lambda m: (-self.rooms[m], m))
+
+    def _limits(self, machine: int, taken: set[int]) -> tuple[float, ...]:
+        """The same for machines that are alike."""
+        if self.kinds is not None:
+            return (self.kinds[machine],)
+        return tuple(self.between(*pair) for other in taken for pair in ((machine, other), (other, machine)))
 
     def _enough(self, left: int) -> bool:
         """Whether the machines in use and those that may be added have room for the workers that are left."""

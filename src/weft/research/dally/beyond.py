@@ -1,5 +1,5 @@
-"""Beyond the Dally paper: jobs that contend for links, a timer rule that learns from what waiting brought, and what is
-due to Dally's order and what to its placement.
+"""Beyond the Dally paper: jobs that contend for links, a timer rule that learns from what waiting brought, and what
+leases, moves, order and timers are worth, changed one at a time.
 
 `python -m tools.dally` runs all and prints the tables of docs/papers/dally.md.
 """
@@ -16,18 +16,27 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 METRICS = ("makespan_s", "jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s", "queueing_mean_s", "comm_mean_s")
-CONTENDING = ("tiresias", GANDIVA, "dally", "dally-nowait", "dally-consolidated", "dally-benefit")
-# Tiresias as it is, then Dally's placement under its own order, under that of the authors' code, and under Tiresias'.
-ORDERS = ("tiresias", "dally", "dally[order=nw-sens:together]", "dally[order=las]")
+TOGETHER = "order=nw-sens:together"  # all leases end at the same moment, so that everybody is on offer at once
+CONTENDING = (
+    "tiresias:together", GANDIVA,
+    *(f"{name}[{TOGETHER}]" for name in ("dally", "dally-nowait", "dally-consolidated", "dally-benefit")),
+)  # fmt: skip
+# Dally and Tiresias with leases of their own and with leases that end together, and Dally with other timers.
+LEASES = (
+    "dally", f"dally[{TOGETHER}]", "dally-manual", "dally-consolidated", "dally-nowait", "tiresias",
+    "tiresias:together", "tiresias-racks", GANDIVA,
+)  # fmt: skip
 # What Dally gains over Tiresias, one step at a time: jobs move when leases end, Nw_sens, timers.
 MOVES = (
     "tiresias-racks", "tiresias-racks[order=las:moving]", "dally-nowait[order=nw-sens:staying]", "dally-nowait",
     "dally", "dally-consolidated",
 )  # fmt: skip
-# The rules alone, without preemption, and under Dally's own order.
+# Gandiva as it is, and without time slices and moves.
+GANDIVAS = (GANDIVA, "gandiva[order=fifo:backfill]")
+# The rules alone, without preemption, and under Dally's order with leases that end together.
 RULES = tuple(
-    f"dally[{order}place=delay{rule}]"
-    for order in ("order=fifo:backfill,", "")
+    f"dally[{order},place=delay{rule}]"
+    for order in ("order=fifo:backfill", TOGETHER)
     for rule in (":no-wait", ":manual", "", ":consolidated", ":benefit")
 )
 
@@ -45,11 +54,13 @@ def contention(seeds: Sequence[int], jobs: int = 60, racks: int = 2, workers: in
     return found
 
 
-def beside(stacks: Sequence[str], seeds: Sequence[int], experiment: str, workers: int | None = None) -> Runs:
-    """Stacks on the same seeds of an experiment, Table I costs."""
+def beside(
+    stacks: Sequence[str], seeds: Sequence[int], experiment: str, quick: bool = False, workers: int | None = None
+) -> Runs:
+    """Stacks on the same seeds of an experiment, Table I costs. Quick: on a quarter of it."""
     runs: list[RunResult] = []
     for seed in seeds:
-        runs += _compare(scenario(experiment, seed), stacks, seed, workers)
+        runs += _compare(scenario(experiment, seed, quick=quick), stacks, seed, workers)
     return Runs(runs)
 
 

@@ -39,7 +39,7 @@ def pictures(runs: Runs | None, names: Mapping[str, str]) -> tuple[Picture, ...]
         here = {name: runs.by_stack.get(f"{stack}@{arrival}-8", []) for name, stack in names.items()}
         here = {name: group for name, group in here.items() if group}
         if here:
-            caption = f"Figures {'9, 11 and 12' if arrival == 'batch' else '10'}: {arrival}, 8 racks"
+            caption = f"Figures {'9, 11 and 12' if arrival == 'batch' else '10'}: {arrival} on 8 racks"
             found.append(Picture(caption, partial(figure_cluster, here)))
     by_racks = {
         name: [runs.by_stack.get(f"{stack}@batch-{racks}", []) for racks in RACKS] for name, stack in names.items()

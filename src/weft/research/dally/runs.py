@@ -10,6 +10,7 @@ it, jobs are drawn from its published figures.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 RACKS = (2, 4, 8, 16)
-QUARTER = 4
+QUARTER, QUARTER_JOBS = 4, 125
 GANDIVA = "gandiva:14400"  # slices of four hours: the jobs run for days
 BATCH = "dally/jobs/sense_500jobs_0start-withBert.json.gz"
 POISSON = tuple(f"dally/jobs/sense_500jobs_poisson_1proc-week{n}.json.gz" for n in ("", "2", "3"))
@@ -46,15 +47,15 @@ def has_files() -> bool:
 def scenario(experiment: str, seed: int, files: bool | None = None, quick: bool = False) -> dict[str, Any]:
     """The scenario of an experiment (`batch-8`, `poisson-16`, `batch-8-links`, ...) at a seed.
 
-    Quick: a quarter of the batch on a quarter of the racks.
+    Quick: a quarter of the batch on a quarter of the racks, of which there must be 4 at least.
     """
     arrival, racks, *rest = experiment.split("-")
     made = deepcopy(read_toml(scenario_path("dally")))
     made["cluster"]["racks"] = int(racks)
     made["workload"] = _workload(arrival, 64 * int(racks), seed, has_files() if files is None else files)
     if quick and arrival == "batch":
-        made["cluster"]["racks"] = max(1, int(racks) // QUARTER)
-        made["workload"]["jobs"] = 500 // QUARTER
+        made["cluster"]["racks"] = int(racks) // QUARTER
+        made["workload"]["jobs"] = QUARTER_JOBS
     if rest == ["shapes"]:
         made["network"]["table"] = "dally-by-shape"
     elif rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
@@ -63,6 +64,21 @@ def scenario(experiment: str, seed: int, files: bool | None = None, quick: bool 
         made["workload"]["overlap"] = True
         made["run"] = {**made.get("run", {}), "exact": False}
     return made
+
+
+def quarter_words(text: str) -> str:
+    """The name or the words of a claim about the batch as they are when a quarter of it is run."""
+
+    def words(found: re.Match[str]) -> str:
+        before, racks, between = found.groups()
+        number = int(racks) // QUARTER
+        if before == "batch on ":
+            before = f"{QUARTER_JOBS} jobs at once on "
+        else:
+            before = f".{QUARTER_JOBS}-jobs-"
+        return f"{before}{number}{between}rack{'s' * (number != 1)}"
+
+    return re.sub(r"(batch on |\.)(\d+)([ -])racks", words, text)
 
 
 def _workload(arrival: str, n_gpus: int, seed: int, files: bool) -> dict[str, Any]:
