@@ -243,8 +243,9 @@ def test_by_hand_two_jobs_swap_workers(planner: str, seed: int) -> None:
     end, at 100 s (under Pollux, which draws nodes by lot, at this seed). Alone an iteration computes for 0.25 s and
     sends for 0.75 s. On the same uplinks, in step, it takes 0.25 + 2 x 0.75 s: a's last 210 iterations end at 467.5 s,
     and b, which has done 210 by then, ends 90 s later. An uplink that both use 0.75 of the time scores 0.5 at best, a
-    rack for each 1, less 2 x 10 of the 4 x 600 GPU seconds of a lease (4 x 60 of a round). So with CASSINI a and b swap
-    a worker at 100 s: a goes on at 110 s and ends at 320 s, b ends at 400 s. Where running jobs stay, nothing changes.
+    rack for each 1, less the restart of 2 of 4 GPUs: 10 of the 210 s that a has left (under Pollux 10 of 60 s, a
+    round). So with CASSINI a and b swap a worker at 100 s: a goes on at 110 s and ends at 320 s, b ends at 400 s. Where
+    running jobs stay, nothing changes.
     """
     cluster = leaf_spine(2, 2, spines=1, oversubscription=2.0)
     up = float(cluster.topology.capacity.min())
