@@ -130,7 +130,7 @@ def _spread_apart(person: np.ndarray) -> bool:
     return bool(((person[several] > 0).sum(axis=0) <= 1).all())
 
 
-@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5"])
+@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5", "10,0.01", "fixed,fixed"])
 def test_parameters(text: str) -> None:
     with pytest.raises(StackError, match="write pollux:NOISE"):
         Pollux.from_text(text)
@@ -165,6 +165,23 @@ def test_the_batch_of_the_largest_goodput_by_hand() -> None:
     assert as_run([job], resolve("pollux:100"), cluster, NetworkSpec())[0].profiles[2].batch == 30
     assert as_run([job], resolve("pollux:fixed"), cluster, NetworkSpec())[0].profiles == job.profiles
     assert as_run([job], resolve("themis"), cluster, NetworkSpec()) == [job]
+
+
+def test_no_batch_is_smaller_than_asked_for_while_there_are_gpus_for_it() -> None:
+    """As above, but the job asked for 20 samples. On one GPU batches of 10, 20 and 30 samples take 1, 2 and 3 s.
+
+    phi = 200: 10 samples would be worth 0.5 x 220/210 in 1 s, 20 are worth 1 in 2 s, which is less a second; but 10 are
+    fewer than asked for. Where no batch has as many samples as the job asked for, 40, it takes the largest.
+    """
+    cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
+    job = _with_batches(320, cluster)
+    ten, twenty, thirty = job.batches[1]
+    for asked, batch in ((twenty, 20), (replace(twenty, batch=40), 30)):
+        found = as_run(
+            [replace(job, profiles={1: asked, 2: job.profiles[2]})], resolve("pollux"), cluster, NetworkSpec()
+        )
+        assert found[0].profiles[1].batch == batch
+    assert (ten.batch, thirty.batch) == (10, 30)
 
 
 def test_by_hand_batches() -> None:

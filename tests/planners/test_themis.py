@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
@@ -348,8 +349,21 @@ class Fixed(Planner):
         return [Candidate(Plan(self.placements), state)]
 
 
-@pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1"])
+@pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1", "0.5,60,7", "0.5,0.001", "0.5,nan", "0.5,", ""])
 def test_parameters(text: str) -> None:
-    with pytest.raises(StackError, match="write themis:F"):
+    with pytest.raises(StackError, match=r"write themis:F or themis:F,LEASE_S .* a lease of at least 1 second"):
         Themis.from_text(text)
     assert Themis.from_text("0.5,60").lease_s == 60.0
+
+
+def test_leases_no_longer_than_a_restart_are_refused() -> None:
+    """Three jobs that cannot run beside each other would stop each other for ever."""
+    job = {"model": "vgg16@cassini", "gpus": 20, "iterations": 100}
+    jobs = [{"id": name, **job} for name in "abc"]
+    scenario = {
+        "cluster": {"topology": "cassini"}, "workload": {"source": "jobs", "job": jobs}, "run": {"restart_s": 10.0},
+    }  # fmt: skip
+    for stack in ("themis:0.8,10", "themis:0.8,2+cassini"):
+        with pytest.raises(StackError, match=r"after \S+ s, and a restart takes 10 s, .*; choose a longer time"):
+            weft.simulate(scenario, stack=stack)
+    assert weft.simulate(scenario, stack="themis:0.8,20").jobs["finish_s"].null_count() == 0

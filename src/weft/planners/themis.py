@@ -91,7 +91,7 @@ class Themis(Planner):
 
     def __init__(self, fairness: float = 0.8, lease_s: float = 600.0) -> None:
         self.fairness = fairness
-        self.lease_s = lease_s
+        self.lease_s = self.shortest_stay_s = lease_s
         if (fairness, lease_s) != (0.8, 600.0):
             self.name = f"themis:{fairness:g},{lease_s:g}"
 
@@ -100,12 +100,15 @@ class Themis(Planner):
         """`themis`, `themis:0.8` or `themis:0.8,600`."""
         if arg is None:
             return cls()
+        words = arg.split(",")
         try:
-            fairness, lease_s = (*map(float, arg.split(",")), 600.0)[:2]
+            fairness, lease_s = (*map(float, words), *(0.8, 600.0)[len(words) :])
         except ValueError:
             fairness, lease_s = math.nan, math.nan
-        if not (0 <= fairness < 1 and 0 < lease_s < math.inf):
-            raise StackError(f"themis:{arg}: write themis:F or themis:F,LEASE_S with 0 <= F < 1 and a lease in seconds")
+        if not (0 <= fairness < 1 and 1 <= lease_s < math.inf):
+            raise StackError(
+                f"themis:{arg}: write themis:F or themis:F,LEASE_S with 0 <= F < 1 and a lease of at least 1 second"
+            )
         return cls(fairness, lease_s)
 
     def initial_state(self) -> State:

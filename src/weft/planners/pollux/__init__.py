@@ -158,10 +158,10 @@ class Pollux(Planner):
             noise, interval_s = (*map(float, numbers), *(10.0, 60.0)[len(numbers) :])
         except ValueError:
             noise, interval_s = math.nan, math.nan
-        if not (0 < noise < math.inf and 0 < interval_s < math.inf):
+        if not (0 < noise < math.inf and 1 <= interval_s < math.inf):
             raise StackError(
-                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S, both more than 0, and fixed behind them "
-                "if batches are to stay as they are"
+                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S with a noise scale above 0 and an "
+                "interval of at least 1 second, and fixed behind them if batches are to stay as they are"
             )
         return cls(noise, interval_s, fixed)
 
