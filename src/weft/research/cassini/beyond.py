@@ -282,18 +282,52 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
 
 
 def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
-    """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
+    """Figures 11 to 16 under the planners alone: how often jobs meet on a link that can fill, and what that costs."""
     from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention
 
     rows = []
     for figure, scenario in EXPERIMENTS.items():
         planners = ("themis",) if figure == "figure-16" else ("themis", "pollux")
-        stacks = [name for p in planners for name in (p, f"{p}+cassini")]
-        if figure in ("figure-11", "figure-13"):
-            stacks.append("random")
-        rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
+        rows += [{"figure": figure, **row} for row in contention(scenario, planners, seeds)]
     return rows
+
+
+def stays(seeds: int = 5, lease_s: float = 600.0) -> list[dict[str, Any]]:
+    """Figures 11 and 13: how often jobs come or go, how long a job stays on its GPUs, how many leases of GPUs end."""
+    from weft import api
+    from weft.research.cassini import EXPERIMENTS
+
+    rows = []
+    for figure in ("figure-11", "figure-13"):
+        for stack in ("themis", "themis+cassini", "pollux", "pollux+cassini"):
+            runs = api.compare(deepcopy(EXPERIMENTS[figure]), [stack], seeds, workers=1).runs
+            ends = [np.unique(np.concatenate([run.jobs["submit_s"], run.jobs["finish_s"]])) for run in runs]
+            lasted = np.concatenate([(run.spans["end_s"] - run.spans["start_s"]).to_numpy() for run in runs])
+            rows.append(
+                {
+                    "figure": figure, "stack": stack,
+                    "between_jobs_s": float(np.median(np.concatenate([np.diff(times) for times in ends]))),
+                    "stay_median_s": float(np.median(lasted)), "stay_mean_s": float(lasted.mean()),
+                    "leases_ended": sum(leases_ended(run, lease_s) for run in runs),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def leases_ended(run: RunResult, lease_s: float) -> int:
+    """Leases of single GPUs that ran out while their job had the GPU; a job that is moved keeps what it stays on."""
+    held: dict[tuple[str, int], float] = {}  # since when
+    since: dict[str, tuple[float, list[int]]] = {}
+    ended = 0
+    for job, start, end, gpus, _ in run.spans.sort("start_s").iter_rows():
+        last_end, last_gpus = since.get(job, (-1.0, []))
+        for gpu in gpus:
+            if not (gpu in last_gpus and abs(last_end - start) < 1e-6):
+                held[job, gpu] = start
+            ended += int((end - held[job, gpu]) / lease_s) - int((start - held[job, gpu]) / lease_s)
+        since[job] = end, gpus
+    return ended
 
 
 def _mean(played_: dict[str, Any]) -> float:
@@ -310,6 +344,7 @@ STUDIES = {
     "loop_rule": loop_rule,
     "settings": settings,
     "room_to_gain": room_to_gain,
+    "stays": stays,
     "one_change": one_change,
     "why_not": why_not,
 }
