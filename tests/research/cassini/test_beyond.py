@@ -65,8 +65,8 @@ def test_rules_are_stacks_and_controls_keep_what_is_changed() -> None:
 def test_leases_that_end_by_hand() -> None:
     """Leases of 100 s, as in `test_by_hand_leases_end_at_their_own_times` of Themis, here by what was held and when.
 
-    b has GPUs 0 and 1 from 0 to 100 s, when their leases end. Beside them it has 2 and 3 from 20 s to the end, at 330 s:
-    their leases end at 120, 220 and 320 s. Those of 0 and 1, which it has again from 140 s on, end at 240 s.
+    b has GPUs 0 and 1 from 0 to 100 s, when their leases end. Beside them it has 2 and 3 from 20 to 330 s, and the
+    leases of these end at 120, 220 and 320 s. Those of 0 and 1, which it has again from 140 s on, end at 240 s.
     """
     spans = pl.DataFrame(
         [
