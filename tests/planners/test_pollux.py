@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.planners.test_themis import Fixed, sequence
 from weft.core.cycle import Core
@@ -15,7 +17,7 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput, on_nodes
-from weft.planners.pollux.genetic import Problem, evolve
+from weft.planners.pollux.genetic import Problem, _best_step, evolve, repaired
 from weft.sim import NetworkSpec, as_run, simulate
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_planner, toy_cluster, toy_job
@@ -83,7 +85,52 @@ def test_two_distributed_jobs_never_share_a_node_and_no_node_is_overfull() -> No
     assert (best.sum(axis=1) > 0).all()
 
 
-@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5"])
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_best_step_is_the_best_of_all_steps(seed: int) -> None:
+    """Against every GPU that could change hands, valued by the fitness of the whole allocation."""
+    rng = np.random.default_rng(seed)
+    jobs, nodes, most = int(rng.integers(1, 5)), int(rng.integers(1, 5)), 5
+    speedup = rng.random((jobs, most + 1, 2)) * (rng.random((jobs, most + 1, 1)) < 0.8)
+    speedup[:, 0] = 0.0
+    capacity = rng.integers(0, 4, nodes)
+    current = rng.integers(0, 3, (jobs, nodes))
+    problem = Problem(speedup, capacity, current, rng.random(jobs))
+    person = repaired(problem, rng.integers(0, 3, (jobs, nodes)), rng)
+    apart = capacity.max() <= 1 or _spread_apart(person)
+    assert apart
+    best, fittest = None, float(problem.fitness(person[None])[0]) * (1 + 1e-9)
+    for node in range(nodes):
+        spare = [-1] if person[:, node].sum() < capacity[node] else []
+        for giver in [*np.flatnonzero(person[:, node]), *spare]:
+            for taker in range(-1, jobs):
+                child = person.copy()
+                child[giver, node] -= giver >= 0
+                child[taker, node] += taker >= 0
+                sizes = child.sum(axis=1)
+                if taker == giver or sizes.max() > most or not problem.able[np.arange(jobs), sizes].all():
+                    continue
+                value = float(problem.fitness(child[None])[0])
+                if _spread_apart(child) and value > fittest * (1 + 1e-12):
+                    best, fittest = (node, giver, taker), value
+    found = _best_step(problem, person)
+    if best is None:
+        assert found is None
+    else:
+        assert found is not None
+        child = person.copy()
+        child[found[1], found[0]] -= found[1] >= 0
+        child[found[2], found[0]] += found[2] >= 0
+        assert _spread_apart(child)
+        assert float(problem.fitness(child[None])[0]) == pytest.approx(fittest, rel=1e-9)
+
+
+def _spread_apart(person: np.ndarray) -> bool:
+    several = (person > 0).sum(axis=1) > 1
+    return bool(((person[several] > 0).sum(axis=0) <= 1).all())
+
+
+@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5", "10,0.01", "fixed,fixed"])
 def test_parameters(text: str) -> None:
     with pytest.raises(StackError, match="write pollux:NOISE"):
         Pollux.from_text(text)
@@ -120,6 +167,23 @@ def test_the_batch_of_the_largest_goodput_by_hand() -> None:
     assert as_run([job], resolve("themis"), cluster, NetworkSpec()) == [job]
 
 
+def test_no_batch_is_smaller_than_asked_for_while_there_are_gpus_for_it() -> None:
+    """As above, but the job asked for 20 samples. On one GPU batches of 10, 20 and 30 samples take 1, 2 and 3 s.
+
+    phi = 200: 10 samples would be worth 0.5 x 220/210 in 1 s, 20 are worth 1 in 2 s, which is less a second; but 10 are
+    fewer than asked for. Where no batch has as many samples as the job asked for, 40, it takes the largest.
+    """
+    cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
+    job = _with_batches(320, cluster)
+    ten, twenty, thirty = job.batches[1]
+    for asked, batch in ((twenty, 20), (replace(twenty, batch=40), 30)):
+        found = as_run(
+            [replace(job, profiles={1: asked, 2: job.profiles[2]})], resolve("pollux"), cluster, NetworkSpec()
+        )
+        assert found[0].profiles[1].batch == batch
+    assert (ten.batch, thirty.batch) == (10, 30)
+
+
 def test_by_hand_batches() -> None:
     """The table of docs/baselines/pollux.md: an iteration counts 22/7 on two GPUs and 1 on one."""
     cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
@@ -145,7 +209,8 @@ def test_by_hand_swaps() -> None:
     """Two racks of two servers; a and b run across the racks, as a search that knows no racks may leave them.
 
     The round keeps them there: moving would cost (T - 0) / (T + 30) of a speed-up of 1. As candidates it also offers
-    each a rack of its own, at 4 x 30 GPU seconds of the 4 x 60 until the next round.
+    each a rack of its own, at 4 x 30 GPU seconds of the 4 x 60 until the next round. Where 8 stays of jobs have lasted
+    300 s in all, 60 + 300 s over 1 + 8 stays are 40 s: the restarts cost 4 x 30 of 4 x 40.
     """
     cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=1)
     jobs = [toy_job(name, 2, 1000, 1.0) for name in "ab"]
@@ -154,7 +219,8 @@ def test_by_hand_swaps() -> None:
     core = Core(Stack("s", Fixed(across)), world)
     core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
     core.view.move_to(60.0, 2)
-    found = Pollux().propose(core.view, Pollux().initial_state(), 10)
-    assert found[0].plan.placements == across
-    shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
-    assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(0.5)
+    for seen, share in (({}, 0.5), ({"stays": [60.0, 300.0, 8]}, 0.75)):
+        found = Pollux().propose(core.view, Pollux().initial_state() | seen, 10)
+        assert found[0].plan.placements == across
+        shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
+        assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(share)

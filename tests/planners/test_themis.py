@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
@@ -283,24 +284,44 @@ def test_candidates_are_plans_over_all_jobs_with_their_restarts() -> None:
     """Two racks of two servers. a has one GPU in each rack, b too; c comes and takes no part, there is no room.
 
     Plans keep sizes, and no job is further apart. Where a and b both have a rack to themselves, both must restart:
-    4 GPUs x 30 s of the 4 x 600 s that are leased, 0.05 of the time.
+    4 GPUs x 30 s of the 4 x 600 s that are leased, 0.05 of the time. But once jobs are known to stay for a minute only,
+    0.5; and where they end in 100 s, no restart is spread over more than that.
     """
     cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=1)
-    jobs = [toy_job(name, 2, 100, 1.0) for name in "ab"]
-    world = ToyWorld(cluster, jobs)
     across = {"a": (0, 2), "b": (1, 3)}
-    core = Core(Stack("s", Fixed(across)), world)
-    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
-    core.view.move_to(5.0, 2)
-    themis = Themis()
-    state = {**themis.initial_state(), "target": across, "leases": {"a": [600.0] * 2, "b": [600.0] * 2}}
-    found = themis.propose(core.view, state, 10)  # somebody has gone: state["jobs"] is empty
-    shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
-    assert len(shares) == len(found) > 3
-    assert shares[("a", (0, 2)), ("b", (1, 3))] == 0.0
-    assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(0.05)
-    assert found[0].plan.placements == across
-    assert all({len(gpus) for gpus in c.plan.placements.values()} == {2} for c in found)
+    for iterations, stays, share in (
+        (1000, [5.0, 0.0, 0], 0.05), (1000, [5.0, 3000.0, 59], 0.5), (1000, [0.0, 2990.0, 59], 0.5),
+        (100, [5.0, 0.0, 0], 0.3), (100, [5.0, 3000.0, 59], 0.5),
+    ):  # fmt: skip
+        world = ToyWorld(cluster, [toy_job(name, 2, iterations, 1.0) for name in "ab"])
+        core = Core(Stack("s", Fixed(across)), world)
+        core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
+        core.view.move_to(5.0, 2)
+        themis = Themis()
+        leases = {"a": [600.0] * 2, "b": [600.0] * 2}
+        state = {**themis.initial_state(), "target": across, "leases": leases, "stays": stays}
+        found = themis.propose(core.view, state, 10)  # somebody has gone: state["jobs"] is empty
+        shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
+        assert len(shares) == len(found) > 3
+        assert shares[("a", (0, 2)), ("b", (1, 3))] == 0.0
+        assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(share)
+        assert found[0].plan.placements == across
+        assert all({len(gpus) for gpus in c.plan.placements.values()} == {2} for c in found)
+
+
+def test_by_hand_how_long_jobs_stay() -> None:
+    """The jobs of `test_by_hand_leases_end_at_their_own_times`. By 140 s b has been on GPUs for 140 s, a for 20 s and c
+    for 40 s. Five stays have ended: a's and c's, and three of b's, which grew, shrank and grew again. b ends at 330 s.
+    """
+    jobs = [
+        toy_job("a", 2, 10, 2.0, sizes=(2,)),
+        toy_job("b", 2, 300, 2.0, sizes=(2, 4)),
+        toy_job("c", 2, 20, 2.0, sizes=(2,), submit_s=50.0),
+    ]
+    world = ToyWorld(toy_cluster(**FOUR), jobs)
+    core = Core(resolve("themis:0.8,100"), world)
+    run(core, world)
+    assert core.planner_state["stays"] == [330.0, pytest.approx(140 + 20 + 40 + 190), 6]
 
 
 def test_no_candidate_spreads_a_job_wider() -> None:
@@ -328,8 +349,21 @@ class Fixed(Planner):
         return [Candidate(Plan(self.placements), state)]
 
 
-@pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1"])
+@pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1", "0.5,60,7", "0.5,0.001", "0.5,nan", "0.5,", ""])
 def test_parameters(text: str) -> None:
-    with pytest.raises(StackError, match="write themis:F"):
+    with pytest.raises(StackError, match=r"write themis:F or themis:F,LEASE_S .* a lease of at least 1 second"):
         Themis.from_text(text)
     assert Themis.from_text("0.5,60").lease_s == 60.0
+
+
+def test_leases_no_longer_than_a_restart_are_refused() -> None:
+    """Three jobs that cannot run beside each other would stop each other for ever."""
+    job = {"model": "vgg16@cassini", "gpus": 20, "iterations": 100}
+    jobs = [{"id": name, **job} for name in "abc"]
+    scenario = {
+        "cluster": {"topology": "cassini"}, "workload": {"source": "jobs", "job": jobs}, "run": {"restart_s": 10.0},
+    }  # fmt: skip
+    for stack in ("themis:0.8,10", "themis:0.8,2+cassini"):
+        with pytest.raises(StackError, match=r"after \S+ s, and a restart takes 10 s, .*; choose a longer time"):
+            weft.simulate(scenario, stack=stack)
+    assert weft.simulate(scenario, stack="themis:0.8,20").jobs["finish_s"].null_count() == 0

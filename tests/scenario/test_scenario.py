@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from weft.cli.main import run
 from weft.errors import ScenarioError
 from weft.model.profile import Transfer
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster, build_workload
+from weft.scenario.shipped import names, scenario_path
 from weft.scenario.template import TEMPLATE
 
 _WITHOUT_DEFAULT = {("stack", "place"), ("run", "until_s"), ("network", "foreign"), ("network", "cross_traffic")}
@@ -60,6 +62,21 @@ def test_a_scenario_may_leave_out_all_but_cluster_and_workload() -> None:
     assert scenario.network.sharing == "max-min"
     assert scenario.run.seed == 0
     assert scenario.where == "scenario"
+
+
+def test_scenarios_that_come_with_weft_are_known_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of the same name in the working directory comes first."""
+    monkeypatch.chdir(tmp_path)
+    for name in names():
+        assert Scenario.load(name).name == Scenario.load_site(name).name == name
+    assert run(["topology", "sweep"]) == 0
+    assert "24" in capsys.readouterr().out
+    (tmp_path / "sweep").write_text(scenario_path("demo").read_text(encoding="utf-8"), encoding="utf-8")
+    assert Scenario.load("sweep").cluster == Scenario.load("demo").cluster
+    with pytest.raises(ScenarioError, match="swept: no such file"):
+        Scenario.load("swept")
 
 
 def test_k_way_constants_default_to_ten_gigabit_ethernet() -> None:

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 ScenarioArgument = Annotated[
-    Path, typer.Argument(metavar="SCENARIO.toml", help="Scenario file (weft init writes one).")
+    Path,
+    typer.Argument(
+        metavar="SCENARIO.toml",
+        help="Scenario file (weft init writes one), or the name of one that comes with weft, such as sweep.",
+    ),
 ]
 StackOption = Annotated[
     str | None,

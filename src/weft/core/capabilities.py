@@ -34,6 +34,8 @@ def refuse(stack: Stack, world: World) -> None:
 
 
 def _objections(stack: Stack, world: World) -> Iterator[str]:
+    from weft.core.world import KnowsRestart
+
     can, planner = world.capabilities, stack.planner
     if planner.dedicated and not can.copies:
         yield f"{planner.name} gives each job a cluster of its own, and this world has one for all"
@@ -45,6 +47,11 @@ def _objections(stack: Stack, world: World) -> Iterator[str]:
         yield f"{planner.name} changes the number of GPUs of a job, and this world runs a job at the size it asked for"
     if planner.uneven and not can.uneven:
         yield f"{planner.name} may give a job more GPUs on one server than on another, and this world cannot"
+    if isinstance(world, KnowsRestart) and planner.shortest_stay_s <= world.restart_s:
+        yield (
+            f"{planner.name} may take GPUs from a job after {planner.shortest_stay_s:g} s, and a restart takes "
+            f"{world.restart_s:g} s, so that jobs may never get on; choose a longer time"
+        )
     if stack.interleave.shifts and not can.shifts:
         yield f"{stack.interleave.name} shifts communication in time, and this world cannot gate a job"
     if (stack.pace.steers or stack.pace.holds_back) and not can.pacing:

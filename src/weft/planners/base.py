@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ class Planner(Policy):
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
     dedicated: bool = False  # wants a whole cluster for each job (a copy, where the world can make one)
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
+    shortest_stay_s: float = math.inf  # how soon a job may lose its GPUs to another
     idle_without_jobs: bool = False  # while no job waits, it proposes what is: it need not be asked
 
     @abstractmethod

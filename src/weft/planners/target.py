@@ -159,14 +159,34 @@ def _exchanged(first: Mapping[str, Placement], pool: Sequence[int], rng: np.rand
     return {job: tuple(sorted(at.get(gpu, gpu) for gpu in gpus)) for job, gpus in first.items()}
 
 
-def restart_share(view: ClusterView, plan: Mapping[str, Placement], lasts_s: float) -> float:
-    """What the restarts of a plan cost, as a part of the GPU time that it hands out until the next round."""
-    moved = sum(
-        len(job.gpus)
+def restart_share(view: ClusterView, plan: Mapping[str, Placement], lasts_s: Callable[[JobView], float]) -> float:
+    """What the restarts of a plan cost, as a part of the GPU time that it hands out.
+
+    A job that restarts loses `restart_s` of the time that it can expect to stay where it goes.
+    """
+    lost = sum(
+        len(job.gpus) * view.restart_s / max(lasts_s(job), 1e-9)
         for job in view.running.values()
         if job.status is JobStatus.RUNNING and plan.get(job.id, job.gpus) != job.gpus
     )
-    return moved * view.restart_s / (max(1, sum(map(len, plan.values()))) * lasts_s)
+    return lost / max(1, sum(map(len, plan.values())))
+
+
+def stay_s(view: ClusterView, state: State, most_s: float) -> float:
+    """How long a job stays on its GPUs until it ends or is moved, on average so far; `most_s` at most.
+
+    Job seconds over stays that ended (as if stays were exponential), with one stay of `most_s` beside those seen.
+    """
+    seconds, ended = _stays(view, state)
+    return min(most_s, (most_s + seconds) / (1 + ended))
+
+
+def _stays(view: ClusterView, state: State) -> tuple[float, int]:
+    """Job seconds on GPUs so far, and stays that have ended: those that the last round knew of, and jobs now gone."""
+    counted_s, seconds, ended = state.get("stays", (view.now, 0.0, 0))
+    jobs = all_jobs(view)
+    gone = sum(job not in jobs for job in state["target"])
+    return seconds + (view.now - counted_s) * len(state["target"]), ended + gone
 
 
 def _servers(cluster: Cluster, way: Mapping[str, Placement]) -> frozenset[tuple[str, tuple[int, ...]]]:
@@ -194,12 +214,16 @@ def held(view: ClusterView) -> dict[str, Placement]:
     return {job.id: job.gpus for job in view.running.values() if job.status is JobStatus.STARTING}
 
 
-def remember(view: ClusterView, target: Mapping[str, Placement], **more: Any) -> State:
-    """The state after a round."""
+def remember(view: ClusterView, before: State, target: Mapping[str, Placement], **more: Any) -> State:
+    """The state after a round; `before` is the one after the last round."""
+    jobs = all_jobs(view)
+    seconds, ended = _stays(view, before)
+    moved = sum(job in jobs and target.get(job) != tuple(gpus) for job, gpus in before["target"].items())
     return {
         "version": 1,
         "target": {job: list(gpus) for job, gpus in target.items()},
-        "jobs": sorted(all_jobs(view)),
+        "jobs": sorted(jobs),
+        "stays": [view.now, seconds, ended + moved],
         **more,
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cache
 from typing import Self
 
 from weft.errors import StackError
@@ -22,6 +23,7 @@ from weft.planners.target import (
     remember,
     restart_share,
     sizes_that_fit,
+    stay_s,
     target_of,
 )
 
@@ -89,7 +91,7 @@ class Themis(Planner):
 
     def __init__(self, fairness: float = 0.8, lease_s: float = 600.0) -> None:
         self.fairness = fairness
-        self.lease_s = lease_s
+        self.lease_s = self.shortest_stay_s = lease_s
         if (fairness, lease_s) != (0.8, 600.0):
             self.name = f"themis:{fairness:g},{lease_s:g}"
 
@@ -98,12 +100,15 @@ class Themis(Planner):
         """`themis`, `themis:0.8` or `themis:0.8,600`."""
         if arg is None:
             return cls()
+        words = arg.split(",")
         try:
-            fairness, lease_s = (*map(float, arg.split(",")), 600.0)[:2]
+            fairness, lease_s = (*map(float, words), *(0.8, 600.0)[len(words) :])
         except ValueError:
             fairness, lease_s = math.nan, math.nan
-        if not (0 <= fairness < 1 and 0 < lease_s < math.inf):
-            raise StackError(f"themis:{arg}: write themis:F or themis:F,LEASE_S with 0 <= F < 1 and a lease in seconds")
+        if not (0 <= fairness < 1 and 1 <= lease_s < math.inf):
+            raise StackError(
+                f"themis:{arg}: write themis:F or themis:F,LEASE_S with 0 <= F < 1 and a lease of at least 1 second"
+            )
         return cls(fairness, lease_s)
 
     def initial_state(self) -> State:
@@ -118,7 +123,7 @@ class Themis(Planner):
         same = sorted(all_jobs(view)) == state["jobs"] and len(target) == len(state["target"])
         if same and not over:
             return [as_decided(view, target, state, "leased", self._wake(view, leases))]
-        return self._auction(view, target, leases, n)
+        return self._auction(view, state, target, leases, n)
 
     def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
         """The target moves too."""
@@ -149,7 +154,7 @@ class Themis(Planner):
         return restart + left * believed_s(view, job.job, workers, kind)
 
     def _auction(
-        self, view: ClusterView, target: dict[str, Placement], leases: dict[str, list[float]], n: int
+        self, view: ClusterView, before: State, target: dict[str, Placement], leases: dict[str, list[float]], n: int
     ) -> list[Candidate]:
         coming = held(view)
         live = {
@@ -166,17 +171,30 @@ class Themis(Planner):
         lease = view.now + self.lease_s
         first = {**coming, **table.placed}
         renewed = {job: [ends.get(gpu, lease) for gpu in gpus] for job, gpus in first.items()}
+        lasts_s = self._lasting(view, before)
         found = []
         for way in different_ways(view, first, n, self.name, _kind):
-            state = remember(view, way, leases={job: renewed[job] for job in sorted(way)})
+            state = remember(view, before, way, leases={job: renewed[job] for job in sorted(way)})
             reasons = {job: table.words(job, len(gpus)) for job, gpus in way.items()}
             reasons |= {job.id: "its leases ended, auction lost" for job in table.jobs if job.id not in way}
             declined = tuple(
                 Declined(job, "auction lost: no GPUs left for it") for job in view.waiting if job not in way
             )
-            share = restart_share(view, way, self.lease_s)
+            share = restart_share(view, way, lasts_s)
             found.append(Candidate(Plan(way), state, reasons, declined, self._wake(view, renewed), share))
         return found
+
+    def _lasting(self, view: ClusterView, before: State) -> Callable[[JobView], float]:
+        """How long a running job can expect to stay where it is put: as jobs have stayed so far, or until it ends."""
+        usual_s = stay_s(view, before, self.lease_s)
+
+        @cache
+        def left_s(job: str) -> float:
+            running = view.job(job)
+            gpus = running.gpus
+            return self._left_s(view, running, len(gpus), _kind(Spread.of(view.cluster, gpus)))
+
+        return lambda job: min(usual_s, left_s(job.id))
 
     def _wake(self, view: ClusterView, leases: Mapping[str, Sequence[float]]) -> float | None:
         """The next end of a lease, while there is anybody to have the GPUs."""

@@ -34,20 +34,20 @@ class Scenario(Section):
 
     @staticmethod
     def load(source: Scenario | str | Path | dict[str, Any]) -> Scenario:
-        """A scenario from a TOML file, from a dict of the same shape, or as it is."""
+        """A scenario from a TOML file or a dict of its shape, by the name of one that comes with weft, or as it is."""
         if isinstance(source, Scenario):
             return source
         if isinstance(source, dict):
             return _checked(source, None)
-        return _checked(read_toml(Path(source)), Path(source))
+        path = _by_name(source)
+        return _checked(read_toml(path), path)
 
     @staticmethod
     def load_site(source: str | Path) -> Scenario:
         """A file of which only the cluster counts: its [workload] may be missing."""
-        data = read_toml(Path(source))
-        return _checked(
-            {"workload": {"source": "jobs", "job": [{"model": "resnet50", "iterations": 1}]}, **data}, Path(source)
-        )
+        path = _by_name(source)
+        some_job = {"source": "jobs", "job": [{"model": "resnet50", "iterations": 1}]}
+        return _checked({"workload": some_job, **read_toml(path)}, path)
 
     def again(self, data: dict[str, Any], changes: str) -> Scenario:
         """The same file with other values, checked; `changes` says which, for its text."""
@@ -83,6 +83,14 @@ class Scenario(Section):
     def folder(self) -> Path:
         """Files that it names are looked up from here."""
         return self._path.parent if self._path else Path()
+
+
+def _by_name(source: str | Path) -> Path:
+    """The file; where there is none, and it is called like a scenario that comes with weft, that one."""
+    from weft.scenario.shipped import names, scenario_path
+
+    path = Path(source)
+    return scenario_path(str(source)) if str(source) in names() and not path.exists() else path
 
 
 def _checked(data: dict[str, Any], path: Path | None) -> Scenario:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -235,6 +234,42 @@ def test_the_most_compatible_candidate_is_taken() -> None:
         assert again.candidate.plan.gates == pick.candidate.plan.gates
 
 
+def test_the_control_takes_the_fewest_racks_whatever_the_score() -> None:
+    """Two racks of three servers. In the compact plan a and b have a rack each, in the wide one both are across.
+
+    Where nobody meets, both plans score 1, and the score keeps the planner's first; the control takes the compact one
+    wherever it stands. Where jobs meet in the compact plan only, the score takes the wide one; the control does not.
+    """
+    cluster = leaf_spine(2, 3, spines=1, oversubscription=3.0)
+
+    class World:
+        def __init__(self, meets: bool) -> None:
+            self.now, self.running, self.waiting, self.cluster, self.meets = 0.0, {}, {}, cluster, meets
+
+        def job(self, name: str) -> Any:
+            return SimpleNamespace(job=name)
+
+        def traffic(self, job: str, gpus: tuple[int, ...]) -> Traffic:
+            link = 0 if self.meets and Spread.of(cluster, gpus).racks == 1 else {"a": 1, "b": 2}[job]
+            return Traffic(0.3, 1, 0.0, 0.0, {link: ((0.0, 0.2, 0.9 * float(cluster.topology.capacity[link])),)})
+
+    compact = Candidate(Plan({"a": (0, 1), "b": (3, 4)}), {})
+    wide = Candidate(Plan({"a": (0, 3), "b": (1, 4)}), {})
+
+    def taken(text: str, meets: bool, *candidates: Candidate) -> Any:
+        picked = Cassini.from_text(text).pick(World(meets), candidates, {"gates": {}})  # type: ignore[arg-type]
+        return picked.candidate.plan.placements
+
+    for meets in (False, True):
+        for order in ((compact, wide), (wide, compact)):
+            assert taken("metric=racks,unshifted", meets, *order) == compact.plan.placements
+    assert taken("unshifted", False, wide, compact) == wide.plan.placements
+    assert taken("unshifted", True, compact, wide) == wide.plan.placements
+    dear = replace(compact, restart_share=0.9)  # restarts count for the control only between plans of as many racks
+    assert taken("metric=racks,unshifted", True, wide, dear) == compact.plan.placements
+    assert taken("metric=racks,unshifted", False, dear, compact) == compact.plan.placements
+
+
 @pytest.mark.parametrize(("planner", "seed"), [("themis", 0), ("pollux", 2)])
 def test_by_hand_two_jobs_swap_workers(planner: str, seed: int) -> None:
     """Two racks of two servers with one GPU each and one uplink; a restart costs 10 s.
@@ -243,8 +278,9 @@ def test_by_hand_two_jobs_swap_workers(planner: str, seed: int) -> None:
     end, at 100 s (under Pollux, which draws nodes by lot, at this seed). Alone an iteration computes for 0.25 s and
     sends for 0.75 s. On the same uplinks, in step, it takes 0.25 + 2 x 0.75 s: a's last 210 iterations end at 467.5 s,
     and b, which has done 210 by then, ends 90 s later. An uplink that both use 0.75 of the time scores 0.5 at best, a
-    rack for each 1, less 2 x 10 of the 4 x 600 GPU seconds of a lease (4 x 60 of a round). So with CASSINI a and b swap
-    a worker at 100 s: a goes on at 110 s and ends at 320 s, b ends at 400 s. Where running jobs stay, nothing changes.
+    rack for each 1, less the restart of 2 of 4 GPUs: 10 of the 210 s that a has left (under Pollux 10 of 60 s, a
+    round). So with CASSINI a and b swap a worker at 100 s: a goes on at 110 s and ends at 320 s, b ends at 400 s. Where
+    running jobs stay, nothing changes.
     """
     cluster = leaf_spine(2, 2, spines=1, oversubscription=2.0)
     up = float(cluster.topology.capacity.min())
@@ -306,28 +342,6 @@ def test_loops_are_passed_over_and_if_all_loop_the_best_is_left_unshifted_and_sa
     settled = Cassini().pick(World(), [plan(2), plan(0)], {"gates": {}}).candidate  # type: ignore[arg-type]
     assert settled.plan.placements["a"][0] == 0  # by default a loop is no reason to take what scores less
     assert set(settled.plan.gates) == {"a", "b", "c"}
-
-
-@pytest.mark.parametrize(
-    ("stack", "words"),
-    [
-        ("srsf-1+cassini", "holds transfers back, which undoes the time-shifts of cassini"),
-        ("ada-srsf+cassini", "holds transfers back, which undoes the time-shifts of cassini"),
-        ("fifo+cassini[place=ff]", "cassini assumes that a GPU has one job"),
-        ("fifo+cassini:what", "is not known; write candidates=N"),
-        ("fifo+cassini:padding=7", "padding between 0 and 1"),
-    ],
-)
-def test_refused_with_the_reason(stack: str, words: str) -> None:
-    with pytest.raises(StackError, match=re.escape(words)):
-        resolve(stack)
-
-
-def test_settings() -> None:
-    found = resolve("fifo+cassini:candidates=3,padding=10%,metric=tail,loops=discard,search=8,threads=1").interleave
-    assert found.settings == Settings(3, 0.1, "tail", "discard", 8, 1)
-    assert found.candidates == 3
-    assert resolve("fifo+cassini:unshifted,stay").interleave.settings == Settings(shifts=False, stay=True)
 
 
 def test_networks_without_links_are_refused_in_words() -> None:

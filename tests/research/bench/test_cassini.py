@@ -15,6 +15,8 @@ def test_quick_figures_are_there_and_near_what_was_asked() -> None:
     assert figures["three_jobs_ms"] < 20.0
     assert figures["three_jobs_gap_max"] <= 0.001
     assert figures["decision_cpu_s"] < 10.0
+    for planner in ("themis", "pollux"):
+        assert 0.0 < figures[f"{planner}_propose_100_servers_cpu_s"] < 10.0
 
 
 def test_a_smaller_decision_and_its_circles() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
 import pytest
 
-from weft.research.cassini.beyond import RULES, loop_free, loops, many_jobs, published_shifts
+from weft.research.cassini import CONTROLS
+from weft.research.cassini.beyond import RULES, _with, leases_ended, loop_free, loops, many_jobs, published_shifts
 from weft.research.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played
 from weft.stacks import resolve
 
@@ -46,9 +52,31 @@ def test_published_scores_are_those_of_the_published_shifts_and_there_are_better
         assert row["unshifted"] - 0.02 < row["as_published"] <= row["best"]
 
 
-def test_rules_are_stacks() -> None:
+def test_rules_are_stacks_and_controls_keep_what_is_changed() -> None:
     for stack in RULES.values():
         resolve(stack)
+    for control in CONTROLS.values():
+        assert _with("cassini", control) == control
+        assert resolve(f"themis+{_with('cassini:stay', control)}").interleave.settings == replace(
+            resolve(f"themis+{control}").interleave.settings, stay=True
+        )
+
+
+def test_leases_that_end_by_hand() -> None:
+    """Leases of 100 s, as in `test_by_hand_leases_end_at_their_own_times` of Themis, here by what was held and when.
+
+    b has GPUs 0 and 1 from 0 to 100 s, when their leases end. Beside them it has 2 and 3 from 20 to 330 s, and the
+    leases of these end at 120, 220 and 320 s. Those of 0 and 1, which it has again from 140 s on, end at 240 s.
+    """
+    spans = pl.DataFrame(
+        [
+            ("b", 0.0, 20.0, [0, 1], ""), ("b", 20.0, 100.0, [0, 1, 2, 3], ""), ("b", 100.0, 140.0, [2, 3], ""),
+            ("b", 140.0, 330.0, [0, 1, 2, 3], ""), ("a", 0.0, 20.0, [2, 3], ""), ("c", 100.0, 140.0, [0, 1], ""),
+        ],
+        schema=["job_id", "start_s", "end_s", "gpus", "why"], orient="row",
+    )  # fmt: skip
+    run: Any = SimpleNamespace(spans=spans)
+    assert leases_ended(run, 100.0) == 2 + 3 * 2 + 2
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])

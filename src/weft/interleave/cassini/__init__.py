@@ -280,19 +280,30 @@ def _key(alignment: Alignment, candidate: Candidate) -> str:
     return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
 
 
+_NUMBERS = {"candidates": (1, 1000), "search": (0, 100_000), "threads": (0, 256)}
+_WORDS = {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}
+_FLAGS = {"unshifted": {"shifts": False}, "stay": {"stay": True}}
+
+
 def _settings(text: str) -> Settings:
     known: dict[str, Any] = {}
+    seen: set[str] = set()
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
+        if name in seen:
+            raise StackError(f"cassini:{text}: {name} is there twice; leave one out")
+        seen.add(name)
         try:
-            if name in ("candidates", "search", "threads") and equals:
-                known[name] = int(value)
+            if name in _NUMBERS and equals:
+                known[name] = _between(text, name, int(value), *_NUMBERS[name])
             elif name == "padding" and equals:
                 known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
-            elif value in {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}.get(name, ()):
+                if not 0 <= known[name] <= 1:
+                    raise StackError(f"cassini:{text}: padding is a number from 0 to 1, or from 0% to 100%")
+            elif value in _WORDS.get(name, ()):
                 known[name] = value
-            elif name in ("unshifted", "stay") and not equals:
-                known |= {"shifts": False} if name == "unshifted" else {"stay": True}
+            elif name in _FLAGS and not equals:
+                known |= _FLAGS[name]
             else:
                 raise ValueError
         except ValueError:
@@ -300,7 +311,11 @@ def _settings(text: str) -> Settings:
                 f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
                 "loops=consensus|discard, search=N, threads=N, unshifted, stay, separated by commas"
             ) from None
-    settings = Settings(**known)
-    if settings.candidates < 1 or not 0 <= settings.padding <= 1 or settings.threads < 0:
-        raise StackError(f"cassini:{text}: candidates is at least 1, padding between 0 and 1")
-    return settings
+    return Settings(**known)
+
+
+def _between(text: str, name: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        more = " (0: one per core)" if name == "threads" else ""
+        raise StackError(f"cassini:{text}: {name} is a whole number from {least} to {most}{more}")
+    return value

@@ -32,6 +32,7 @@ from weft.planners.target import (
     remember,
     restart_share,
     sizes_that_fit,
+    stay_s,
     target_of,
 )
 
@@ -157,10 +158,10 @@ class Pollux(Planner):
             noise, interval_s = (*map(float, numbers), *(10.0, 60.0)[len(numbers) :])
         except ValueError:
             noise, interval_s = math.nan, math.nan
-        if not (0 < noise < math.inf and 0 < interval_s < math.inf):
+        if not (0 < noise < math.inf and 1 <= interval_s < math.inf):
             raise StackError(
-                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S, both more than 0, and fixed behind them "
-                "if batches are to stay as they are"
+                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S with a noise scale above 0 and an "
+                "interval of at least 1 second, and fixed behind them if batches are to stay as they are"
             )
         return cls(noise, interval_s, fixed)
 
@@ -174,7 +175,7 @@ class Pollux(Planner):
         same = sorted(all_jobs(view)) == state["jobs"] and len(target) == len(state["target"])
         if same and view.now < state["next_s"]:
             return [as_decided(view, target, state, "until the next round", state["next_s"])]
-        return self._round(view, target, n)
+        return self._round(view, state, n)
 
     def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
         """The target moves too."""
@@ -229,23 +230,24 @@ class Pollux(Planner):
                     found[size, several] = model.goodput(size, several, batch[size]) / max(base, 1e-12)
         return found
 
-    def _round(self, view: ClusterView, target: dict[str, Placement], n: int) -> list[Candidate]:
+    def _round(self, view: ClusterView, before: State, n: int) -> list[Candidate]:
         coming = held(view)
         jobs = [j for j in all_jobs(view).values() if j.id not in coming and sizes_that_fit(view, j.job)]
         taken = {gpu for gpus in coming.values() for gpu in gpus}
         pool = [gpu for gpu in range(view.cluster.n_gpus) if view.offer.usable[gpu] and gpu not in taken]
         first = {**coming, **(self._placed(view, jobs, pool) if jobs and pool else {})}
         next_s = view.now + self.interval_s
+        usual_s = stay_s(view, before, self.interval_s)
         found = []
         for after in different_ways(view, first, n, self.name, lambda spread: int(spread.servers > 1)):
-            state = remember(view, after, next_s=next_s)
+            state = remember(view, before, after, next_s=next_s)
             reasons = {job: _words(view.job(job).job, len(gpus)) for job, gpus in after.items()}
             reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in after}
             declined = tuple(
                 Declined(j, "goodput: no GPUs for it in this round") for j in view.waiting if j not in after
             )
             wake = next_s if all_jobs(view) else None
-            share = restart_share(view, after, self.interval_s)
+            share = restart_share(view, after, lambda job: usual_s)
             found.append(Candidate(Plan(after), state, reasons, declined, wake, share))
         return found
 

@@ -74,32 +74,78 @@ def evolve(problem: Problem, rng: np.random.Generator, population: int = 12, gen
 def _climbed(problem: Problem, person: Ints) -> Ints:
     """Hill climbing: GPUs change hands, or are taken or left, one at a time, as long as the result is fitter and can
     run."""
-    jobs, nodes = person.shape
-    rows, most = np.arange(jobs), problem.able.shape[1] - 1
-    best = float(problem.fitness(person[None])[0])
     for _ in range(_STEPS):
-        tries = []
-        for node in range(nodes):
-            spare = int(problem.capacity[node] - person[:, node].sum()) > 0
-            for giver in (*np.flatnonzero(person[:, node]), *((-1,) if spare else ())):
-                for taker in range(-1, jobs):
-                    if taker != giver:
-                        child = person.copy()
-                        if giver >= 0:
-                            child[giver, node] -= 1
-                        if taker >= 0:
-                            child[taker, node] += 1
-                        tries.append(child)
-        both = np.stack(tries) if tries else person[None]
-        sizes = both.sum(axis=2)
-        runs = (sizes <= most).all(axis=1) & problem.able[rows, np.minimum(sizes, most)].all(axis=1)
-        apart = ((both > 0) & ((both > 0).sum(axis=2) > 1)[:, :, None]).sum(axis=1).max(axis=1) <= 1
-        value = np.where(runs & apart, problem.fitness(both), -np.inf)
-        top = int(np.argmax(value))
-        if value[top] <= best * (1 + 1e-9):
+        step = _best_step(problem, person)
+        if step is None:
             break
-        person, best = both[top], float(value[top])
+        node, giver, taker = step
+        person = person.copy()
+        if giver >= 0:
+            person[giver, node] -= 1
+        if taker >= 0:
+            person[taker, node] += 1
     return person
+
+
+def _best_step(problem: Problem, person: Ints) -> tuple[int, int, int] | None:
+    """The (node, giver, taker) that raises the fitness most; -1 stands for nobody. None if no step raises it.
+
+    A GPU that changes hands touches two jobs only, so every step is valued by what those two have after it.
+    """
+    jobs = len(person)
+    sizes, nodes_of = person.sum(axis=1)[:, None], (person > 0).sum(axis=1)[:, None]
+    cost = _costs(problem, person, sizes, nodes_of, 0)[:, 0]
+    less = _costs(problem, person, sizes - 1, nodes_of - (person == 1), -1)
+    more = _costs(problem, person, sizes + 1, nodes_of + (person == 0), 1)
+    spare = np.flatnonzero(problem.capacity > person.sum(axis=0))
+    nodes, givers = np.nonzero(person.T)
+    node, giver = np.append(nodes, spare), np.append(givers, np.full(len(spare), -1))
+    order = np.lexsort((np.where(giver < 0, jobs, giver), node))
+    node, giver = node[order], giver[order]
+    if not len(node):
+        return None
+    given = np.where(giver >= 0, cost[giver] - less[giver, node], 0.0)
+    taken = given[:, None] + cost[None, :] - more[:, node].T
+    taken[_crowded(person, node, giver) | (giver[:, None] == np.arange(jobs))] = -np.inf
+    gain = np.column_stack([np.where(giver >= 0, given, -np.inf), taken])
+    gain = np.round(gain, 12)  # of steps that are as good the first is taken, whatever the last bit says
+    step, taker = divmod(int(np.argmax(gain)), jobs + 1)
+    if gain[step, taker] <= cost.sum() * (1 - 1 / (1 + 1e-9)):
+        return None
+    return int(node[step]), int(giver[step]), taker - 1
+
+
+def _crowded(person: Ints, node: Ints, giver: Ints) -> npt.NDArray[np.bool_]:
+    """By step and taker: whether two distributed jobs would share a node once the giver has given and the taker has
+    taken. In `person` none do."""
+    nodes_of = (person > 0).sum(axis=1)
+    distributed = ((person > 0) & (nodes_of > 1)[:, None]).sum(axis=0)  # by node
+    leaves = (giver >= 0) & (nodes_of[giver] > 1) & (person[giver, node] == 1)
+    rest = ((person > 0) @ np.arange(person.shape[1]))[giver] - node
+    now_alone = np.where(leaves & (nodes_of[giver] == 2), rest, -1)  # the node of a giver that has one left
+    joins = person[:, node].T == 0
+    home = person.argmax(axis=1)  # of a taker that is on one node
+    there = joins & (nodes_of > 0) & (distributed[node] - leaves > 0)[:, None]
+    at_home = joins & (nodes_of == 1) & (distributed[home] - (now_alone[:, None] == home) > 0)
+    crowded: npt.NDArray[np.bool_] = there | at_home
+    return crowded
+
+
+def _costs(problem: Problem, person: Ints, sizes: Ints, nodes: Ints, change: int) -> Floats:
+    """1 / speed-up of each job (rows) if it had this size on so many nodes and its entry at a node (columns) changed.
+
+    Infinite where a job cannot have that size.
+    """
+    most = problem.able.shape[1] - 1
+    rows = np.arange(len(person))[:, None]
+    inside = np.clip(sizes, 0, most)
+    value = problem.speedup[rows, inside, (nodes > 1).astype(np.int64)]
+    differs = (person != problem.current).sum(axis=1)[:, None] - (person != problem.current)
+    changed = (differs + (person + change != problem.current)) > 0
+    value = np.where(changed, value * problem.penalty[:, None], value)
+    able = problem.able[rows, inside] & (sizes >= 0) & (sizes <= most)
+    cost: Floats = np.where(able, 1.0 / np.maximum(value, 1e-3), np.inf)
+    return cost
 
 
 def _spread_out(problem: Problem, rng: np.random.Generator) -> Ints:
@@ -152,10 +198,9 @@ def repaired(problem: Problem, person: Ints, rng: np.random.Generator) -> Ints:
         size = int(person[job].sum())
         fits = np.flatnonzero(able[job, : min(size, most) + 1])
         extra = size - (int(fits[-1]) if len(fits) else 0)
-        for node in np.argsort(person[job], kind="stable"):  # smallest parts first: fewer nodes
-            given = min(extra, int(person[job, node]))
-            person[job, node] -= given
-            extra -= given
+        smallest = np.argsort(person[job], kind="stable")  # these are given up first: fewer nodes
+        parts = person[job, smallest]
+        person[job, smallest] -= np.clip(extra - (np.cumsum(parts) - parts), 0, parts)
     return person
 
 

@@ -5,7 +5,7 @@ The readings are those of docs/papers/cassini.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -66,10 +66,6 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
         _LARGE, source="poisson", jobs=16, load=0.9, models=_PARALLEL, gpus={"2": 1, "4": 1, "8": 1}, elastic=None
     ),
     "figure-13": _scenario(
-        _TESTBED, source="dynamic", jobs=12, present=8, arrive_s=60, gap_s=10, models=[*_MODELS, _DLRM, _RESNET50],
-        gpus={"3": 1, "4": 1, "5": 1, "6": 1},
-    ),
-    "figure-13-dlrm": _scenario(
         _TESTBED, source="dynamic", jobs=12, present=8, arrive_s=60, gap_s=10, models=[*_MODELS, _DLRM, _RESNET50],
         gpus={"3": 1, "4": 1, "5": 1, "6": 1}, shortest_s=120,
     ),
@@ -132,9 +128,12 @@ class _Lab:
 
     def _marks(self, experiment: str, stack: str, model: str) -> float:
         """Mean marks per iteration over jobs; they are worked out once."""
+        from weft.research.cassini.ecn import marks_by_model
+
         if (experiment, stack) not in self.marks:
             runs = self.get(experiment, stack).by_stack[stack]
-            self.marks[experiment, stack] = [entry for run in runs for entry in _marks(experiment, run)]
+            found = [entry for run in runs for entry in marks_by_model(run, EXPERIMENTS[experiment])]
+            self.marks[experiment, stack] = found
         mine = [marks for name, marks in self.marks[experiment, stack] if model in ("", name)]
         return sum(mine) / len(mine) if mine else 0.0
 
@@ -144,22 +143,6 @@ def _mean_of(run: RunResult, model: str) -> float | None:
     mine = [(seconds, count) for job, seconds, count in run.iterations.iter_rows() if job in named]
     total = sum(count for _, count in mine)
     return sum(seconds * count for seconds, count in mine) / total if total else None
-
-
-def _marks(experiment: str, run: RunResult) -> Iterable[tuple[str, float]]:
-    """Model, and marks per iteration, of each job."""
-    from weft.research.cassini.ecn import ecn_marks
-    from weft.scenario import Scenario
-    from weft.scenario.build import build_cluster, build_workload, physics
-    from weft.sim import as_run
-    from weft.stacks import resolve
-
-    scenario = Scenario.load(deepcopy(EXPERIMENTS[experiment]))
-    cluster = build_cluster(scenario, run.seed)
-    submitted = build_workload(scenario, cluster, run.seed).jobs
-    jobs = as_run(submitted, resolve(run.stack), cluster, physics(scenario, run.seed)[0])
-    models = {job.id: job.model for job in jobs}
-    return [(models[job], marks) for job, marks in ecn_marks(run, cluster, jobs).items()]
 
 
 _Check = LabCheck[_Lab]
@@ -184,31 +167,60 @@ def _times(figure: str, stack: str, metric: str, published: float | None) -> dic
         what, published = f"{what} (not in the paper)", 1.01
     found = {f"{figure}.{stack}.{metric}": _Check(what, published, "x", measure("cassini"), rule, slow=slow)}
     for name, other in CONTROLS.items():
-        found[f"{figure}.{stack}.{metric}.{name}"] = _Check(
-            f"{what}: control, {_WORDS[name]}", published, "x", measure(other), lambda p, m: "not judged", slow=True
+        found[f"{figure}.{stack}.{metric}.{name}"] = _unjudged(
+            f"{what}: control, {_WORDS[name]}", published, "x", measure(other)
         )
     if stack == "pollux" and "elastic" in EXPERIMENTS[figure]["workload"]:
-        found[f"{figure}.{stack}.{metric}.fixed"] = _Check(
+        found[f"{figure}.{stack}.{metric}.fixed"] = _unjudged(
             f"{what}: control, batches are not adapted", published, "x",
-            lambda lab: lab.ratio(figure, "pollux:fixed", "pollux:fixed+cassini", key), lambda p, m: "not judged",
-            slow=True,
+            lambda lab: lab.ratio(figure, "pollux:fixed", "pollux:fixed+cassini", key),
         )  # fmt: skip
     return found
+
+
+def _costs(figure: str, stack: str) -> dict[str, _Check]:
+    """Mean JCT and restarts beside the iteration times, with the same controls; no verdict is given on them."""
+
+    def jct(other: str) -> Callable[[_Lab], Measured]:
+        return lambda lab: lab.ratio(figure, stack, f"{stack}+{other}", "jct_mean_s")
+
+    def restarts(name: str) -> Callable[[_Lab], Measured]:
+        return lambda lab: lab.get(figure, name).metric(name, "preemptions")
+
+    what = f"{figure}: restarts in a run, {stack}"
+    found = {
+        f"{figure}.{stack}.restarts.plain": _unjudged(f"{what} alone (not in the paper)", 0.0, "", restarts(stack))
+    }
+    for name, other in {"": "cassini", **CONTROLS}.items():
+        words, dot = (f": control, {_WORDS[name]}", f".{name}") if name else ("", "")
+        found |= {
+            f"{figure}.{stack}.jct{dot}": _unjudged(
+                f"{figure}: mean JCT, {stack} over {stack}+cassini (not in the paper){words}", 1.0, "x", jct(other)
+            ),
+            f"{figure}.{stack}.restarts{dot}": _unjudged(
+                f"{what}+cassini (not in the paper){words}", 0.0, "", restarts(f"{stack}+{other}")
+            ),
+        }
+    return found
+
+
+def _unjudged(what: str, published: float, unit: str, measure: Callable[[_Lab], Measured]) -> _Check:
+    return _Check(what, published, unit, measure, lambda p, m: "not judged", slow=True)
 
 
 def _ecn(figure: str, stack: str, published: float, runs: str = "", model: str = "") -> _Check:
     what = f"{figure}: ECN marks per iteration (an estimate), {stack} over {stack}+cassini"
     if model:
-        what += f", {model} lasting minutes"
+        what += f", {model}"
     what += " (direction: at least 2; 1000: none left)"
     return _Check(what, published, "x", lambda lab: lab.ecn(runs or figure, stack, model), _at_least(2.0), slow=True)
 
 
 def _dlrm(stack: str) -> _Check:
-    what = f"figure-13: mean iteration time of DLRM lasting minutes, {stack} over {stack}+cassini (no number published)"
+    what = f"figure-13: mean iteration time of DLRM, {stack} over {stack}+cassini (no number published)"
     other = f"{stack}+cassini"
     return _Check(
-        what, 1.01, "x", lambda lab: lab.of_model("figure-13-dlrm", stack, other, _DLRM), some_effect(1.0), slow=True
+        what, 1.01, "x", lambda lab: lab.of_model("figure-13", stack, other, _DLRM), some_effect(1.0), slow=True
     )
 
 
@@ -327,6 +339,12 @@ CLAIMS: dict[str, _Check] = {
         for name, check in _times(figure, stack, metric, published).items()
     },
     **{
+        name: check
+        for figure in ("figure-11", "figure-12", "figure-13", "figure-14", "figure-16", "sweep")
+        for stack in ("themis", "pollux")[: 1 if figure == "figure-16" else 2]
+        for name, check in _costs(figure, stack).items()
+    },
+    **{
         f"{figure}.ideal.{metric}": _beside(
             figure, "themis+cassini", "ideal", metric, 1.0, "similar in the paper", nearly
         )
@@ -341,8 +359,8 @@ CLAIMS: dict[str, _Check] = {
     },
     "figure-13.themis.dlrm": _dlrm("themis"),
     "figure-13.pollux.dlrm": _dlrm("pollux"),
-    "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0, "figure-13-dlrm", _DLRM),
-    "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0, "figure-13-dlrm", _DLRM),
+    "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0, model=_DLRM),
+    "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0, model=_DLRM),
     "figure-14.themis.ecn": _ecn("figure-14", "themis", 29.0),
     "figure-19.themis.ecn": _ecn("figure-19 (no number; runs of figure-11)", "themis", 2.0, runs="figure-11"),
     "figure-19.pollux.ecn": _ecn("figure-19 (no number; runs of figure-11)", "pollux", 2.0, runs="figure-11"),

@@ -6,11 +6,14 @@ Each study returns rows; `python -m tools.cassini` runs them and draws docs/pape
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.research.cassini.snapshots import SNAPSHOTS, Snapshot, Traced, played, with_rates
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
 
 ITERATIONS = 400
 
@@ -188,43 +191,50 @@ def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]
     return rows
 
 
-def settings(seeds: int = 5, workers: int | None = 1) -> list[dict[str, Any]]:
+def settings(seeds: int = 5) -> list[dict[str, Any]]:
     """Figure 13 with restarts of 0 to 30 s, leases of 1 to 20 minutes, noise scales of 1 to 100 batches."""
-    from weft import api
     from weft.research.cassini import EXPERIMENTS, RESTART_S
-    from weft.research.claims import Runs
 
     cases = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
     cases += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
-    cases += [(f"pollux:{how}", RESTART_S) for how in ("1,60", "100,60", "fixed")]
+    cases += [(f"pollux:{how}", RESTART_S) for how in ("1,60", "100,60")]
     rows = []
     for planner, restart_s in cases:
         scenario = deepcopy(EXPERIMENTS["figure-13"])
         scenario["run"]["restart_s"] = restart_s
-        stacks = [planner, f"{planner}+cassini"]
-        runs = Runs(api.compare(scenario, stacks, seeds, workers=workers).runs)
-        row: dict[str, Any] = {"planner": planner, "restart_s": restart_s}
-        for key in ("iteration_mean_s", "iteration_p99_s", "jct_mean_s"):
-            ratio = runs.ratio(planner, stacks[1], key)
-            row |= {key: ratio.value, f"{key}_low": ratio.ci95[0], f"{key}_high": ratio.ci95[1]}
-        rows.append(row)
+        row, _ = _ratios(scenario, planner, seeds)
+        rows.append({"planner": planner, "restart_s": restart_s, **row})
     return rows
 
 
-def _ratios(scenario: dict[str, Any], planner: str, parts: dict[str, str], seeds: int) -> tuple[dict[str, Any], Any]:
-    """Iteration times without over with each part of CASSINI, mean and p99 with intervals; and the planner's runs."""
+def _ratios(
+    scenario: dict[str, Any], planner: str, seeds: int, whole: str = "cassini"
+) -> tuple[dict[str, Any], list[RunResult]]:
+    """What CASSINI and each of its parts alone gain; and the planner's own runs.
+
+    Iteration times (mean and p99) and mean JCT without over with it, with intervals; and restarts in a run.
+    """
     from weft import api
+    from weft.research.cassini import CONTROLS
     from weft.research.claims import Runs
 
-    runs = Runs(
-        api.compare(scenario, [planner, *(f"{planner}+{part}" for part in parts.values())], seeds, workers=1).runs
-    )
-    row: dict[str, Any] = {}
+    parts = {"cassini": whole, **{name: _with(whole, control) for name, control in CONTROLS.items()}}
+    stacks = [planner, *(f"{planner}+{part}" for part in parts.values())]
+    runs = Runs(api.compare(scenario, stacks, seeds, workers=1).runs)
+    row: dict[str, Any] = {"restarts": runs.metric(planner, "preemptions").value}
     for name, part in parts.items():
-        for key in ("mean", "p99"):
-            ratio = runs.ratio(planner, f"{planner}+{part}", f"iteration_{key}_s")
+        stack = f"{planner}+{part}"
+        for key, metric in (("mean", "iteration_mean_s"), ("p99", "iteration_p99_s"), ("jct", "jct_mean_s")):
+            ratio = runs.ratio(planner, stack, metric)
             row[f"{name}_{key}"] = [ratio.value, *ratio.ci95]
+        row[f"{name}_restarts"] = runs.metric(stack, "preemptions").value
     return row, runs.by_stack[planner]
+
+
+def _with(whole: str, control: str) -> str:
+    """A control of CASSINI with other options: those of both."""
+    options = [*whole.split(":", 1)[1:], *control.split(":", 1)[1:]]
+    return "cassini:" + ",".join(options)
 
 
 def one_change(seeds: int = 5) -> list[dict[str, Any]]:
@@ -233,9 +243,9 @@ def one_change(seeds: int = 5) -> list[dict[str, Any]]:
 
     rows = []
     for figure in ("figure-11", "figure-13"):
-        for planner, part in (("themis", "cassini:stay"), ("themis:0.8,60", "cassini")):
-            row, _ = _ratios(deepcopy(EXPERIMENTS[figure]), planner, {"cassini": part}, seeds)
-            rows.append({"figure": figure, "planner": planner, "part": part, **row})
+        for planner, whole in (("themis", "cassini:stay"), ("themis:0.8,60", "cassini")):
+            row, _ = _ratios(deepcopy(EXPERIMENTS[figure]), planner, seeds, whole)
+            rows.append({"figure": figure, "planner": planner, "part": whole, **row})
     return rows
 
 
@@ -256,7 +266,7 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
     And the other way round: a figure with a gain, and sizes that fill racks. `meets` and `alone_mean` are those of the
     planner without CASSINI (see `contention_of`).
     """
-    from weft.research.cassini import CONTROLS, EXPERIMENTS
+    from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention_of
 
     rows = []
@@ -264,7 +274,7 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
         scenario = deepcopy(EXPERIMENTS[figure])
         workload = {**scenario["workload"], **change}
         scenario["workload"] = {key: value for key, value in workload.items() if value is not None}
-        row, plain = _ratios(deepcopy(scenario), planner, {"cassini": "cassini", **CONTROLS}, seeds)
+        row, plain = _ratios(deepcopy(scenario), planner, seeds)
         met = [contention_of(run, scenario) for run in plain]
         room = {key: float(np.mean([one[key] for one in met])) for key in ("meets", "alone_mean", "alone_p99")}
         rows.append({"figure": figure, "change": change, "planner": planner, **room, **row})
@@ -272,18 +282,52 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
 
 
 def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
-    """Figures 11 to 16: how often jobs meet, what it costs, and how much of that CASSINI wins back."""
+    """Figures 11 to 16 under the planners alone: how often jobs meet on a link that can fill, and what that costs."""
     from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention
 
     rows = []
     for figure, scenario in EXPERIMENTS.items():
         planners = ("themis",) if figure == "figure-16" else ("themis", "pollux")
-        stacks = [name for p in planners for name in (p, f"{p}+cassini")]
-        if figure in ("figure-11", "figure-13"):
-            stacks.append("random")
-        rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
+        rows += [{"figure": figure, **row} for row in contention(scenario, planners, seeds)]
     return rows
+
+
+def stays(seeds: int = 5, lease_s: float = 600.0) -> list[dict[str, Any]]:
+    """Figures 11 and 13: how often jobs come or go, how long a job stays on its GPUs, how many leases of GPUs end."""
+    from weft import api
+    from weft.research.cassini import EXPERIMENTS
+
+    rows = []
+    for figure in ("figure-11", "figure-13"):
+        for stack in ("themis", "themis+cassini", "pollux", "pollux+cassini"):
+            runs = api.compare(deepcopy(EXPERIMENTS[figure]), [stack], seeds, workers=1).runs
+            ends = [np.unique(np.concatenate([run.jobs["submit_s"], run.jobs["finish_s"]])) for run in runs]
+            lasted = np.concatenate([(run.spans["end_s"] - run.spans["start_s"]).to_numpy() for run in runs])
+            rows.append(
+                {
+                    "figure": figure, "stack": stack,
+                    "between_jobs_s": float(np.median(np.concatenate([np.diff(times) for times in ends]))),
+                    "stay_median_s": float(np.median(lasted)), "stay_mean_s": float(lasted.mean()),
+                    "leases_ended": sum(leases_ended(run, lease_s) for run in runs),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def leases_ended(run: RunResult, lease_s: float) -> int:
+    """Leases of single GPUs that ran out while their job had the GPU; a job that is moved keeps what it stays on."""
+    held: dict[tuple[str, int], float] = {}  # since when
+    since: dict[str, tuple[float, list[int]]] = {}
+    ended = 0
+    for job, start, end, gpus, _ in run.spans.sort("start_s").iter_rows():
+        last_end, last_gpus = since.get(job, (-1.0, []))
+        for gpu in gpus:
+            if not (gpu in last_gpus and abs(last_end - start) < 1e-6):
+                held[job, gpu] = start
+            ended += int((end - held[job, gpu]) / lease_s) - int((start - held[job, gpu]) / lease_s)
+        since[job] = end, gpus
+    return ended
 
 
 def _mean(played_: dict[str, Any]) -> float:
@@ -300,6 +344,7 @@ STUDIES = {
     "loop_rule": loop_rule,
     "settings": settings,
     "room_to_gain": room_to_gain,
+    "stays": stays,
     "one_change": one_change,
     "why_not": why_not,
 }

@@ -10,9 +10,10 @@ counts. A fluid estimate: ratios between stacks mean something, absolute numbers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -104,3 +105,18 @@ def _sweep(
             marks[key] = marks.get(key, 0.0) + share * granted * (end - begin) / ecn.mtu_bytes
     for key, value in marks.items():
         worst[key] = max(worst.get(key, 0.0), value)
+
+
+def marks_by_model(run: RunResult, scenario: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Model, and marks per iteration, of each job of a scenario's run."""
+    from weft.scenario import Scenario
+    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.sim import as_run
+    from weft.stacks import resolve
+
+    given = Scenario.load(deepcopy(dict(scenario)))
+    cluster = build_cluster(given, run.seed)
+    submitted = build_workload(given, cluster, run.seed).jobs
+    jobs = as_run(submitted, resolve(run.stack), cluster, physics(given, run.seed)[0])
+    models = {job.id: job.model for job in jobs}
+    return [(models[job], marks) for job, marks in ecn_marks(run, cluster, jobs).items()]

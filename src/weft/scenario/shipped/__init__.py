@@ -9,10 +9,13 @@ from weft.errors import InputError
 _FOLDER = Path(__file__).parent
 
 
+def names() -> list[str]:
+    """What they are called."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
 def scenario_path(name: str) -> Path:
     """The file of that name."""
-    path = _FOLDER / f"{name}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in _FOLDER.glob("*.toml")))
-        raise InputError(f"there is no shipped scenario {name}; known are {known}")
-    return path
+    if name not in names():
+        raise InputError(f"there is no shipped scenario {name}; known are {', '.join(names())}")
+    return _FOLDER / f"{name}.toml"
