@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.sim.paced import program, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
@@ -132,5 +134,30 @@ def test_unfairness_moves_jobs_apart() -> None:
 
 def test_parameters() -> None:
     assert Ccml.from_text("2").unfair == 2.0
-    with pytest.raises(StackError, match="write ccml"):
-        Ccml.from_text("x")
+    for wrong in ("", "x", "0.9", "-1", "nan", "inf", "1e7"):
+        with pytest.raises(StackError, match="write ccml"):
+            Ccml.from_text(wrong)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.sampled_from([1.7, 2.0, 4.0, 10.0])),
+             min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), max_size=4),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_only_the_jobs_on_its_nics_are_tested_anew(jobs: list[tuple[list[int], float]], leave: list[int]) -> None:
+    """Jobs that come and go leave the weights that the rest would have if only they had ever come."""
+    capacity = [4.0, 4.0, 4.0, 99.0]
+    flows = jobs_on(tuple(tuple(nics) for nics, _ in jobs), tuple(s for _, s in jobs), capacity)
+    rows = [np.flatnonzero(flows.uid == uid) for uid in range(len(jobs))]
+    rule, afresh = CcmlRule(), CcmlRule()
+    for one in (rule, afresh):
+        one.begin(Demand(np.array(capacity)))
+    for mine in rows:
+        rule.came(mine, flows)
+    gone = {uid for uid in leave if uid < len(jobs)}
+    for uid in gone:
+        rule.gone(rows[uid], flows)
+    for uid in sorted({*range(len(jobs))} - gone):
+        afresh.came(rows[uid], flows)
+    assert rule.weight == afresh.weight

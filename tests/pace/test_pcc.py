@@ -130,5 +130,6 @@ def test_a_slot_that_it_began_in_teaches_nothing() -> None:
 def test_parameters() -> None:
     assert Pcc.from_text(None).name == Pcc.from_text("allegro").name == "pcc"
     assert Pcc.from_text("vivace").name == "pcc:vivace"
-    with pytest.raises(StackError, match="write pcc"):
-        Pcc.from_text("aurora")
+    for wrong in ("", "aurora", "vivace,allegro"):
+        with pytest.raises(StackError, match="write pcc"):
+            Pcc.from_text(wrong)

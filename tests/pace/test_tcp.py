@@ -256,6 +256,15 @@ def test_parameters() -> None:
     for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB"):
         assert Tcp.from_text(name).name == f"tcp:{name}"
     assert Tcp.from_text(None).name == "tcp:cubic"
-    for wrong in ("vegas", "ideal,buffer=2kB", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas"):
+    wrong = ("vegas", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas", "", "ideal-", "cubic,", "cubic,buffer=-1kB",
+             "cubic,goodput=0%", "cubic,buffer=1kB,buffer=2kB")  # fmt: skip
+    for text in wrong:
         with pytest.raises(StackError, match="write tcp:X"):
-            Tcp.from_text(wrong)
+            Tcp.from_text(text)
+    for text in ("ideal,buffer=2kB", "ideal-reno,goodput=90%"):
+        with pytest.raises(StackError, match="tcp:ideal has no buffer and no goodput to set"):
+            Tcp.from_text(text)
+    for text in ("bbr,buffer=2kB", "dctcp,buffer=2kB,goodput=90%"):
+        with pytest.raises(StackError, match="loses nothing to a full buffer here; only cubic and reno take buffer="):
+            Tcp.from_text(text)
+    assert Tcp.from_text("bbr,goodput=90%").goodput == 0.9
