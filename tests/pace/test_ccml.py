@@ -33,6 +33,9 @@ def test_compatible_by_hand() -> None:
     assert compatible([third, Circle(2.0, 1.5), Circle(2.0, 0.4)]) == [0, 2]  # 0.7 and 1.5 do not fit, 0.7 and 0.4 do
     assert compatible([third, Circle(3.0, 0.4)]) == []  # 1.1 s do not fit into 1 s
     assert compatible([Circle(2.0, 0.6), Circle(3.0, 0.4)]) == [0, 1]
+    short = [Circle(period, 0.1) for period in (2.0, 3.0, 4.6)]
+    assert compatible(short[1:]) == [0, 1]  # 3 and 4.6 s are close to 2 and 3
+    assert compatible(short) == [0, 1]  # but 2 and 4.6 s are not close to any: every pair must be
     assert compatible([half]) == compatible([]) == []
 
 
@@ -86,6 +89,7 @@ def test_jobs_that_are_not_compatible_share_fairly() -> None:
     weights = rule.decide(Moment(0), flows, np.arange(3)).weights
     assert weights is not None
     assert shares(weights, [0, 0, 0], [21]) == pytest.approx([14.0, 3.5, 3.5])
+    assert Ccml().transport().foreign_weight == weights[1]  # a foreign flow is like a job that shares fairly
 
 
 def test_a_job_that_comes_later_is_not_before_one_that_sends() -> None:

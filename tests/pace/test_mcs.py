@@ -99,6 +99,7 @@ def test_a_coflow_ends_together() -> None:
 def test_parameters() -> None:
     assert (Mcs.from_text(None).name, Mcs.from_text("reacts").name) == ("mcs", "mcs:reacts")
     assert Mcs.from_text("reacts").transport().reacts
+    assert not Mcs.from_text(None).transport().reacts  # foreign traffic has what its senders leave
     for wrong in ("", "react", "reacts,reacts"):
         with pytest.raises(StackError, match="write mcs or mcs:reacts"):
             Mcs.from_text(wrong)
