@@ -76,7 +76,8 @@ def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, flo
             axes.annotate(pace, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=PALETTE[0])
         for pace, (x, y) in others.items():
             axes.plot([x], [y], color=PALETTE[1], marker="s", markersize=4, linestyle="none")
-            axes.annotate(pace, (x, y), xytext=(5, -10), textcoords="offset points", fontsize=8)
+            aside = (-24, -3) if pace == "mcs" else (5, -10)  # it lies beside flow
+            axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8)
         axes.axvline(others["fair"][0], color="#9aa4b2", linewidth=0.8, linestyle="--")
         tidy_axes(
             axes, "", "cross traffic's goodput over that beside CUBIC (%)", "mean JCT saved over CUBIC (%)", grid="both"
