@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.research.claims import Request
-from weft.research.flows import CLAIMS, reproduce, runs
+from weft.research.flows import CLAIMS, beyond, reproduce, runs
 from weft.research.flows import lab as flows_lab
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
@@ -81,6 +81,17 @@ def test_our_own_pace_is_held_out() -> None:
     result = reproduce(Request(quick=True, seed=1, claims=("beyond.shortest",), workers=1))
     assert result.claims[0].seeds == (6, 7)
     assert any(re.match(r"beyond\.shortest: cross traffic gets [+-]", note) for note in result.notes)
+
+
+def test_the_frontier_shows_every_pace() -> None:
+    """A line for ours, from the gentlest push to the hardest, and a point for each of the others; and no picture where
+    not all of them were run."""
+    ours = [(-float(k), float(k)) for k in range(len(beyond.PUSHES))]
+    others = {pace: (-1.0, float(k)) for k, pace in enumerate(("tcp:cubic", *beyond.OTHERS))}
+    (axes,) = beyond.draw(ours, others).axes
+    assert [text.get_text() for text in axes.texts] == [*beyond.PUSHES, *others]
+    assert axes.lines[0].get_xydata().tolist() == [list(point) for point in ours]
+    assert beyond.frontier(runs.Lab(Request(), ())) is None
 
 
 def test_speed_of_a_model() -> None:

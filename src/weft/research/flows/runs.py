@@ -160,6 +160,16 @@ def model_speed(run: RunResult, model: str) -> float | None:
     return float((mine["iterations"] / mine["run_s"]).mean())  # type: ignore[arg-type]
 
 
+def faster(lab: Lab, a: Setting, b: Setting, model: str) -> Measured:
+    """By how much a model trains faster than in another setting at the same seed, in percent."""
+
+    def of(x: RunResult, y: RunResult) -> float | None:
+        mine, other = model_speed(x, model), model_speed(y, model)
+        return None if mine is None or other is None else 100.0 * (mine / other - 1.0)
+
+    return lab.over_seeds(a, b, of)
+
+
 @dataclass(frozen=True)
 class Control:
     """A claim's experiment with one thing changed: in words, the settings that it needs runs of, and what it shows."""
@@ -169,12 +179,11 @@ class Control:
     shows: Callable[[Lab], str]
 
 
-def compared(words: str, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN) -> Control:
-    """The same comparison between two other settings: of jobs, and of the cross traffic."""
+def compared(words: str, a: Setting, b: Setting, of: Callable[[Lab, Setting, Setting], Measured] = saved) -> Control:
+    """The same comparison between two other settings: of jobs (by default their mean JCT), and of the cross traffic."""
     others = "" if a.alone or a.scenario == "flows-tree" else "; cross traffic {} more"
     return Control(
-        words, (a, b),
-        lambda lab: interval(saved(lab, a, b, metric)) + others.format(interval(others_more(lab, a, b), "+")),
+        words, (a, b), lambda lab: interval(of(lab, a, b)) + others.format(interval(others_more(lab, a, b), "+"))
     )  # fmt: skip
 
 
