@@ -9,12 +9,14 @@ __all__ = ["MUTANTS", "Mutant"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """Replace `old` by `new` in a file of the package."""
+    """Replace `old` by `new` in a file of the package. `judges` are the tests that should notice; by default those of
+    the engine."""
 
     file: str
     why: str
     old: str
     new: str
+    judges: tuple[str, ...] = ()
 
 
 def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:

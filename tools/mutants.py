@@ -1,4 +1,4 @@
-"""Does the suite notice a broken engine? python -m tools.mutants breaks a kernel in one place at a time and sees.
+"""Does the suite notice a broken engine or pace? python -m tools.mutants breaks one place at a time and sees.
 
 Each mutant is applied to a copy of the package. Kernels run there as plain Python (NUMBA_DISABLE_JIT=1), so nothing is
 compiled, and a fast part of the suite is run against it until a test fails. A mutant that no test notices is a gap in
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tools.mutant_list import MUTANTS, Mutant
+from tools.mutant_list import MUTANTS as ENGINE
+from tools.mutant_list import Mutant
+from tools.mutant_paces import PACES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "weft"
+MUTANTS = [*ENGINE, *PACES]
 
 # The quickest judges first: pytest stops at the first failure.
 JUDGES = [
@@ -67,15 +70,15 @@ def misplaced(mutants: Iterable[Mutant] = MUTANTS) -> list[Mutant]:
     return [m for m in mutants if (PACKAGE / m.file).read_text(encoding="utf-8").count(m.old) != 1]
 
 
-def judge(mutant: Mutant | None, limit_s: int) -> Verdict:
-    """Run the suite against a broken copy (or, without a mutant, against a faithful one), for so many CPU seconds."""
+def judge(mutant: Mutant | None, limit_s: int, judges: Sequence[str] = JUDGES) -> Verdict:
+    """Run tests against a broken copy (or, without a mutant, against a faithful one), for so many CPU seconds."""
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         copy = Path(folder) / "src" / "weft"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
             file = copy / mutant.file
             file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
-        return Verdict(mutant, *_first_failure(folder, limit_s))
+        return Verdict(mutant, *_first_failure(folder, limit_s, judges))
 
 
 # A limit on CPU time, which a busy machine does not use up.
@@ -84,7 +87,7 @@ LIMITED = (
 )
 
 
-def _first_failure(folder: str, limit_s: int) -> tuple[str, float]:
+def _first_failure(folder: str, limit_s: int, judges: Sequence[str]) -> tuple[str, float]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path(folder) / "src"), str(ROOT)]),
@@ -95,7 +98,7 @@ def _first_failure(folder: str, limit_s: int) -> tuple[str, float]:
         "HYPOTHESIS_STORAGE_DIRECTORY": folder,
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    command += ["-W", "ignore", "-k", LEFT_OUT, *JUDGES]
+    command += ["-W", "ignore", "-k", LEFT_OUT, *judges]
     process = subprocess.Popen(
         [sys.executable, "-c", LIMITED.format(limit_s), *command],
         cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -125,16 +128,19 @@ def main() -> int:
         for mutant in lost:
             console.print(f"{mutant.file}: the place of '{mutant.why}' is not found once: {mutant.old!r}")
         return 1
-    whole = judge(None, 900)
-    if whole.how:
-        console.print(f"the unbroken copy fails ({whole.how}); mend that first")
-        return 1
-    limit_s = int(2.0 * whole.seconds + 10.0)
-    console.print(f"the unbroken copy passes in {whole.seconds:.0f} s; {len(chosen)} mutants, {arguments.jobs} at once")
+    limit_s: dict[tuple[str, ...], int] = {}
+    for judges in dict.fromkeys(m.judges for m in chosen):
+        whole = judge(None, 900, judges or JUDGES)
+        if whole.how:
+            console.print(f"the unbroken copy fails ({whole.how}); mend that first")
+            return 1
+        limit_s[judges] = int(2.0 * whole.seconds + 10.0)
+        console.print(f"the unbroken copy passes {' '.join(judges) or 'all of the engine'} in {whole.seconds:.0f} s")
+    console.print(f"{len(chosen)} mutants, {arguments.jobs} at once")
     verdicts = []
     with ThreadPoolExecutor(arguments.jobs) as pool, Progress(console=console, transient=True) as progress:
         bar = progress.add_task("mutants", total=len(chosen))
-        for verdict in pool.map(lambda m: judge(m, limit_s), chosen):
+        for verdict in pool.map(lambda m: judge(m, limit_s[m.judges], m.judges or JUDGES), chosen):
             verdicts.append(verdict)
             progress.advance(bar)
             if not verdict.how and verdict.mutant:

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.sim.paced import program, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
@@ -31,6 +33,9 @@ def test_compatible_by_hand() -> None:
     assert compatible([third, Circle(2.0, 1.5), Circle(2.0, 0.4)]) == [0, 2]  # 0.7 and 1.5 do not fit, 0.7 and 0.4 do
     assert compatible([third, Circle(3.0, 0.4)]) == []  # 1.1 s do not fit into 1 s
     assert compatible([Circle(2.0, 0.6), Circle(3.0, 0.4)]) == [0, 1]
+    short = [Circle(period, 0.1) for period in (2.0, 3.0, 4.6)]
+    assert compatible(short[1:]) == [0, 1]  # 3 and 4.6 s are close to 2 and 3
+    assert compatible(short) == [0, 1]  # but 2 and 4.6 s are not close to any: every pair must be
     assert compatible([half]) == compatible([]) == []
 
 
@@ -84,6 +89,7 @@ def test_jobs_that_are_not_compatible_share_fairly() -> None:
     weights = rule.decide(Moment(0), flows, np.arange(3)).weights
     assert weights is not None
     assert shares(weights, [0, 0, 0], [21]) == pytest.approx([14.0, 3.5, 3.5])
+    assert Ccml().transport().foreign_weight == weights[1]  # a foreign flow is like a job that shares fairly
 
 
 def test_a_job_that_comes_later_is_not_before_one_that_sends() -> None:
@@ -132,5 +138,30 @@ def test_unfairness_moves_jobs_apart() -> None:
 
 def test_parameters() -> None:
     assert Ccml.from_text("2").unfair == 2.0
-    with pytest.raises(StackError, match="write ccml"):
-        Ccml.from_text("x")
+    for wrong in ("", "x", "0.9", "-1", "nan", "inf", "1e7"):
+        with pytest.raises(StackError, match="write ccml"):
+            Ccml.from_text(wrong)
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.sampled_from([1.7, 2.0, 4.0, 10.0])),
+             min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), max_size=4),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_only_the_jobs_on_its_nics_are_tested_anew(jobs: list[tuple[list[int], float]], leave: list[int]) -> None:
+    """Jobs that come and go leave the weights that the rest would have if only they had ever come."""
+    capacity = [4.0, 4.0, 4.0, 99.0]
+    flows = jobs_on(tuple(tuple(nics) for nics, _ in jobs), tuple(s for _, s in jobs), capacity)
+    rows = [np.flatnonzero(flows.uid == uid) for uid in range(len(jobs))]
+    rule, afresh = CcmlRule(), CcmlRule()
+    for one in (rule, afresh):
+        one.begin(Demand(np.array(capacity)))
+    for mine in rows:
+        rule.came(mine, flows)
+    gone = {uid for uid in leave if uid < len(jobs)}
+    for uid in gone:
+        rule.gone(rows[uid], flows)
+    for uid in sorted({*range(len(jobs))} - gone):
+        afresh.came(rows[uid], flows)
+    assert rule.weight == afresh.weight

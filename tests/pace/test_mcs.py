@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
+from weft.errors import StackError
 from weft.model.flows import FlowRows, flow_set
 from weft.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates, job_order
 from weft.pace.rates import Demand, Moment
@@ -93,3 +94,12 @@ def test_a_coflow_ends_together() -> None:
     """The dependencies of MCS are those of starts: its lowering makes a broadcast wait for all of its pushes."""
     assert Mcs().transport().start_after
     assert McsRule().everyone
+
+
+def test_parameters() -> None:
+    assert (Mcs.from_text(None).name, Mcs.from_text("reacts").name) == ("mcs", "mcs:reacts")
+    assert Mcs.from_text("reacts").transport().reacts
+    assert not Mcs.from_text(None).transport().reacts  # foreign traffic has what its senders leave
+    for wrong in ("", "react", "reacts,reacts"):
+        with pytest.raises(StackError, match="write mcs or mcs:reacts"):
+            Mcs.from_text(wrong)

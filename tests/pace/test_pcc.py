@@ -98,6 +98,44 @@ def test_vivace_by_hand() -> None:
     assert rule.side[0] == -1
 
 
+def test_what_the_buffer_takes_is_delay_and_not_loss() -> None:
+    """3 % more than is free is less than the buffer takes in a slot (3.2 %), so nothing is lost and Allegro's utility
+    is its whole rate; of 6 % more, 6 / 106 of it, the buffer takes 3.2 points and the rest is lost. Vivace sees what
+    the buffer takes as a round trip that grows."""
+    for kind in ("allegro", "vivace"):
+        rule, flows, live = PccRule(kind), one_flow(), np.array([0])
+        rule.begin(Demand(CAPACITY))
+        rule.decide(Moment(0), flows, live)
+        for more, lost in ((1.03, 0.0), (1.06, 0.06 / 1.06 - 0.032)):
+            rule.asked[0], flows.rate[0] = more * 0.5 * LINE, 0.5 * LINE
+            kept = 1.0 - 1.0 / more - lost
+            came = Carried(np.full(2, 0.5 * LINE), np.array([True, False]))
+            mine = rule.asked.copy()
+            worth = (
+                allegro(mine, np.array([lost]))
+                if kind == "allegro"
+                else vivace(mine, np.array([lost]), np.array([kept]))
+            )
+            assert rule._worth(live, flows, came) == pytest.approx(worth)
+
+
+def test_vivace_is_held_to_a_bound_that_grows() -> None:
+    """docs/baselines/pcc.md: a step is at most 5 % of the rate, then 15 %, 25 % while it goes one way and the bound
+    holds it back; when it turns round the bound is 5 % again. The rate is 0.08 Mbit/s and every
+    gradient 1 Mbit/s, so each step would be longer than the rate itself."""
+    rule, flows, rows = PccRule("vivace"), one_flow(), np.array([0])
+    rule.begin(Demand(CAPACITY))
+    rule.decide(Moment(0), flows, rows)
+    rule.rate[0], expected = 1e4, 1e4
+    for part, side in ((0.05, 1), (0.15, 1), (0.25, 1), (0.05, -1), (0.15, -1)):
+        rule._try(rows, 0.05)
+        better = 0.1 * rule.rate[0] * 8e-6  # over a tenth of the rate in Mbit/s: a gradient of 1
+        rule.seen[0, :2] = np.where(rule.up[0, :2], side * better, 0.0)
+        rule._climb(rows)
+        expected *= 1.0 + side * part
+        assert rule.rate[0] == pytest.approx(expected), (part, side)
+
+
 def test_it_takes_time_to_find_the_rate() -> None:
     assert ends(Pcc(), [servers(1, (0,), 6.0)])[0] > 0.6 + 0.01
     assert ends(Pcc("vivace"), [servers(1, (0,), 6.0)])[0] > 0.6 + 0.01
@@ -130,5 +168,6 @@ def test_a_slot_that_it_began_in_teaches_nothing() -> None:
 def test_parameters() -> None:
     assert Pcc.from_text(None).name == Pcc.from_text("allegro").name == "pcc"
     assert Pcc.from_text("vivace").name == "pcc:vivace"
-    with pytest.raises(StackError, match="write pcc"):
-        Pcc.from_text("aurora")
+    for wrong in ("", "aurora", "vivace,allegro"):
+        with pytest.raises(StackError, match="write pcc"):
+            Pcc.from_text(wrong)

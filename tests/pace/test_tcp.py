@@ -19,6 +19,7 @@ from weft.pace.tcp import (
     BUFFER_BYTES,
     CONTROLS,
     FIRST_WINDOW,
+    MARK_S,
     RTT_S,
     SEGMENT_BYTES,
     VARIANTS,
@@ -223,6 +224,57 @@ def test_an_idle_window_starts_anew() -> None:
     assert rule.threshold[0] == math.inf
 
 
+def test_a_slow_start_after_a_pause_ends_at_three_quarters() -> None:
+    """A flow that was alone for long has a large window, and its last loss lies below three quarters of it: it starts
+    anew up to these three quarters, and not up to twice what there is room for."""
+    rule, flows = started(), two_flows()
+    flows.active[0] = True
+    play(rule, flows, 3)
+    rule.window[0], rule.threshold[0] = 1.2e6, 1e5
+    flows.active[0] = False
+    rule.over(np.array([0]), flows)
+    flows.active[0] = True
+    rule.decide(Moment(40), flows, np.array([0]))
+    assert rule.window[0] == pytest.approx(0.75 * 1.2e6)
+    assert rule.window[0] < 2.0 * (PIPE + BUFFER_BYTES)
+
+
+def test_a_senders_own_nic_drops_nothing() -> None:
+    """A flow that crosses no link but its sender's NIC has the line, however large its window is."""
+    rule, flows = started(buffer_bytes=0.0), flow_set(1, 2)
+    flows.put(0, 0, FlowRows(((0,),), (1e12,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY)
+    flows.active[0] = True
+    for slot in range(3):
+        rule.decide(Moment(slot), flows, np.array([0]))
+        rule.window[0] = 10.0 * PIPE
+        rule.carried(slot, flows, np.array([0]), Carried(np.zeros(3), np.zeros(3, np.bool_)))
+        assert rule.rate[0] == LINE
+
+
+def test_a_link_is_what_foreign_traffic_leaves_of_it() -> None:
+    """The port was full and carried two fifths of its line for us: that is what both share from then on; once it is
+    not full any more they share all of it."""
+    rule, flows = started(), two_flows()
+    flows.active[:] = True
+    play(rule, flows, 5)
+    for full, ours in ((True, 0.4), (False, 1.0)):
+        rule.carried(5, flows, np.arange(2), Carried(np.array([0.2, 0.2, 0.4]) * LINE, np.array([False, False, full])))
+        rule.decide(Moment(6), flows, np.arange(2))
+        assert rule.rate.sum() == pytest.approx(ours * LINE, rel=1e-3)
+
+
+def test_dctcp_keeps_its_queue_at_the_marks() -> None:
+    """Windows of two DCTCP flows come to a pipe and the queue from which on packets are marked (76 us of it), slot by
+    slot, and the link never idles; a loss would have halved them."""
+    rule, flows = started("dctcp"), two_flows()
+    flows.active[:] = True
+    play(rule, flows, 10)
+    for slot in range(10, 40):
+        (rates,) = play(rule, flows, 1, slot)
+        assert sum(rates) == pytest.approx(LINE)
+        assert rule.window.sum() == pytest.approx(PIPE + MARK_S * LINE, rel=0.15)
+
+
 def test_a_window_that_is_not_used_makes_room() -> None:
     """A flow that sends a tenth of what its window allows keeps twice that; the other has the rest."""
     rule, flows = started(), two_flows()
@@ -256,6 +308,15 @@ def test_parameters() -> None:
     for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB"):
         assert Tcp.from_text(name).name == f"tcp:{name}"
     assert Tcp.from_text(None).name == "tcp:cubic"
-    for wrong in ("vegas", "ideal,buffer=2kB", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas"):
+    wrong = ("vegas", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas", "", "ideal-", "cubic,", "cubic,buffer=-1kB",
+             "cubic,goodput=0%", "cubic,buffer=1kB,buffer=2kB")  # fmt: skip
+    for text in wrong:
         with pytest.raises(StackError, match="write tcp:X"):
-            Tcp.from_text(wrong)
+            Tcp.from_text(text)
+    for text in ("ideal,buffer=2kB", "ideal-reno,goodput=90%"):
+        with pytest.raises(StackError, match="tcp:ideal has no buffer and no goodput to set"):
+            Tcp.from_text(text)
+    for text in ("bbr,buffer=2kB", "dctcp,buffer=2kB,goodput=90%"):
+        with pytest.raises(StackError, match="loses nothing to a full buffer here; only cubic and reno take buffer="):
+            Tcp.from_text(text)
+    assert Tcp.from_text("bbr,goodput=90%").goodput == 0.9

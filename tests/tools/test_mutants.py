@@ -1,9 +1,12 @@
-"""The list of mutants fits the kernels: `make mutants`, which takes long, is then about the tests alone."""
+"""The lists of mutants fit the sources: `make mutants`, which takes long, is then about the tests alone."""
 
 from __future__ import annotations
 
-from tools.mutant_list import MUTANTS, Mutant
-from tools.mutants import misplaced
+from pathlib import Path
+
+from tools.mutant_list import MUTANTS as ENGINE
+from tools.mutant_list import Mutant
+from tools.mutants import MUTANTS, ROOT, misplaced
 
 
 def test_every_mutant_has_its_place() -> None:
@@ -12,7 +15,11 @@ def test_every_mutant_has_its_place() -> None:
 
 def test_there_are_enough_and_each_breaks_something() -> None:
     assert len({(m.file, m.old, m.new) for m in MUTANTS}) == len(MUTANTS) >= 20
-    assert all(m.old != m.new and m.file.endswith("_kernel.py") for m in MUTANTS)
+    assert all(m.old != m.new for m in MUTANTS)
+    assert all(m.file.endswith("_kernel.py") and not m.judges for m in ENGINE)
+    named = {judge.partition("::")[0] for m in MUTANTS for judge in m.judges}
+    assert named
+    assert all(Path(ROOT, name).exists() for name in named)
 
 
 def test_a_place_that_is_gone_is_noticed() -> None:

@@ -8,8 +8,9 @@ weights. Everybody else shares fairly, and what a flow cannot use goes to the ot
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Self
 
@@ -34,6 +35,7 @@ class Circle:
     arc_s: float
 
 
+@lru_cache(maxsize=4096)  # jobs of a model have equal iterations, and every NIC is asked about
 def common_s(one: float, other: float) -> float:
     """The time in which a relative shift of two jobs repeats itself: their periods' common divisor, if these are close
     to a ratio of whole numbers up to 4; else 0, since jobs that drift past each other cannot be kept apart."""
@@ -74,6 +76,8 @@ class CcmlRule(RateRule):
         self.circles: dict[int, dict[int, Circle]] = {}  # by job, which is known by its uid, and NIC
         self.beside: dict[int, int] = {}  # most flows of a job on one NIC
         self.weight: dict[int, int] = {}
+        self.on: dict[int, list[int]] = {}  # jobs on a NIC, by their uids, in the order in which they came
+        self.ahead: dict[int, dict[int, int]] = {}  # by NIC and job: compatible jobs that came later
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """One weight for all flows of a job, since they keep step with each other."""
@@ -85,16 +89,16 @@ class CcmlRule(RateRule):
     def came(self, rows: Ints, flows: FlowSet) -> None:
         """Its profile is known in advance."""
         if len(rows):
-            self._learn(int(flows.uid[rows[0]]), flows, rows)
-            self._weigh()
+            uid = int(flows.uid[rows[0]])
+            self._learn(uid, flows, rows)
+            self._weigh(uid, self.circles[uid])
 
     def gone(self, rows: Ints, flows: FlowSet) -> None:
         """The others share without it."""
-        known = {*flows.uid[rows].tolist()} & {*self.weight}
-        for uid in known:
-            del self.circles[uid], self.beside[uid], self.weight[uid]
-        if known:
-            self._weigh()
+        for uid in {*flows.uid[rows].tolist()} & {*self.weight}:
+            nics = self.circles.pop(uid)
+            del self.beside[uid], self.weight[uid]
+            self._weigh(uid, nics)
 
     def _learn(self, uid: int, flows: FlowSet, rows: Ints) -> None:
         """What the profile of a job says: computing, then all bytes at line rate."""
@@ -111,20 +115,20 @@ class CcmlRule(RateRule):
         self.beside[uid] = max(count.values(), default=1)
         self.weight[uid] = 1
 
-    def _weigh(self) -> None:
-        """Weights by the number of compatible jobs that came later, on the NIC where a job has most of them."""
-        on: dict[int, list[int]] = {}
-        for uid in sorted(self.circles):
-            for nic in self.circles[uid]:
-                on.setdefault(nic, []).append(uid)
-        ahead = dict.fromkeys(self.circles, 0)
-        for nic, uids in on.items():
-            members = compatible([self.circles[uid][nic] for uid in uids])
-            for k, m in enumerate(members):
-                ahead[uids[m]] = max(ahead[uids[m]], len(members) - 1 - k)
+    def _weigh(self, uid: int, nics: Iterable[int]) -> None:
+        """Weights by the number of compatible jobs that came later, on the NIC where a job has most of them. This job
+        has come or gone, and the jobs on its NICs are tested anew."""
+        touched = {uid}
+        for nic in nics:
+            there = sorted({uid, *self.on.get(nic, ())} & self.circles.keys())
+            members = compatible([self.circles[job][nic] for job in there])
+            self.on[nic] = there
+            self.ahead[nic] = {there[m]: len(members) - 1 - k for k, m in enumerate(members)}
+            touched.update(there)
         deepest = math.log(MOST / FINE) / math.log(self.unfair) if self.unfair > 1.0 else 0.0
-        for uid, steps in ahead.items():
-            self.weight[uid] = max(round(FINE * self.unfair ** min(steps, deepest) / self.beside[uid]), 1)
+        for job in touched & self.circles.keys():
+            steps = max((self.ahead[nic].get(job, 0) for nic in self.circles[job]), default=0)
+            self.weight[job] = max(round(FINE * self.unfair ** min(steps, deepest) / self.beside[job]), 1)
 
 
 class Ccml(RatedPace):

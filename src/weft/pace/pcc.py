@@ -158,9 +158,9 @@ class PccRule(RateRule):
         same = side == self.side[rows]
         self.steps[rows] = np.where(same, self.steps[rows] + 1.0, 1.0)
         wanted = np.abs(gradient) * amplified(self.steps[rows]) / MBPS
-        held = wanted > (0.05 + 0.1 * self.bound[rows]) * self.rate[rows]
-        most = (0.05 + 0.1 * np.where(same, self.bound[rows], 0.0)) * self.rate[rows]
-        self.bound[rows] = np.where(same & held, self.bound[rows] + 1.0, 0.0)
+        before = np.where(same, self.bound[rows], 0.0)  # steps in a row, this way, that the bound has held back
+        most = (0.05 + 0.1 * before) * self.rate[rows]
+        self.bound[rows] = np.where(wanted > most, before + 1.0, 0.0)
         self.side[rows] = side
         self.rate[rows] += side * np.minimum(wanted, most)
         self._try(rows, MOST_EPS)

@@ -123,7 +123,7 @@ class McsRule(RateRule):
         self.place[others], self.done[others], self.owner[others] = -1, False, flows.uid[others]
         again = live[self.done[live] | (self.place[live] < 0)]
         if when.begins or len(again):
-            self.done[np.isin(flows.uid, flows.uid[again])] = False
+            self.done[self.kernel.rows_of_jobs(again, flows.uid)] = False
             self._order(flows, live)
         rates = np.zeros(len(flows))
         self.kernel.decide(live, flows.path, flows.uid, flows.sent, flows.size, self.capacity, self.place, rates)
@@ -131,7 +131,8 @@ class McsRule(RateRule):
 
     def _order(self, flows: FlowSet, live: Ints) -> None:
         """Places of the jobs that send, by what all stages of their iterations still have to send."""
-        rows = np.flatnonzero(np.isin(flows.uid, flows.uid[live]) & ~self.done & (flows.path[:, 0] >= 0))
+        theirs = self.kernel.rows_of_jobs(live, flows.uid)
+        rows = np.flatnonzero(theirs & ~self.done & (flows.path[:, 0] >= 0))
         left = np.where(flows.active[rows], flows.size[rows] - flows.sent[rows], flows.size[rows])
         _, job = np.unique(flows.uid[rows], return_inverse=True)
         self.place[rows] = self.kernel.job_order(job, flows.path[rows], left, self.capacity)[job]

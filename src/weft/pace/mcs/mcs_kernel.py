@@ -35,19 +35,40 @@ def job_order(job, path, left, capacity):
                 there[j] += need[b, 2]
                 some = some or need[b, 2] > 0.0
         last, least = -1, np.inf
-        for j in range(jobs):
-            if places[j] < 0 and (there[j] > 0.0 or not some):
-                cost = weight[j] / (there[j] if some else 1.0)
-                if cost <= least:
-                    last, least = j, cost
-        for j in range(jobs):
-            if there[j] > 0.0:
+        if some:
+            for b in by_link[first[busiest] : first[busiest + 1]]:
+                j = int(need[b, 0])
+                if there[j] > 0.0:
+                    cost = weight[j] / there[j]
+                    if cost < least or (cost == least and j > last):
+                        last, least = j, cost
+            for b in by_link[first[busiest] : first[busiest + 1]]:
+                j = int(need[b, 0])
                 weight[j] -= least * there[j]
                 there[j] = 0.0
+        else:
+            for j in range(jobs):
+                if places[j] < 0 and weight[j] <= least:
+                    last, least = j, weight[j]
         places[last] = place
         for b in by_job[mine[last] : mine[last + 1]]:
             total[int(need[b, 1])] -= need[b, 2]
     return places
+
+
+@njit(cache=True, nogil=True)
+def rows_of_jobs(rows, uid):
+    """All rows of the jobs that these rows are of: those of a job lie side by side."""
+    found = np.zeros(len(uid), np.bool_)
+    for a in rows:
+        if not found[a]:
+            low, high = a, a + 1
+            while low > 0 and uid[low - 1] == uid[a]:
+                low -= 1
+            while high < len(uid) and uid[high] == uid[a]:
+                high += 1
+            found[low:high] = True
+    return found
 
 
 @leaf

@@ -226,17 +226,23 @@ class Tcp(Pace):
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
         """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB,goodput=...%`."""
-        kind, comma, settings = (arg or "cubic").partition(",")
+        kind, comma, settings = ("cubic" if arg is None else arg).partition(",")
         ideal = kind == "ideal" or kind.startswith("ideal-")
-        variant = kind.removeprefix("ideal").removeprefix("-") or "cubic" if ideal else kind
-        if variant not in VARIANTS or (ideal and comma):
+        variant = "cubic" if kind == "ideal" else kind.removeprefix("ideal-")
+        if variant not in VARIANTS:
             raise StackError(f"tcp:{arg}: {_HOW}")
         if not comma:
             return cls(variant, ideal)
         found = _SETTINGS.fullmatch(settings)
         if found is None:
             raise StackError(f"tcp:{arg}: {_HOW}")
+        if ideal:
+            raise StackError(f"tcp:{arg}: tcp:ideal has no buffer and no goodput to set; write tcp:{kind}")
         buffer, percent = found.groups()
+        if buffer and (CONTROLS[variant].even or CONTROLS[variant].smooth):
+            raise StackError(
+                f"tcp:{arg}: {variant} loses nothing to a full buffer here; only cubic and reno take buffer="
+            )
         return cls(
             variant,
             buffer_bytes=1e3 * int(buffer) if buffer else BUFFER_BYTES,

@@ -93,9 +93,9 @@ def _numbers(
             value,
             unit,
             trace,
-            lambda n, p=placer: n[p][metric],
+            lambda n, p=placer: n[p][metric],  # type: ignore[misc]
             nearly,
-            least=0.0,  # type: ignore[misc]
+            least=0.0,
         )
         for placer, value in published.items()
     }

@@ -1,0 +1,85 @@
+"""Our own pace against others, on seeds that it was not chosen on: who is faster, and what the cross traffic pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from weft.research.flows.runs import Control, Lab, Setting, bed, cloud, compared, others_more, saved
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AGAINST = ("tcp:cubic", "ccml", "mcs:reacts", "mcs", "fair")
+HARD = "shortest:100"  # chosen on seeds 1 to 5: of those tried, the hardest that takes no more from others than mcs
+PUSHES = ("shortest:1", "shortest:2", "shortest", "shortest:8", "shortest:20", "shortest:50", HARD)
+OTHERS = ("flow:leaves=15%", "flow", "mcs", "mcs:reacts", "ccml", "tcp:ideal", "fair")
+
+
+def bed_10(pace: str, held_out: bool = False) -> Setting:
+    """The testbed with NICs of 10 Gbit/s."""
+    return bed(pace, 10.0, held_out=held_out)
+
+
+# Where our own pace is looked at: a claim's name, words and setting. It was chosen on the first of them.
+WHERE: tuple[tuple[str, str, Callable[..., Setting]], ...] = (
+    ("", "6 servers, 25 Gbit/s", bed),
+    ("-at-10-gbps", "6 servers, 10 Gbit/s", bed_10),
+    ("-in-the-cloud", "12 instances", cloud),
+)
+
+
+def against(place: Callable[..., Setting]) -> tuple[Control, ...]:
+    """Our own pace over each of the others."""
+    ours, harder, ccml = (place(pace, held_out=True) for pace in ("shortest", "shortest:8", "ccml"))
+    return (
+        *(compared(f"over {pace}", ours, place(pace, held_out=True)) for pace in AGAINST),
+        compared("shortest:8 over ccml", harder, ccml),
+    )
+
+
+def frontier_controls() -> tuple[Control, ...]:
+    """Every pace over CUBIC: how much faster jobs are, and what it costs the cross traffic."""
+    cubic = bed("tcp:cubic", held_out=True)
+    return tuple(
+        compared(f"{pace} over tcp:cubic", bed(pace, held_out=True), cubic) for pace in (*PUSHES, *OTHERS)
+    )  # fmt: skip
+
+
+def alone_controls() -> tuple[Control, ...]:
+    """Our own pace over each of the others where nobody else sends."""
+    ours = bed("shortest", alone=True, held_out=True)
+    return tuple(
+        compared(f"over {pace}, without cross traffic", ours, bed(pace, alone=True, held_out=True))
+        for pace in ("tcp:cubic", "ccml", "mcs", "tcp:ideal")
+    )
+
+
+def frontier(lab: Lab) -> Callable[[], Figure] | None:
+    """A picture of mean JCT saved over CUBIC against what the cross traffic gets; None if not all of it was run."""
+    cubic = bed("tcp:cubic", held_out=True)
+    settings = [bed(pace, held_out=True) for pace in (*PUSHES, *OTHERS)]
+    if not all(setting in lab.runs for setting in (cubic, *settings)):
+        return None
+    points = {s.pace: (others_more(lab, s, cubic).value or 0.0, saved(lab, s, cubic).value or 0.0) for s in settings}
+    return lambda: draw([points[pace] for pace in PUSHES], {"tcp:cubic": (0.0, 0.0)} | {p: points[p] for p in OTHERS})
+
+
+def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, float]]) -> Figure:
+    """The pushes of our own pace as a line, the other paces as points; `fair` marks what others are owed."""
+    from weft.results.pictures.style import PALETTE, house_style, new_figure, tidy_axes
+
+    with house_style():
+        figure, (axes,) = new_figure(6.4, 4.0, columns=1)
+        axes.plot(*zip(*ours, strict=True), color=PALETTE[0], marker="o", markersize=4, linewidth=1.5)
+        for pace, (x, y) in zip(PUSHES, ours, strict=True):
+            axes.annotate(pace, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=PALETTE[0])
+        for pace, (x, y) in others.items():
+            axes.plot([x], [y], color=PALETTE[1], marker="s", markersize=4, linestyle="none")
+            aside = (-24, -3) if pace == "mcs" else (5, -10)  # it lies beside flow
+            axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8)
+        axes.axvline(others["fair"][0], color="#9aa4b2", linewidth=0.8, linestyle="--")
+        tidy_axes(
+            axes, "", "cross traffic's goodput over that beside CUBIC (%)", "mean JCT saved over CUBIC (%)", grid="both"
+        )
+    return figure

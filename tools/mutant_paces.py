@@ -1,0 +1,120 @@
+"""Mutants of the paces of flow scheduling: each breaks one rule that a page of docs/baselines claims."""
+
+from __future__ import annotations
+
+from tools.mutant_list import Mutant
+
+__all__ = ["PACES"]
+
+
+def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(f"pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
+
+
+_CCML = "tests/pace/test_ccml.py"
+_PCC = "tests/pace/test_pcc.py"
+_MCS = "tests/pace/test_mcs.py tests/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
+_TCP = "tests/pace/test_tcp.py"
+_SHORTEST = "tests/pace/test_shortest.py"
+_FLOW = "tests/pace/flow"
+
+PACES: list[Mutant] = [
+    *_of(
+        "ccml.py", _CCML,
+        ("all jobs are compatible", "<= min(shared, job.period_s) * (1.0 + 1e-9)", "< 1e9"),
+        ("jobs that drift are compatible", "    found = 0.0\n", "    found = min(one, other)\n"),
+        ("a job is compatible with the last one only", "for m in members)]", "for m in members[-1:])]"),
+        ("who came last goes first", "len(members) - 1 - k for", "k for"),
+        ("a job without a partner is among them", "if len(members) > 1 else []", ""),
+        ("two flows of a job weigh twice as much", " / self.beside[job]), 1)", "), 1)"),
+        ("a job that is gone still counts", "            self._weigh(uid, nics)\n\n", "\n"),
+        ("a foreign flow weighs nothing", "foreign_weight=int(FINE)", "foreign_weight=1"),
+    ),
+    *_of(
+        "pcc.py", _PCC,
+        ("one pair of trials is enough", "agree = np.abs(votes) == 2.0", "agree = np.abs(votes) >= 0.0"),
+        ("trials are in a fixed order", "first = self.draw.integers(2, size=(len(rows), 2)).astype(np.bool_)",
+         "first = np.ones((len(rows), 2), np.bool_)"),
+        ("it does not return when its utility falls", "self.rate[back] = self.before[back]", "pass"),
+        ("steps do not grow", "self.steps[on] += 1.0", "pass"),
+        ("trials are not wider apart when pairs disagree", "self.eps[again] + LEAST_EPS", "self.eps[again]"),
+        ("the buffer takes nothing", "BUFFER_BYTES / (flows.line[tried] * self.slot_s)", "0.0"),
+        ("Vivace's steps are not bounded", "side * np.minimum(wanted, most)", "side * wanted"),
+        ("Vivace's bound does not grow", "np.where(wanted > most, before + 1.0, 0.0)", "0.0"),
+        ("Vivace's gradient is not amplified", "np.abs(gradient) * amplified(self.steps[rows])", "np.abs(gradient)"),
+        ("a slot that it began in counts", "self.tried[live] = when.begins", "self.tried[live] = True"),
+    ),
+    *_of(
+        "mcs/__init__.py", _MCS,
+        ("the order is that of arrival", "        for j in there:\n            weight[j] -=", "        for j in ():\n"
+         "            weight[j] -="),
+        ("stages that are done count", "& ~self.done & (flows", "& (flows"),
+        ("the order is made once", "if when.begins or len(again):", "if len(again):"),
+        ("foreign flows keep their share", "start_after=True, reacts=self.reacts", "start_after=True, reacts=True"),
+        ("broadcasts follow their pushes", "start_after=True, ", ""),
+    ),
+    *_of(
+        "mcs/mcs_kernel.py", _MCS,
+        ("what is left is not backfilled", "            rates[flow[a]] += more\n", ""),
+        ("others do not pay for the last", "weight[j] -= least * there[j]\n", "weight[j] -= 0.0\n"),
+        ("the least busy NIC is looked at", "busiest = np.argmax(total)", "busiest = np.argmin(total)"),
+        ("a coflow's flows do not end together", "rate = left[a] / seconds", "rate = room[out[a]]"),
+    ),
+    *_of(
+        "tcp/__init__.py", _TCP,
+        ("slow start costs nothing", "caps[fresh] -= missed_bytes(caps[fresh]) / lasts", "pass"),
+        ("what a slow start lost is not sent again", "caps[rows] - self.lost[rows] / lasts", "caps[rows]"),
+        ("an idle window is kept", "* self.slot_s >= IDLE_S", "* self.slot_s >= 1e9"),
+        ("an idle window starts from nothing", "np.where(seen, np.maximum(", "np.where(seen & False, np.maximum("),
+        ("a window that is not used is kept", "self.window[idle] * 2.0 * used", "self.window[idle] * 9.0 + 0.0 * used"),
+        ("CUBIC gains as Reno does", "Control(0.7, 3.0 * 0.3 / 1.7)", "Control(0.7, 1.0)"),
+        ("DCTCP waits for loss", '"dctcp": Control(smooth=True)', '"dctcp": Control()'),
+        ("BBR drains for nothing", "_BBR_GOODPUT = 0.98", "_BBR_GOODPUT = 1.0"),
+        ("loss limits dctcp-ecn", 'NOT_BY_LOSS = ("bbr", "dctcp-ecn")', 'NOT_BY_LOSS = ("bbr",)'),
+        ("the own NIC drops packets", "self.rate[alone] = flows.line[alone]", "pass"),
+        ("what foreign traffic leaves is not noticed", "came.link, self.capacity)", "self.capacity, self.capacity)"),
+    ),
+    *_of(
+        "tcp/tcp_kernel.py", _TCP,
+        ("no buffer ever overflows", "if total[held[i]] <= holds * (1.0 + 1e-9):", "if True:"),
+        ("buffers hold nothing", "= capacity[held[i]] * rtt_s + room[held[i]]", "= capacity[held[i]] * rtt_s"),
+        ("a queue takes no time", "trips = seconds / max(window[i] / rate[i], rtt_s)", "trips = seconds / rtt_s"),
+        ("slow start ends where there is room", "2.0 * max(free, first)", "1.0 * max(free, first)"),
+        ("a tooth idles for nothing", "idle, full = (knee - low) * rtt_s / gain,", "idle, full = 0.0,"),
+    ),
+    *_of(
+        "shortest/__init__.py", _SHORTEST,
+        ("links do not add up in a price", "cost = sum(n * price[link] for link, n in flows.items())",
+         "cost = max([n * price[link] for link, n in flows.items()], default=0.0)"),
+        ("who sends little weighs no more", " / part\n        caps", " / part.mean()\n        caps"),
+        ("a job that computes for long sends all the time", "/ (sends + float(", "/ (sends + 0.0 * float("),
+        ("it is not told of others", "    minds_others = True\n", ""),
+        ("it is not asked when transfers end", "    everyone = True\n", ""),
+    ),
+    *_of(
+        "shortest/shortest_kernel.py", _SHORTEST,
+        ("others are owed nothing", "room[link] = max(room[link] - theirs[k], 0.0)", "pass"),
+        ("others are owed what they do not ask for", "rate[k] = min(1.0 / (cost * cost), most[k])",
+         "rate[k] = 1.0 / (cost * cost)"),
+        ("the longest goes first", "order = np.argsort(seconds_left", "order = np.argsort(-seconds_left"),
+        ("what is left is not given away", "caps[live[a]] += more", "pass"),
+        ("flows of a job on one link pay once", "cost += n_of[e] * price", "cost += price"),
+        ("a link without others has a price", "mine = np.flatnonzero(met[link_of])", "mine = np.arange(len(link_of))"),
+    ),
+    *_of(
+        "flow/plan.py", _FLOW,
+        ("the cheapest slot is not looked for", "load[order[at - 1]] * TIGHT > load[d]", "False"),
+        ("waiting costs nothing", "cost, rest = d + 1.0, left", "cost, rest = 0.0, left"),
+        ("a job gives way to itself", "(room - others) * (1.0 / (count + 1.0))", "room - b"),
+        ("a push is not raised", "max(followers, default=0.0)", "0.0"),
+        ("a raised rate takes what is not free", "min(rate + increase, most, free)", "min(rate + increase, most)"),
+        ("a raised rate jumps", "min(rate + increase, most, free)", "min(rate + increase, free)"),
+    ),
+    *_of(
+        "flow/switch_table.py", _FLOW,
+        ("a schedule is added to the old one", "row[t % self.slots] += rate - held[t % self.slots]",
+         "row[t % self.slots] += rate"),
+        ("slots do not expire", "            self._load[:, column] = 0.0\n", ""),
+        ("a flow that has ended stays", "            self._load[self._row[link]] -= held\n", "            pass\n"),
+    ),
+]  # fmt: skip
