@@ -256,21 +256,23 @@ _CHANGES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("figure-14", {"gpus": _ODD}, "themis"),
     ("figure-12", {"gpus": _ODD}, "themis"),
     ("figure-13", {"elastic": None, "gpus": _EVEN}, "themis"),
+    ("figure-13", {"shortest_s": None}, "themis"),
     ("figure-14", {}, "random"),
 )
 
 
 def why_not(seeds: int = 5) -> list[dict[str, Any]]:
-    """Figures without a gain, one thing changed: sizes that fill no rack, or places drawn by lot.
+    """Figures without a gain, one thing changed: sizes that fill no rack, places drawn by lot, DLRM for seconds or not.
 
-    And the other way round: a figure with a gain, and sizes that fill racks. `meets` and `alone_mean` are those of the
+    And the other way round: Figure 13 with sizes that fill racks. `meets` and `alone_mean` are those of the
     planner without CASSINI (see `contention_of`).
     """
     from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention_of
 
+    models = [model for model in EXPERIMENTS["figure-13"]["workload"]["models"] if not model.startswith("dlrm")]
     rows = []
-    for figure, change, planner in _CHANGES:
+    for figure, change, planner in (*_CHANGES, ("figure-13", {"models": models}, "themis")):
         scenario = deepcopy(EXPERIMENTS[figure])
         workload = {**scenario["workload"], **change}
         scenario["workload"] = {key: value for key, value in workload.items() if value is not None}
