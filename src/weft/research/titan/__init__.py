@@ -87,17 +87,13 @@ def _numbers(
     claim: str, what: str, published: Mapping[str, float], unit: str, trace: str, metric: str
 ) -> dict[str, _Check]:
     """A claim for each placer: the published number of a metric on a trace."""
+
+    def number(placer: str) -> Callable[[_Numbers], float]:
+        return lambda n: n[placer][metric]
+
     return {
-        f"{claim}.{placer}": _traced(
-            f"{what}, {placer}",
-            value,
-            unit,
-            trace,
-            lambda n, p=placer: n[p][metric],  # type: ignore[misc]
-            nearly,
-            least=0.0,
-        )
-        for placer, value in published.items()
+        f"{claim}.{name}": _traced(f"{what}, {name}", value, unit, trace, number(name), nearly, least=0.0)
+        for name, value in published.items()
     }
 
 
