@@ -13,6 +13,14 @@ from tests.live.serving import WITNESS, fill, fork_server, said, server, small_d
 from weft.live.attempt import Attempt
 from weft.live.server.control import call
 
+# Ends once the disk is full, however long a busy machine takes to fill it.
+UNTIL_FULL = """
+import os, sys, time
+with open(sys.argv[1], "a") as file: file.write("start first 1\\n")
+while not os.path.exists(sys.argv[1] + ".full"): time.sleep(0.01)
+with open(sys.argv[1], "a") as file: file.write("end first 1\\n")
+"""
+
 
 def test_on_a_full_disk_nothing_starts_and_no_exit_is_lost(tmp_path: Path) -> None:
     """One job ends while the disk is full, another waits for its GPUs. Once there is room the first has finished,
@@ -31,10 +39,11 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
     child = fork_server(folder, "fifo")
     try:
         wait_for(lambda: (folder / "control.sock").exists())
-        call(folder, {"do": "submit", "job": said("first", python(WITNESS, log, 100), gpus=4, iterations=100)})
+        call(folder, {"do": "submit", "job": said("first", python(UNTIL_FULL, log), gpus=4, iterations=1)})
         wait_for(log.exists)
         call(folder, {"do": "submit", "job": said("second", python(WITNESS, log, 1), gpus=4, iterations=1)})
         fill(disk)
+        log.with_name(f"{log.name}.full").touch()
         wait_for(lambda: "end first" in log.read_text())
         time.sleep(1.5)
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "the server lives"

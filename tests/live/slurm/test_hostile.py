@@ -126,7 +126,7 @@ def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, u
     cpu = user.sbatch("--hold", script="sleep 0.1")
     held = user.sbatch("--hold", "--gpus=1", script="sleep 0.1")
     server = serving.start()
-    big = user.sbatch("--gpus=128", script="sleep 30")
+    big = user.sbatch("--gpus=128", script="sleep 600")
     serve_until(server, running(server, big))
     waits = user.sbatch("--gpus=128", script="sleep 0.1")
     serve_until(server, lambda: waits in server.core.table.waiting)
