@@ -19,15 +19,21 @@ def _address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def bound(path: Path, kind: socket.SocketKind) -> socket.socket:
-    """A non-blocking socket bound there for its owner alone; what an earlier process left in the place is removed."""
-    with suppress(FileNotFoundError):
-        path.unlink()
+def bound(path: Path, kind: socket.SocketKind, callers: int = 0) -> socket.socket:
+    """A non-blocking socket bound there for its owner alone; what an earlier process left in the place is removed. With
+    `callers` it listens before anybody can see it, so that whoever finds it is heard."""
+    new = path.with_name(f"{path.name}.new")
+    for left in (path, new):
+        with suppress(FileNotFoundError):
+            left.unlink()
     made = socket.socket(socket.AF_UNIX, kind)
     before = os.umask(0o177)
     try:
-        with _address(path) as address:
+        with _address(new) as address:
             made.bind(address)
+        if callers:
+            made.listen(callers)
+        new.rename(path)
     except BaseException:
         made.close()
         raise

@@ -40,9 +40,8 @@ class Control:
         self._handle = handle
         self._token = _make_token(folder / TOKEN)
         self._path = folder / SOCKET
-        self._listener = bound(self._path, socket.SOCK_STREAM)
+        self._listener = bound(self._path, socket.SOCK_STREAM, _MOST)
         self._own = self._path.stat().st_ino
-        self._listener.listen(_MOST)
         self._callers: dict[socket.socket, bytes] = {}
         watcher.watch(self._listener, self._accept)
 
