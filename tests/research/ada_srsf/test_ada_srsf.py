@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 import weft
+from tests.research.test_checks import Values
 from weft.research import reproduce
 from weft.research.ada_srsf import CLAIMS, KAPPAS, MEMORY, TABLE_IV, TABLE_V
 from weft.research.ada_srsf.sweeps import ETA, SWEEPS, B, drawn, paper_scenario, run_sweep
-from weft.research.claims import Reproduction, Request, Runs
+from weft.research.claims import Reproduction, Request
 from weft.research.report import claims_table, gpu_shares, render
 from weft.results.metrics import summary
 from weft.scenario import Scenario
@@ -171,16 +172,6 @@ def test_published_ratios_follow_from_the_tables() -> None:
     assert CLAIMS["table-v.srsf-3-over-srsf-2"].published == pytest.approx(1750.9 / 1734.74)
 
 
-class Known(Runs):
-    """Runs of which the mean JCT at each seed is known."""
-
-    def __init__(self, found: dict[str, list[float | None]]) -> None:
-        self.found = found
-
-    def values(self, stack: str, metric: str) -> list[float | None]:
-        return self.found[stack]
-
-
 @pytest.mark.parametrize(
     ("second", "interval", "verdict"),
     [([11.0, 21.5, 16.2], (1.0, 1.0), "reproduced"), ([9.0, 25.0, 16.0], (1.0, 2.0), "not judged")],
@@ -190,7 +181,7 @@ def test_the_best_kappa_must_be_the_best_beyond_chance(
 ) -> None:
     """Kappa 1 has the least mean. Kappa 2 is worse at each seed, or at one of two seeds only; all others are worse."""
     jct: dict[int, list[float | None]] = {1: [10.0, 20.0, 15.0], 2: second}
-    runs = Known({stack: jct.get(kappa, [30.0, 41.0, 35.0]) for kappa, stack in KAPPAS.items()})
+    runs = Values({stack: jct.get(kappa, [30.0, 41.0, 35.0]) for kappa, stack in KAPPAS.items()})
     check = CLAIMS["figure-5.best-kappa"]
     measured = check.measure(runs)
     assert (measured.value, measured.ci95) == (1.0, interval)
