@@ -34,9 +34,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests on a live cluster mostly wait: two worker processes begin with them, and the others compute meanwhile."""
+    """Give tests on real clocks their second attempt in CI. Tests on a live cluster mostly wait: two worker processes
+    begin with them, and the others compute meanwhile."""
+    if required() and config.pluginmanager.hasplugin("rerunfailures"):
+        for item in filter(on_real_clocks, items):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
         items[:] = waiting_first(items, config.workerinput["workercount"])
+
+
+def on_real_clocks(item: pytest.Item) -> bool:
+    """Whether a test runs real processes against real time: on a cluster, an engine or a network of the kernel's. A
+    machine that stands still for a second can fail it, which says nothing about a change."""
+    marked = any(item.get_closest_marker(name) for name in ("engine", "testbed"))
+    return marked or item.nodeid.startswith(("tests/live/", "tests/agent/", "tests/testbed/"))
 
 
 def waiting_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -73,13 +84,18 @@ def simgrid_python() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests recorded as their "summary": figures that CI is to show though the test passed."""
+    """Print what tests recorded as their "summary": figures that CI is to show though the test passed. Print, too, how
+    tests failed that had a second attempt."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
     lines = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "summary"]
     if lines:
         terminalreporter.section("figures")
         for line in sorted(lines):
             terminalreporter.line(line)
+    if again := terminalreporter.stats.get("rerun"):
+        terminalreporter.section("failed once and had a second attempt: look into these", red=True)
+        for report in again:
+            terminalreporter.line(f"{report.nodeid}\n{report.longreprtext}\n")
 
 
 @pytest.fixture(autouse=True)

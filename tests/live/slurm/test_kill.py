@@ -162,6 +162,11 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)
 
 
+def begun(log: Path, times: int) -> bool:
+    """Whether a job's own process has told so many times that it begins."""
+    return log.exists() and log.read_text().count("start") == times
+
+
 def empty(box: Sandbox) -> bool:
     """Whether nothing is left in Slurm's queue."""
     return box.run("squeue", "--noheader", "--states=PD,R,CG,S") == ""
@@ -248,14 +253,14 @@ def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held
     mark = box.sbatch("--hold", wrap="true")
     long = serving.sbatch(128, python(serving.tmp_path, WITNESS, log, 200), says="iterations=200 iteration_s=0.05")
     with serving.start(PREEMPTIVE) as first:
-        serve_until(first, running(first, long))
+        serve_until(first, lambda: begun(log, 1))  # a script that Slurm has started may not have written a line yet
         short = serving.sbatch(128, "sleep 2", says="iterations=1 iteration_s=0.1")
         serve_until(first, running(first, short))
     box.wait(lambda: state(box, short).startswith("COMPLETED"))
     wait_until_saved(box, mark)
     before = remember(serving, box)
     with serving.start(PREEMPTIVE) as server:
-        serve_until(server, lambda: running(server, long)() and log.read_text().count("start") == 2)
+        serve_until(server, lambda: running(server, long)() and begun(log, 2))
         forget(box, before)
         serve_until(server, lambda: server.ledger.starts(long) == 3)
         assert server.core.table.jobs[long].barred == ""
