@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from weft.agent.control import Control
-from weft.agent.plane import Plane, steers
+from weft.agent.plane import Placed, Plane, steers
 from weft.agent.sockets import may_trace
 from weft.agent.wire import has_grpc
 from weft.errors import InputError
@@ -20,13 +21,44 @@ from weft.live.local.engine import DryWorld, LocalEngine
 from weft.live.slurm.engine import SlurmEngine
 from weft.live.slurm.reconcile import Phase
 from weft.live.slurm.world import SlurmWorld
+from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision
 from weft.pace.base import Pace
 
 
-class PacedWorld(LocalWorld):
+class Steered(LiveWorld[Any]):
+    """What worlds with agents do beside their own work: the agents hear of decisions and of where jobs are."""
+
+    plane: Plane
+
+    @abstractmethod
+    def placed(self, now: float) -> Mapping[str, Placed]:
+        """Where the jobs are that agents are to see."""
+
+    def observed(self, job_id: str, told: Progress) -> Progress:
+        """What agents have seen counts, too."""
+        return self.plane.observed(job_id, told)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """As the world does it; agents hear of it first."""
+        self.plane.decided(decisions)
+        return super().apply(decisions)  # type: ignore[safe-super]  # the world that this is mixed into
+
+    def events(self, now: float) -> list[Event]:
+        """As the world tells them; agents hear of what has changed."""
+        events = super().events(now)  # type: ignore[safe-super]
+        self.plane.look(self.placed(now))
+        return events
+
+    def close(self) -> None:
+        """Agents end with the server, or notice and let go of everything; jobs run on."""
+        self.plane.close()
+        super().close()
+
+
+class PacedWorld(Steered, LocalWorld):
     """Local processes. Agents are there if the pace needs them, or as soon as a gate must act from outside."""
 
     capabilities = replace(LocalWorld.capabilities, pacing=True)
@@ -63,31 +95,15 @@ class PacedWorld(LocalWorld):
                 )
             self.plane.open()
 
-    def observed(self, job_id: str, told: Progress) -> Progress:
-        """What agents have seen counts, too."""
-        return self.plane.observed(job_id, told)
-
-    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
-        """As in a local world."""
-        self.plane.decided(decisions)
-        return super().apply(decisions)
-
-    def events(self, now: float) -> list[Event]:
-        """As in a local world; agents hear of it."""
-        events = super().events(now)
+    def placed(self, now: float) -> Mapping[str, Placed]:
+        """Jobs that have an attempt."""
         able = self.control is not None or (has_grpc() and may_trace())  # a gate still acts where the job asks for it
         placed = {}
         for job, task in self.tasks.items():
             if task.attempt is not None:
                 ran_s = now - task.started_s if able and task.running else 0.0
                 placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, task.attempt, ran_s)
-        self.plane.look(placed)
-        return events
-
-    def close(self) -> None:
-        """Agents end with the server; jobs run on."""
-        self.plane.close()
-        super().close()
+        return placed
 
 
 class PacedLocalEngine(LocalEngine):
@@ -110,7 +126,7 @@ class PacedLocalEngine(LocalEngine):
         return PacedWorld(site.cluster, site.folder, site.clock, open=True, say=site.say, switches=self.switches)
 
 
-class PacedSlurmWorld(SlurmWorld):
+class PacedSlurmWorld(Steered, SlurmWorld):
     """A Slurm whose nodes run `weft agent`; the agents call the server at `listen`."""
 
     capabilities = replace(SlurmWorld.capabilities, pacing=True)
@@ -128,31 +144,15 @@ class PacedSlurmWorld(SlurmWorld):
         self.plane.pace = pace
         self.say(f"agents of nodes are awaited at {self.plane.open().service.address}")
 
-    def observed(self, job_id: str, told: Progress) -> Progress:
-        """What agents have seen counts, too."""
-        return self.plane.observed(job_id, told)
-
-    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
-        """As in any Slurm."""
-        self.plane.decided(decisions)
-        return super().apply(decisions)
-
-    def events(self, now: float) -> list[Event]:
-        """As in any Slurm; agents hear of it."""
-        events = super().events(now)
+    def placed(self, now: float) -> Mapping[str, Placed]:
+        """Jobs that have been released."""
         placed = {}
         for job, task in self.tasks.items():
             if task.phase is not Phase.WAITING:
                 ran_s = 0.0 if task.started_s is None else now - task.started_s
                 attempt = self.attempt(job, task.starts)
                 placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, attempt, ran_s)
-        self.plane.look(placed)
-        return events
-
-    def close(self) -> None:
-        """Agents notice, and let go of everything; jobs run on."""
-        self.plane.close()
-        super().close()
+        return placed
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ Both are run by bare interpreters beside the job: this needs nothing but the sta
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import time
 import zlib
 from collections import deque
 
@@ -145,6 +147,28 @@ class Record:
             speed = sorted(self.recent)[len(self.recent) // 2] if self.recent else 0.0
             text = f"{self.step} {self.saved} {self.reports} {speed:.9g}".encode()
             os.pwrite(self.file, (b"%08x %s" % (zlib.crc32(text), text)).ljust(RECORD), 0)
+
+
+def understood(line: bytes) -> object:
+    """A message; None if it is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def answer(message: object, keeper: Keeper, record: Record | None, *, by_wall: bool) -> bytes | None:
+    """The answer to a report, of which rank 0's are kept; None if the message is no report. `by_wall`: the gate's clock
+    is the wall's, and not this machine's own."""
+    match message:
+        case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
+            now, rank, inside = time.monotonic(), rest.get("rank", 0), rest.get("inside") is True
+            at = keeper.at(step, rank, now, time.time() if by_wall else now, inside)
+            if rank == 0 and record is not None and not (inside and step <= record.step):
+                record.report(step, rest.get("saved") is True, now, max(at, now))
+            return b"{}\n" if at <= now else b'{"at": %r}\n' % at
+        case _:
+            return None
 
 
 def listen(name: str) -> socket.socket:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
-    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 elif __package__:
     from weft.live.family import be_subreaper, boot_id, children, family, kill, started_at
-    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 else:  # they lie beside it
     from family import be_subreaper, boot_id, children, family, kill, started_at
-    from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+    from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 
 
 def main(folder: str) -> int:
@@ -230,17 +230,7 @@ class Runner:
 
     def answer(self, line: bytes, control: bool) -> bytes | None:
         """The answer to one message; None if it is none of ours."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        match message:
-            case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
-                now, inside = time.monotonic(), rest.get("inside") is True
-                at = self.keeper.at(step, rest.get("rank", 0), now, now, inside)
-                if rest.get("rank", 0) == 0 and not (inside and step <= self.record.step):
-                    self.record.report(step, rest.get("saved") is True, now, max(at, now))
-                return b"{}\n" if at <= now else b'{"at": %r}\n' % at
+        match message := understood(line):
             case {"gate": None | {"epoch": float(), "period": float(), "tolerance": float()} as gate} if control:
                 self.keeper.set(gate)
                 return b"{}\n"
@@ -248,7 +238,7 @@ class Runner:
                 self.stop(grace_s)
                 return b"{}\n"
             case _:
-                return None
+                return answer(message, self.keeper, self.record, by_wall=False)
 
     # The end
 

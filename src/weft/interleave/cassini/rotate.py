@@ -58,7 +58,7 @@ def rotate(
         some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
         placed = dict(zip(sends, some.shifts_s, strict=True))
         return replace(some, shifts_s=tuple(placed.get(j, 0.0) for j in range(len(circles))))
-    shifts, cost, slack, exact, bound = _kernel().solve(*_packed(circles, capacity, periods), restarts, work)
+    shifts, cost, slack, exact, bound = _kernel("rotate").solve(*_packed(circles, capacity, periods), restarts, work)
     whole = capacity * periods.perimeter_s
     slack = min(slack, *(0.5 * p for p in periods.periods_s))
     found = tuple(float(s) for s in shifts)
@@ -112,7 +112,7 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[st
     for start in starts:
         shifts = np.array([start.get(job, 0.0) for job in jobs])
         placed = np.array([job in start for job in jobs])
-        cost = _kernel().settle(net, first_use, uses, shifts, placed, _SWEEPS)
+        cost = _kernel("settle").settle(net, first_use, uses, shifts, placed, _SWEEPS)
         if cost < least - 1e-9:
             best, least = shifts, cost
     return dict(zip(jobs, best.tolist(), strict=True)), len(links) - least
@@ -121,7 +121,7 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[st
 def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[float], periods: Periods) -> float:
     """The score at given shifts, by exact integral."""
     packed = _packed(circles, capacity, periods)
-    cost = _kernel().excess(*packed, np.array(shifts_s, np.float64), np.ones(len(circles), np.bool_))
+    cost = _kernel("rotate").excess(*packed, np.array(shifts_s, np.float64), np.ones(len(circles), np.bool_))
     return float(1.0 - cost / (capacity * periods.perimeter_s))
 
 
@@ -141,8 +141,8 @@ def uniform_score(circles: Sequence[Circle], capacity: float) -> float:
     return 1.0 - math.fsum(max(level - capacity, 0.0) * p for level, p in levels.items()) / capacity
 
 
-def _kernel() -> Any:
-    return load("weft.interleave.cassini.rotate_kernel")
+def _kernel(name: str) -> Any:
+    return load(f"weft.interleave.cassini.{name}_kernel")
 
 
 def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit
 
 FLAT = 1e-11  # of capacity x perimeter: costs closer than this are equal
-WORTH = 1e-5  # of a link's score: what one more sweep over all jobs must gain
 
 
 @njit(cache=True, nogil=True)
@@ -59,7 +58,7 @@ def excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, s
 
 
 @njit(cache=True, nogil=True)
-def _bends(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
+def bend_points(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
     """(corners, bends, cost): how the cost of a link changes as one job moves, from its cost at shift 0.
 
     It is piecewise linear. Whenever an edge of the others meets an end of a piece of this job, the slope changes by as
@@ -94,7 +93,7 @@ def _bends(starts, ends, levels, first, periods, repeats, perimeter, capacity, s
 
 
 @njit(cache=True, nogil=True)
-def _lowest(corners, bends, cost, period, flat):
+def lowest(corners, bends, cost, period, flat):
     """(shift, cost, slack): where a cost with these bends is lowest.
 
     All corners follow from the cost at 0 and the bends; the first slope from the fact that a full turn ends where it
@@ -121,10 +120,10 @@ def _lowest(corners, bends, cost, period, flat):
 @njit(cache=True, nogil=True)
 def best_shift(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
     """(shift, cost, slack): the best place of one job among the placed others, which stay where they are."""
-    corners, bends, cost = _bends(
+    corners, bends, cost = bend_points(
         starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job
     )
-    return _lowest(corners, bends, cost, periods[job], FLAT * capacity * perimeter)
+    return lowest(corners, bends, cost, periods[job], FLAT * capacity * perimeter)
 
 
 @njit(cache=True, nogil=True)
@@ -357,73 +356,3 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
     if work > 0:
         slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)
     return shifts, cost, slack, exact, cost if exact else bound
-
-
-@njit(cache=True, nogil=True)
-def _link_of(net, link, shifts, placed):
-    """One link of many, as the functions above take it."""
-    starts, ends, levels, first, periods, repeats, members, begins, perimeters, capacities, _ = net
-    a, b = begins[link], begins[link + 1]
-    here = members[a:b]
-    return (
-        starts, ends, levels, first[a + link : b + link + 1], periods[a:b], repeats[a:b], perimeters[link],
-        capacities[link], shifts[here], placed[here],
-    )  # fmt: skip
-
-
-@njit(cache=True, nogil=True)
-def _best_on_all(net, mine, shifts, placed):
-    """(shift, cost, cost as it is): where a job does the least harm to all of its links; `mine` are its entries."""
-    begins, perimeters, capacities, link_of = net[7:]
-    corners = [np.empty(0)]
-    bends = [np.empty(0)]
-    cost, now, n = 0.0, 0.0, 0
-    for m in mine:
-        link = link_of[m]
-        whole = capacities[link] * perimeters[link]
-        here = _link_of(net, link, shifts, placed)
-        where, bend, lost = _bends(*here, m - begins[link])
-        corners.append(where)
-        bends.append(bend / whole)
-        cost += lost / whole
-        now += excess(*here) / whole
-        n += len(where)
-    every, each = np.empty(n), np.empty(n)
-    n = 0
-    for i in range(len(corners)):
-        end = n + len(corners[i])
-        every[n:end], each[n:end], n = corners[i], bends[i], end
-    shift, found, _ = _lowest(every, each, cost, net[4][mine[0]], FLAT * len(mine))
-    return shift, found, now
-
-
-@njit(cache=True, nogil=True)
-def settle(net, first_use, uses, shifts, placed, sweeps):
-    """Shifts of least disagreement on many links; `shifts` is amended, the sum over links of 1 - score is returned.
-
-    Entries of the net are jobs on links, link after link: link l has those from begins[l] to begins[l + 1]. The entries
-    of job j are uses[first_use[j]:first_use[j + 1]]. Jobs without a place get theirs one after another; then every job
-    but the first moves to its best place until nobody gains, and at last into the middle of it.
-    """
-    n = len(placed)
-    for j in range(n):
-        if not placed[j]:
-            shifts[j] = _best_on_all(net, uses[first_use[j] : first_use[j + 1]], shifts, placed)[0]
-            placed[j] = True
-    centring = centred = False
-    for _ in range(sweeps):
-        gained = 0.0
-        for j in range(1, n):
-            mine = uses[first_use[j] : first_use[j + 1]]
-            shift, found, now = _best_on_all(net, mine, shifts, placed)
-            if centring or found < now - FLAT * len(mine):
-                gained += now - found
-                shifts[j] = shift
-        if centred and gained <= WORTH:
-            break
-        centred = centring  # centring may have made room for others, so all jobs are tried once more
-        centring = gained <= WORTH and not centring
-    cost = 0.0
-    for link in range(len(net[8])):
-        cost += excess(*_link_of(net, link, shifts, placed)) / (net[8][link] * net[9][link])
-    return cost

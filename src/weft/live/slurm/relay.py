@@ -16,15 +16,14 @@ import os
 import select
 import socket
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+    from weft.live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     with contextlib.suppress(ImportError):
-        from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, listen
+        from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 
 LOOK_S = 1.0  # how often it looks whether its step is still there
 
@@ -82,22 +81,8 @@ class Relay:
 
     def answer(self, line: bytes) -> bytes | None:
         """The answer to one report; None if it is none."""
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        match message:
-            case {"step": int(step), **rest} if not isinstance(step, bool) and 0 <= step < 2**53:
-                self.look()
-                now, wall = time.monotonic(), time.time()
-                inside = rest.get("inside") is True
-                at = self.keeper.at(step, rest.get("rank", 0), now, wall, inside)
-                known = inside and self.record is not None and step <= self.record.step
-                if rest.get("rank", 0) == 0 and self.record is not None and not known:
-                    self.record.report(step, rest.get("saved") is True, now, max(at, now))
-                return b"{}\n" if at <= now else b'{"at": %r}\n' % at
-            case _:
-                return None
+        self.look()
+        return answer(understood(line), self.keeper, self.record, by_wall=True)
 
     def look(self) -> None:
         """Read the gate again if it has changed."""

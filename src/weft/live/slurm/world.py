@@ -131,15 +131,14 @@ class SlurmWorld(LiveWorld[Task]):
         changed: list[Task] = []
         events: list[Event] = []
         for decision in decisions:
+            task = self.tasks[decision.job]
             match decision:
                 case Start():
-                    events += self._start(self.tasks[decision.job], decision, changed)
+                    events += self._start(task, decision, changed)
                 case Stop():
-                    task = self.tasks[decision.job]
                     task.phase, task.since_s = Phase.STOPPING, self.now()
                     changed.append(task)
                 case SetGate():
-                    task = self.tasks[decision.job]
                     task.gate = decision.gate
                     write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         self._order(changed)

@@ -159,15 +159,9 @@ class Engine:
         return float(paced) / max(1, self.iterations), float(fluid) / max(1, self.iterations)
 
     def attach(
-        self,
-        uid: int,
-        program: Program,
-        iterations: int,
-        *,
-        base: int = 0,
-        gate: Gate | None = None,
+        self, uid: int, program: Program, iterations: int, *, base: int = 0, gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Start a job now; returns its row. `base` is the number of iterations it did before (for jitter).
 
         All that is attached and detached between two runs happens at one instant.

@@ -46,15 +46,9 @@ class ReferenceEngine:
             self.ruled = Ruled(rule, Demand(spec.capacity, spec.seed, spec.packet_loss), RefBody(self))
 
     def attach(
-        self,
-        uid: int,
-        program: Program,
-        iterations: int,
-        *,
-        base: int = 0,
-        gate: Gate | None = None,
+        self, uid: int, program: Program, iterations: int, *, base: int = 0, gate: Gate | None = None,
         turn: tuple[float, float] = (0.0, 0.0),
-    ) -> int:
+    ) -> int:  # fmt: skip
         row, self._job_rows = self._job_rows, self._job_rows + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
         kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
