@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.live.jobs import ENVIRONMENT, witness
+from weft.live.local.engine import LocalEngine
 from weft.live.server.ledger import Ledger
 from weft.live.server.server import Server
 from weft.stacks import resolve
@@ -23,7 +24,7 @@ WITNESS = witness(0.01)
 
 def server(folder: Path, stack: str = "fifo-backfill", gpus: int = 4, **more: Any) -> Server:
     """A server of one machine."""
-    return Server(folder, toy_cluster(1, 1, gpus), resolve(stack), **more)
+    return Server(folder, toy_cluster(1, 1, gpus), resolve(stack), **{"engine": LocalEngine(), **more})
 
 
 def said(name: str, argv: Sequence[str], **more: Any) -> dict[str, Any]:

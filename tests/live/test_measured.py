@@ -17,6 +17,7 @@ from weft.core.view import View
 from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
 from weft.live.hearing import Keeper, slot
+from weft.live.local.engine import LocalEngine
 from weft.live.measured import Doubts, Speeds
 from weft.live.server.server import Server
 from weft.model.events import Learned, Started, Stopped, Submitted
@@ -159,7 +160,7 @@ def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
     profile = Profile.from_phases("pair", [Phase(0.2), Phase(bytes=0.1 * 10e9 / 8)], 2)
     save_profile(profile, file)
     stack = resolve("fifo+cassini")
-    with Server(tmp_path / "run", toy_cluster(1, 2, 2), stack) as serving:
+    with Server(tmp_path / "run", toy_cluster(1, 2, 2), stack, engine=LocalEngine()) as serving:
         for name in "ab":
             job = said(name, python(LOOP, 0.4, 400), gpus=2, per_node=1, model=str(file), iterations=400)
             serving.submit(job)

@@ -181,6 +181,7 @@ from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from tests.live.jobs import LOOP, python
 from tests.live.serving import said, serve_until
+from weft.live.local.engine import LocalEngine
 from weft.live.server.server import Server
 from weft.stacks import resolve
 from weft.testing import toy_cluster
@@ -189,7 +190,7 @@ def compiled():
     found = (d for d in gc.get_objects() if isinstance(d, Dispatcher))
     return {(d.py_func.__qualname__, str(signature)) for d in found for signature in d.signatures}
 
-with Server(Path(sys.argv[1]), toy_cluster(1, 2, 2), resolve("fifo+cassini")) as serving:
+with Server(Path(sys.argv[1]), toy_cluster(1, 2, 2), resolve("fifo+cassini"), engine=LocalEngine()) as serving:
     before = compiled()
     for name in "ab":
         serving.submit(said(name, python(LOOP, 0.5, 50), gpus=2, per_node=1, model="vgg16", iterations=50))

@@ -22,7 +22,6 @@ from weft.live.attempt import Attempt
 from weft.live.clock import Clock
 from weft.live.description import Description, unread
 from weft.live.engine import Engine, Site
-from weft.live.local.engine import LocalEngine
 from weft.live.server.control import Control
 from weft.live.server.durable import Durable
 from weft.live.server.folders import own, refuse_network
@@ -57,17 +56,17 @@ class Server:
         cluster: Cluster,
         stack: Stack,
         *,
+        engine: Engine,
         seed: int = 0,
         dry_run: bool = False,
         metrics: str | None = None,
         record: Path | None = None,
         say: Say = print,
         chosen: dict[str, Any] | None = None,
-        engine: Engine | None = None,
         estimates: Estimates | None = None,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
-        self.record, self.engine = record, engine or LocalEngine()
+        self.record, self.engine = record, engine
         self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
         self.profiles = Profiles(cluster, self.engine.profile_folders)
         self._next_record_s = self._next_notify = 0.0
