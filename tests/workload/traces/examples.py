@@ -185,6 +185,11 @@ i0,HN,app_0,12,1,,,
 i1,HN,app_0,12,1,5,10,30
 i2,CN,app_0,12,0,5,10,30
 """
+CRUX = """\
+#job id,arrival time (sec),topology,shape,size,duration (sec)
+0,0.0,CLOS,48,48,720.0
+1,5040.0,CLOS,8,8,0.0
+2,5100.0,CLOS,8,many,60.0"""
 
 EXAMPLES = [
     Example("plain", "jobs.csv", PLAIN,
@@ -257,4 +262,6 @@ EXAMPLES = [
             [job("i0", 0.0, 1, None, model="dlrm", vc="app_0", line=2),
              job("i1", 5.0, 1, 20.0, model="dlrm", vc="app_0", line=3)],
             [(4, "gpu_request", True)]),
+    Example("crux", "crux.csv", CRUX, [job("0", 0.0, 48, 720.0, line=2)],
+            [(3, "duration (sec)", True), (4, "size", False)]),
 ]  # fmt: skip

@@ -271,6 +271,27 @@ SPOT = (
 )  # fmt: skip
 
 
+def _crux(rows: Rows) -> pl.DataFrame:
+    """Alibaba Lingjun 2023 as the job list of Crux (SIGCOMM '24). Times are whole minutes: of a job of 0 s it is known
+    only that it ended within its first minute, and it is left out."""
+    duration = rows.number("duration (sec)")
+    rows.leave_out(duration == 0, "duration (sec)", "ended within its first minute")
+    return rows.finish({
+        "job_id": rows.job_ids("#job id"),
+        "submit_s": rows.number("arrival time (sec)"),
+        "gpus": rows.gpus("size"),
+        "duration_s": duration,
+    })  # fmt: skip
+
+
+CRUX = (
+    Delimited(
+        "crux", "Alibaba Lingjun 2023, job list of Crux", _crux,
+        frozenset({"#job id", "arrival time (sec)", "size", "duration (sec)"}),
+    ),
+)  # fmt: skip
+
+
 def _dlrm(rows: Rows) -> pl.DataFrame:
     """Alibaba disaggregated DLRM 2025 (NSDI '25): long-running inference instances, not training jobs.
 
