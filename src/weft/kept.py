@@ -32,7 +32,7 @@ from weft.workload import zoo
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-_FORMAT = 1  # of the files; those of another version are not found
+_FORMAT = 1  # version of the files; those of another one are not found
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "polars")
 
 

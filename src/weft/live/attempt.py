@@ -60,7 +60,7 @@ class Attempt:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.pid = 0  # of the runner, if this process started it
+        self.pid = 0  # the runner's, if this process started it
         self.up = False  # seen to run
         self.ended: Ended | None = None
         self._progress = Progress()

@@ -62,7 +62,7 @@ class RunResult:
     notes: tuple[str, ...] = ()  # what the reader of a report must know (synthetic data, readings chosen, estimates)
     scenario_text: str = ""  # the scenario file as it was read, for the report
     command: str = ""  # the command line that made the run
-    version: str = ""  # of weft
+    version: str = ""  # weft's version
     server_of_gpu: tuple[int, ...] = ()  # server id of every GPU id; empty if unknown
     adjustments: dict[str, int] = field(default_factory=dict)  # times a gate re-aligned a job, where it did
     foreign_bytes_per_s: float | None = None  # mean goodput of all foreign traffic; None: there was none

@@ -111,10 +111,10 @@ class MetricsServer:
         class Listener(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if bracketed else socket.AF_INET
             request_queue_size = 128  # with the usual 5, callers that come together try again after a second
-            slots = threading.BoundedSemaphore(_MOST)
+            room = threading.BoundedSemaphore(_MOST)
 
             def process_request(self, request: Any, client_address: Any) -> None:
-                if self.slots.acquire(blocking=False):
+                if self.room.acquire(blocking=False):
                     super().process_request(request, client_address)
                 else:  # files and threads of this process are for scheduling
                     self.shutdown_request(request)
@@ -123,7 +123,7 @@ class MetricsServer:
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
-                    self.slots.release()
+                    self.room.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A caller that hangs up is nobody's concern."""

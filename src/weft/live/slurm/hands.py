@@ -32,10 +32,10 @@ class Order:
 
     do: Do
     key: str
-    pin: Pin | None = None  # of an update
-    signal: str = ""  # of a warning
-    go: bool = False  # of an update: release it at once if Slurm has taken the placement
-    begin: bool = True  # of an update: it may start from now on, by this machine's clock, since scontrol has no other
+    pin: Pin | None = None  # for an update
+    signal: str = ""  # for a warning
+    go: bool = False  # for an update: release it at once if Slurm has taken the placement
+    begin: bool = True  # for an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
         """As scontrol reads it."""

@@ -167,7 +167,7 @@ class Task:
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
     fault: str = ""  # whose fault that is: "own", "node", or ""
-    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    doubts: Doubts = field(default_factory=Doubts)  # what has been learned about this start
     warned_s: float | None = None  # when it was told that it will be stopped
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
 

@@ -16,7 +16,7 @@ DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 MOST_JOBS = 10_000_000  # each is an object in memory
-MOST_ITERATIONS = 10**12  # of a job; counts stay exact in the engine
+MOST_ITERATIONS = 10**12  # most iterations of a job: counts stay exact in the engine
 
 
 class JobSpec(BaseModel):

@@ -39,7 +39,7 @@ class Measured:
     gradient_bytes: float
     sparse_bytes: float = 0.0
     memory_bytes: float = 0.0
-    spread: float = 0.0  # of the iteration: (third quartile - first) / median; 0 below 4 repeats, see `known_spread`
+    spread: float = 0.0  # (third quartile - first) / median of iteration times; 0 below 4 repeats, see `known_spread`
     repeats: int = 0
     date: str = ""
     software: str = ""
