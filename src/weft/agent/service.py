@@ -11,7 +11,7 @@ from typing import Any
 from weft.agent.conductor import Conductor
 from weft.agent.wire import Message, listen
 
-_BEAT_S = 0.2  # between signs of life to an agent
+_BEAT_S = 0.2  # seconds between signs of life to an agent
 
 
 class AgentService:

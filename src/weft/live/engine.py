@@ -34,7 +34,7 @@ class Site:
     """What a server gives to the engine that makes its world."""
 
     cluster: Cluster
-    folder: Path  # the world's own; of a dry run, one that is forgotten
+    folder: Path  # the world's own; in a dry run, one that is removed afterwards
     clock: Clock
     ledger: Ledger
     needs: frozenset[Fact]  # what the stack must know about a job

@@ -9,7 +9,7 @@ import polars as pl
 # One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
 # queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
 # communication (its GPUs waited for the network); gpu_s: GPU seconds computed;
-# lost_gpu_s: of those, thrown away by stops.
+# lost_gpu_s: GPU seconds computed and thrown away by stops.
 JOBS = {
     "job_id": pl.String, "model": pl.String, "gpus": pl.Int64, "submit_s": pl.Float64, "start_s": pl.Float64,
     "finish_s": pl.Float64, "jct_s": pl.Float64, "queueing_s": pl.Float64, "run_s": pl.Float64, "comm_s": pl.Float64,

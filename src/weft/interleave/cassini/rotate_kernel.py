@@ -188,7 +188,7 @@ def _overload(starts, ends, levels, first, repeats, perimeter, capacity):
 
 @njit(cache=True, nogil=True)
 def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity):
-    """A cost that no shifts can go below: of all demand together, or of disjoint pairs (each at its own best)."""
+    """A cost that no shifts can go below: that of all demand together, or of disjoint pairs, each at its own best."""
     n = len(periods)
     load = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
     pairs = np.zeros((n, n))

@@ -26,7 +26,7 @@ from weft.model.view import Fact, JobStatus, JobView, Spread
 
 __all__ = ["Closing", "LocalWorld", "Task"]
 
-_PAUSE_S = (2.0, 120.0)  # before a start that could not be tried is tried again: at first, doubling, and at most
+_PAUSE_S = (2.0, 120.0)  # seconds before a start that was impossible is tried again: at first, doubling, and at most
 _SCAN_S = 0.5  # every runner is looked at this often, in case it was killed before it could say anything
 
 

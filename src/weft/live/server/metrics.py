@@ -16,7 +16,7 @@ from weft.model.plan import Decision, Start, Stop
 from weft.model.view import JobStatus
 
 _MOST = 8  # callers at a time; more are turned away
-_PATIENCE_S = 2.0  # with a caller that says nothing
+_PATIENCE_S = 2.0  # seconds that a caller may say nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _WAIT_S = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
 

@@ -18,10 +18,10 @@ from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft.model.topologies.hostlist import compress
 
-_CLOCK_S = 60.0  # between looks at the controller's clock
-_STANDING_S = 30.0  # between looks at QOS and fair shares, which Slurm computes anew every few minutes
-_SOON_S = 0.1  # before the next look while something is under way
-_NODES_S = 0.9  # between looks at nodes, which change less than jobs
+_CLOCK_S = 60.0  # seconds between looks at the controller's clock
+_STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
+_SOON_S = 0.1  # seconds before the next look while something is under way
+_NODES_S = 0.9  # seconds between looks at nodes, which change less than jobs
 _MOST = 100  # commands that are carried out between two looks: the rest wait, and nobody waits long for any of them
 _ABOUT = re.compile(r"(?:\bfor job |\bJobId=|^)(\d+(?:_\d+)?)\b", re.IGNORECASE)
 

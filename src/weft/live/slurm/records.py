@@ -340,7 +340,7 @@ def _unless_no_value(value: Any) -> int:
 
 
 def _cpus_per_task(row: dict[str, Any]) -> int:
-    """As it says; where this version does not tell, its share of all."""
+    """What Slurm says; its share of all, where this version does not tell."""
     told = _unless_no_value(row.get("cpus_per_task"))
     return told or max(1, (_number(row.get("cpus")) or 1) // (_number(row.get("tasks")) or 1))
 

@@ -77,7 +77,7 @@ class SlurmWorld(LiveWorld[Task]):
     # What the core asks
 
     def iterations_done(self, job_id: str) -> int:
-        """What the job reported; of a job that reports nothing, what its time and speed make likely."""
+        """What the job reported; if it reports nothing, what its time and speed make likely."""
         task = self.tasks[job_id]
         if task.phase in (Phase.RUNNING, Phase.STOPPING):
             progress = self.attempt(job_id, task.starts).progress()
@@ -105,7 +105,7 @@ class SlurmWorld(LiveWorld[Task]):
         if task is None:
             return False
         task.cancelled = True  # every look sees to it, until it is so
-        self._order([], [(task, Do.CANCEL)])
+        self._command([], [(task, Do.CANCEL)])
         return True
 
     def take_over(
@@ -141,7 +141,7 @@ class SlurmWorld(LiveWorld[Task]):
                 case SetGate():
                     task.gate = decision.gate
                     write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
-        self._order(changed)
+        self._command(changed)
         return events
 
     def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
@@ -263,7 +263,7 @@ class SlurmWorld(LiveWorld[Task]):
                 changed.append((task, seen.do))
             if seen.do is not Do.NOTHING or seen.what:
                 self._again.add(task.key)  # until it is so
-        self._order([], changed)
+        self._command([], changed)
         return events
 
     def _doubts(self, task: Task, now: float) -> list[Event]:
@@ -362,8 +362,8 @@ class SlurmWorld(LiveWorld[Task]):
 
     # What Slurm is told
 
-    def _order(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
-        """Pass commands on; of jobs that a decision has just changed, the one that surely comes first."""
+    def _command(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
+        """Pass commands on; for a job that a decision has just changed, the one that surely comes first."""
         now = self.now()
         first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
         doing = [*first, *doing]

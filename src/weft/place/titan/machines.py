@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Rooms:
-    """Machines by their room, the roomiest first, of equal ones the lowest number: those in use, and the idle ones.
+    """Machines in use, and idle ones, by their room: the roomiest first, and among equals the lowest number.
 
     Plain lists: machines in use that have room are few, and the idle ones are seldom asked for.
     """
