@@ -252,7 +252,7 @@ def test_marginals_are_labelled_and_sized() -> None:
     [
         ({"source": "poison"}, "Input should be 'poisson'"),
         ({"source": "poisson", "iterations": (1, 2)}, "jobs is missing"),
-        ({"jobs": 5}, "job length comes from it"),
+        ({"jobs": 5}, "job length is missing"),
         ({"jobs": True, "iterations": (1, 2)}, "jobs is true; give a number, not true or false"),
         ({"jobs": 0, "iterations": (1, 2)}, "greater than or equal to 1"),
         ({"jobs": 5, "iterations": (2, 1)}, "must be .low, high."),

@@ -178,7 +178,7 @@ class WorkloadSpec(BaseModel):
             if self.jobs is None:
                 raise ValueError(f"jobs is missing; source = {self.source!r} needs the number of jobs")
             if self.iterations is None and self.duration_median_s is None and self.draw_from is None:
-                raise ValueError("iterations is missing; job length comes from it, duration_median_s or draw_from")
+                raise ValueError("the job length is missing; give iterations, duration_median_s or draw_from")
         if self.iterations is not None and self.duration_median_s is not None:
             raise ValueError("iterations and duration_median_s exclude each other; remove one")
         if self.source == "trace" and self.trace is None:
