@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 WorldOption = Annotated[
     str | None,
-    typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),
+    typer.Option(
+        "--world", help="Where jobs run: local (processes here, the default), slurm, testbed, or an installed one."
+    ),
 ]
 ScenarioOption = Annotated[
     Path | None,
