@@ -180,6 +180,19 @@ def test_a_file_that_the_scenario_names_counts(tmp_path: Path) -> None:
     assert key(dict(scenario)) != before
 
 
+def test_layer_files_that_a_published_table_reads_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs by shape are computed from the authors' layer files where WEFT_TRACES has them; no scenario names those."""
+    scenario = changed(network={"cost": "tiers", "table": "dally-by-shape"})
+    monkeypatch.delenv("WEFT_TRACES", raising=False)
+    without = key(scenario)
+    layers = tmp_path / "dally" / "workload" / "vgg11_B256_astra-sim.csv"
+    layers.parent.mkdir(parents=True)
+    layers.write_text("DATA\n")
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    assert key(scenario) != without
+    assert key(SCENARIO) == key(dict(SCENARIO))
+
+
 def test_a_policy_from_outside_is_not_kept() -> None:
     class Mine(Fifo):
         """A policy whose sources weft does not know."""

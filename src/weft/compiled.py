@@ -21,7 +21,7 @@ from typing import Any
 
 announce: Callable[[str], None] | None = None  # told when kernels other than the engine's are compiled, on first use
 _ENGINE = "weft.sim.compiled"
-_FLAGS = (  # of numba's: those that change what is compiled
+_FLAGS = (  # numba's flags that change what is compiled
     "BOUNDSCHECK", "CPU_FEATURES", "CPU_NAME", "DEBUGINFO_DEFAULT", "DISABLE_INTEL_SVML", "DISABLE_JIT", "ENABLE_AVX",
     "LLVM_REFPRUNE_FLAGS", "LLVM_REFPRUNE_PASS", "LOOP_VECTORIZE", "OPT", "SLP_VECTORIZE",
 )  # fmt: skip

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.stack import Stack
 from weft.model.policy import Policy
+from weft.physics.by_shape import layer_files
 from weft.scenario import Scenario
 from weft.workload import zoo
 
 if TYPE_CHECKING:
     from weft.results.store import Store
 
-_FORMAT = 1  # of the files; those of another version are not found
+_FORMAT = 1  # version of the files; those of another one are not found
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "polars")
 
 
@@ -88,9 +89,12 @@ def identity(scenario: Scenario, layers: Any, stack: Stack, seed: int, record: b
 
 
 def _content(scenario: Scenario) -> str:
-    """A digest of all that a scenario says about a run, except the seed, and of the files that it names."""
+    """A digest of all that a scenario says about a run, except the seed, and of the files that are read for it."""
     said = scenario.model_dump(mode="json", exclude={"compare": True, "run": {"seed"}})
-    files = {path: _digest_of(Path(path)) for path in sorted(set(_files_named(said, scenario)))}
+    read = set(_files_named(said, scenario))
+    if scenario.network.table == "dally-by-shape":
+        read |= {str(path.resolve()) for path in layer_files().values()}
+    files = {path: _digest_of(Path(path)) for path in sorted(read)}
     return hashlib.sha256(json.dumps([said, files], sort_keys=True).encode()).hexdigest()
 
 

@@ -41,6 +41,10 @@ CASES: dict[str, tuple[str, str, str]] = {
         "run.zzz is not a known key; known: seed, exact, effort, restart_s, jitter, stragglers, straggler_factor, "
         "start_latency_s, failure_rate, outages, checkpoint_every, until_s",
     ),
+    "no job length": (
+        "iterations = [20, 50]\n", "",
+        "workload: the job length is missing; give iterations, duration_median_s or draw_from",
+    ),
     "jitter beyond measure": ("seed = 1", "seed = 1\njitter = 1e308", "run.jitter is 1e+308; give at most 10"),
     "unknown section": ("[run]", "[runs]", "runs is not a known key; did you mean run?"),
     "no cluster": (

@@ -86,6 +86,18 @@ def test_an_interrupt_is_one_line(capsys: Capture, monkeypatch: pytest.MonkeyPat
     assert capsys.readouterr() == ("", "error: interrupted\n")
 
 
+@pytest.mark.parametrize(("more", "how"), [([], "the same command"), (["--fresh"], "the same command without --fresh")])
+def test_who_is_interrupted_learns_how_to_go_on(
+    more: list[str], how: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("weft.cli.compare._stacks", interrupted)
+    assert run(["compare", "demo", *more]) == 130
+    assert capsys.readouterr().err == f"error: interrupted; {how} continues from the finished runs\n"
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     """weft ... | head: the pipe is closed before anything is written."""
     read, write = os.pipe()

@@ -31,7 +31,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "weft_timers.py": Path(timers.__file__).read_text(),
         f"{NAME}.dist-info/METADATA": METADATA,
         f"{NAME}.dist-info/WHEEL": WHEEL,
-        f"{NAME}.dist-info/entry_points.txt": "[weft.worlds]\ntimers = weft_timers:TimerEngine\n",
+        f"{NAME}.dist-info/entry_points.txt": "[weft.worlds]\ntimers = weft_timers:TimerEngine\n"
+        "broken = weft_timers.missing:Engine\n",
     }
     files[f"{NAME}.dist-info/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{NAME}.dist-info/RECORD"))
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -111,4 +112,10 @@ def test_what_it_cannot_do_is_refused_in_words(command: Weft) -> None:
     assert refused.returncode == 2
     assert "timers" in refused.stderr
     wrong = command("serve", "--world", "mars")
-    assert "there is no such world; there are local, slurm, testbed, timers" in " ".join(wrong.stderr.split())
+    assert "there is no such world; there are broken, local, slurm, testbed, timers" in " ".join(wrong.stderr.split())
+
+
+def test_a_package_that_cannot_be_loaded_is_named(command: Weft) -> None:
+    refused = command("serve", "--world", "broken")
+    assert refused.returncode == 2
+    assert "its package names weft_timers.missing:Engine, which cannot be loaded" in " ".join(refused.stderr.split())

@@ -47,7 +47,7 @@ class _Driver:
 
     def __init__(self, case: Case, make: Make) -> None:
         self.case, self.engine = case, make(case.spec)
-        self.slots: dict[int, tuple[int, int]] = {}  # slot: job, stay
+        self.rows: dict[int, tuple[int, int]] = {}  # row: job, stay
         self.left = [job.iterations for job in case.jobs]
         self.usage: dict[tuple[int, int], Usage] = {}
         self.ended: dict[tuple[int, int], float] = {}
@@ -59,16 +59,16 @@ class _Driver:
         for when, number, action, i, s in self._agenda():
             if when > self.engine.now or number % 3 == 0:  # much may happen at one instant between two runs
                 self._advance(when)
-            slot = next((k for k, v in self.slots.items() if v == (i, s)), None)
+            row = next((k for k, v in self.rows.items() if v == (i, s)), None)
             if action == "start":
                 self._start(i, s)
-            elif slot is not None and action == "stop":
-                self._detach(slot)
-            elif slot is not None:
-                self.engine.set_gate(slot, self.case.jobs[i].regate[1])  # type: ignore[index]
+            elif row is not None and action == "stop":
+                self._detach(row)
+            elif row is not None:
+                self.engine.set_gate(row, self.case.jobs[i].regate[1])  # type: ignore[index]
         self._advance(math.inf)
-        for slot in sorted(self.slots, key=self.slots.__getitem__):  # held for ever: those they wait for wait for them
-            self._detach(slot)
+        for row in sorted(self.rows, key=self.rows.__getitem__):  # held for ever: those they wait for wait for them
+            self._detach(row)
         return self._outcome()
 
     def _agenda(self) -> Iterable[tuple[float, int, str, int, int]]:
@@ -89,8 +89,8 @@ class _Driver:
 
     def _advance(self, until: float) -> None:
         while finished := self.engine.run(until):
-            for slot in finished:
-                self._detach(slot)
+            for row in finished:
+                self._detach(row)
 
     def _start(self, i: int, s: int) -> None:
         job, spec = self.case.jobs[i], self.case.spec
@@ -102,21 +102,21 @@ class _Driver:
         gate = job.gate
         if gate is not None and gate.task >= len(job.stays[s].specs):
             gate = replace(gate, task=0)
-        slot = self.engine.attach(i, program, self.left[i], base=base, gate=gate, turn=job.turn)
-        self.slots[slot] = (i, s)
+        row = self.engine.attach(i, program, self.left[i], base=base, gate=gate, turn=job.turn)
+        self.rows[row] = (i, s)
 
-    def _detach(self, slot: int) -> None:
-        i, s = self.slots.pop(slot)
-        if isinstance(self.engine, ReferenceEngine) and (runs := run_length(self.engine.durations(slot))):
+    def _detach(self, row: int) -> None:
+        i, s = self.rows.pop(row)
+        if isinstance(self.engine, ReferenceEngine) and (runs := run_length(self.engine.durations(row))):
             self.durations.setdefault(i, []).extend(runs)
-        usage = self.engine.detach(slot)
+        usage = self.engine.detach(row)
         self.usage[i, s], self.ended[i, s] = usage, self.engine.now
         self.left[i] -= usage.iterations
         if isinstance(self.engine, Engine):
             new = self.engine.segments()[self.seen_segments :]
             self.seen_segments += len(new)
             for segment in new.copy():
-                mine = next((k for k in [(i, s), *self.slots.values()] if k[0] == segment["uid"]), None)
+                mine = next((k for k in [(i, s), *self.rows.values()] if k[0] == segment["uid"]), None)
                 self.segments.setdefault(mine or (int(segment["uid"]), -1), []).append(segment)
 
     def _outcome(self) -> Outcome:

@@ -109,7 +109,7 @@ def ends(
         sent = tuple(replace(f, amount=f.amount / good, chunk=f.chunk / good, demand=most) for f in flows)
         engine.attach(uid, program(compute_s, sent, capacity, start_after=transport.start_after), 1)
     run_all(engine, len(jobs))
-    return [engine.finish_s(slot) for slot in range(len(jobs))]
+    return [engine.finish_s(row) for row in range(len(jobs))]
 
 
 def run_all(engine: Any, jobs: int, until: float = 1e4) -> None:
@@ -131,12 +131,12 @@ def steps(engine: Engine, jobs: int, until: float = 600.0) -> Iterator[list[int]
         yield new
 
 
-def sent_by(engine: Engine, slot: int) -> npt.NDArray[np.float64]:
+def sent_by(engine: Engine, row: int) -> npt.NDArray[np.float64]:
     """Bytes that each task of a job has sent in this iteration (computing counts as nothing)."""
-    a, job = engine.arrays, engine.arrays.jobs[slot]
-    rows = np.arange(int(job["node0"]), int(job["node1"]), dtype=np.int64)
-    moving = EngineBody(engine).sent(rows)
-    state, amount = a.nodes["state"][rows], a.nodes["amount"][rows]
+    a, job = engine.arrays, engine.arrays.jobs[row]
+    nodes = np.arange(int(job["node0"]), int(job["node1"]), dtype=np.int64)
+    moving = EngineBody(engine).sent(nodes)
+    state, amount = a.nodes["state"][nodes], a.nodes["amount"][nodes]
     sent: npt.NDArray[np.float64] = np.where(state == DONE, amount, np.where(state == ACTIVE, moving, 0.0))
     return sent
 
@@ -144,11 +144,11 @@ def sent_by(engine: Engine, slot: int) -> npt.NDArray[np.float64]:
 def check_physics(engine: Engine, programs: dict[int, Program]) -> None:
     """At this moment: no link carries more than it can, and nobody is ahead of those that feed it."""
     assert (engine.link_rates() <= engine.spec.capacity).all()
-    for slot, made in programs.items():
-        sent = sent_by(engine, slot)
+    for row, made in programs.items():
+        sent = sent_by(engine, row)
         for i, spec in enumerate(made.specs):
             if spec.leads:
-                assert sent[i] <= spec.chunk + min(sent[k] for k in spec.leads) + 1e-9 * spec.amount, (slot, i)
+                assert sent[i] <= spec.chunk + min(sent[k] for k in spec.leads) + 1e-9 * spec.amount, (row, i)
 
 
 def carried_bytes(jobs: Sequence[Job], n_links: int = len(CAPACITY)) -> npt.NDArray[np.float64]:

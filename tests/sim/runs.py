@@ -88,13 +88,13 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Books:
             books.stays.clear()
 
         def attach(self, uid: int, program: Program, iterations: int, **more: Any) -> int:
-            slot = super().attach(uid, program, iterations, **more)
-            self.there[slot] = (uid, program)
-            return slot
+            row = super().attach(uid, program, iterations, **more)
+            self.there[row] = (uid, program)
+            return row
 
-        def detach(self, slot: int) -> Usage:
-            usage = super().detach(slot)
-            books.stays.append((*self.there.pop(slot), usage))
+        def detach(self, row: int) -> Usage:
+            usage = super().detach(row)
+            books.stays.append((*self.there.pop(row), usage))
             return usage
 
     monkeypatch.setattr("weft.sim.world.Engine", Watched)

@@ -48,15 +48,15 @@ def run_all(
         engine = make(spec)
         kway_b = spec.b_s_per_byte if spec.sharing == "k-way" else None
         usage: dict[int, Usage] = {}
-        slots: dict[int, int] = {}
+        rows: dict[int, int] = {}
         order = sorted(range(len(jobs)), key=lambda i: (starts[i] if starts else 0.0, i))
         for i in [*order, None]:
             until = math.inf if i is None else (starts[i] if starts else 0.0)
             while finished := engine.run(until):
-                for slot in finished:
-                    usage[slots.pop(slot)] = engine.detach(slot)
+                for row in finished:
+                    usage[rows.pop(row)] = engine.detach(row)
             if i is not None:
-                slots[
+                rows[
                     engine.attach(
                         i, make_program(jobs[i], spec.capacity, kway_b=kway_b), iterations,
                         gate=gates[i] if gates else None, turn=turns[i] if turns else (0.0, 0.0),
@@ -331,8 +331,8 @@ def jitter(spread: float, workers: int, n: int = 4000) -> np.ndarray[Any, Any]:
     engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), jitter=spread, seed=5))
     program = make_program([compute_node(0, 1.0, ranks=tuple(range(workers)))], np.ones(1))
     engine.detach(engine.attach(0, program, n))
-    slot = engine.attach(1, program, n)
-    assert engine.run() == [slot]
+    row = engine.attach(1, program, n)
+    assert engine.run() == [row]
     return np.repeat(engine.records()["duration"], engine.records()["count"].astype(int))
 
 
@@ -387,6 +387,6 @@ def test_an_adjustment_is_a_slot_that_was_missed(make: Any, iteration_s: float, 
     (0.1 s) at every fourth and waits for the next: 0, 2.03, 4.06, 6.09, 10, ...; who takes 2.5 s has every other."""
     engine = make(EngineSpec(np.ones(1), np.ones(1, np.bool_), skip=False))
     nodes = [compute_node(0, iteration_s - 0.5), transfer_node(1, 0.5, [(0, 1)], (0,))]
-    slot = engine.attach(0, make_program(nodes, engine.spec.capacity), 10, gate=Gate(0.0, 2.0))
+    row = engine.attach(0, make_program(nodes, engine.spec.capacity), 10, gate=Gate(0.0, 2.0))
     engine.run()
-    assert engine.detach(slot).adjusted == missed
+    assert engine.detach(row).adjusted == missed

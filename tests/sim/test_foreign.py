@@ -68,17 +68,17 @@ class Lab:
     def attach(self, uid: int, compute_s: float, flows: Flows, n: int = 1) -> int:
         """A job of ours."""
         made = program(compute_s, flows, self.engine.spec.capacity, start_after=self.transport.start_after)
-        slot = self.engine.attach(uid, made, n)
-        self.programs[slot] = made
-        return slot
+        row = self.engine.attach(uid, made, n)
+        self.programs[row] = made
+        return row
 
     def step(self, until: float = math.inf) -> list[int]:
         """To the next change, of ours or of theirs; those of ours that finish then, which are let go."""
         if self.others.next_s <= self.engine.now:
             self.others.change(self.engine)
         finished = [k for k in self.engine.step(min(until, self.others.next_s)) if k in self.programs]
-        for slot in finished:
-            del self.programs[slot]
+        for row in finished:
+            del self.programs[row]
         return finished
 
     def run(self, until: float = 1e4) -> None:
@@ -391,9 +391,9 @@ def test_a_network_without_links_has_no_foreign_traffic() -> None:
 def test_a_program_of_one_transfer_counts_its_bytes() -> None:
     """`sent_bytes`: 3 bytes an iteration at 2 bytes/s, seen after 4 s: two iterations, and 2 bytes of a third."""
     engine = Engine(spec_of(None, np.array([2.0])))
-    slot = engine.attach(0, make_program([transfer_node(0, 3.0, [(0, 1)])], engine.spec.capacity), 9)
+    row = engine.attach(0, make_program([transfer_node(0, 3.0, [(0, 1)])], engine.spec.capacity), 9)
     engine.run(4.0)
-    assert engine.sent_bytes(slot) == pytest.approx(8.0)
+    assert engine.sent_bytes(row) == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("every_s", [2.0, 0.7, 0.3, 0.1])

@@ -23,19 +23,19 @@ def weft(case: dict[str, Any]) -> list[float]:
     """Finish times as the engine has them."""
     capacity = np.array(case["capacity"])
     engine = Engine(EngineSpec(capacity, np.ones(len(capacity), np.bool_)))
-    ends, slots = [0.0] * len(case["jobs"]), {}
+    ends, rows = [0.0] * len(case["jobs"]), {}
     order = sorted(range(len(case["jobs"])), key=lambda i: (case["jobs"][i]["start"], i))
     for i in [*order, None]:
         until = math.inf if i is None else case["jobs"][i]["start"]
         while finished := engine.run(until):
-            for slot in finished:
-                ends[slots[slot]] = engine.detach(slot).finish_s
+            for row in finished:
+                ends[rows[row]] = engine.detach(row).finish_s
         if i is not None:
             job = case["jobs"][i]
             links = [(k, 1) for k in sorted(job["links"])]
             send = transfer_node(1, job["bytes"], links, (0,), demand=job["rate"] or math.inf)
             program = make_program([compute_node(0, job["compute"]), send], capacity)
-            slots[engine.attach(i, program, job["iterations"])] = i
+            rows[engine.attach(i, program, job["iterations"])] = i
     return ends
 
 

@@ -27,7 +27,7 @@ from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
-SAME_WINDOWS = 4  # in which the guesses are compared
+SAME_WINDOWS = 4  # windows in which the guesses are compared
 Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
 
 

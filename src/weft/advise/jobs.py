@@ -89,7 +89,7 @@ class JobLog:
 
 
 def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = None) -> JobLog:
-    """The jobs of a file: of a known format, or any table with a header."""
+    """The jobs of a file, which has a known format or is a table with a header."""
     mapping: dict[str, str] = {}
     try:
         if said:

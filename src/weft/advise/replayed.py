@@ -24,7 +24,7 @@ from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 
 TODAY = ("fifo-backfill", "fifo")  # what a site is assumed to run if it does not say
-MOST_JOBS = 4000  # of a longer log only the middle is replayed
+MOST_JOBS = 4000  # most jobs that are replayed; of a longer log, only the middle
 Floats = npt.NDArray[np.float64]
 
 

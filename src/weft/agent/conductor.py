@@ -25,7 +25,7 @@ from weft.pace.flow import Flow, FlowSpec
 # phases: an agent holds a job by itself when a phase ends, so the same words must reach it again when the next begins.
 Order = tuple[bool, float | None, int]
 _HELD = float(FLOOR_BYTES_PER_S)
-_SOONEST_S = 0.02  # between reports
+_SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
 
 

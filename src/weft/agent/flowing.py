@@ -18,7 +18,7 @@ from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
-_PATIENCE = 0.3  # of a slot, for the answers of switches
+_PATIENCE = 0.3  # fraction of a slot that a host waits for the answers of switches
 _PATIENT = 3  # answers lost in a row: then nothing is known of the links, and flows are let go
 
 
@@ -29,8 +29,8 @@ class PlannedFlow:
     id: int
     sender: str
     path: tuple[int, ...]
-    part: float  # of what its sender sends for the job
-    chunk: float  # of its own bytes, that it may send before anything has come in
+    part: float  # its fraction of what its sender sends for the job
+    chunk: float  # fraction of its own bytes that it may send before anything has come in
     feeders: tuple[int, ...]
     followers: tuple[int, ...]
 

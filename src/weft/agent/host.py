@@ -27,10 +27,10 @@ from weft.agent.sockets import Process, Remote, jobs_here, namespace_of
 from weft.agent.wire import Line, Message
 
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
-SCAN_S = 0.5  # between looks for new sockets, and every other time for new processes
+SCAN_S = 0.5  # seconds between looks for new sockets; every other look is for new processes, too
 SILENCE_S = 0.6  # without a word from the server all sockets are let go
-_BEAT_S = 0.1  # between signs of life to the guardian
-REPORT_S = 0.25  # between reports to the server, unless it asks for more
+_BEAT_S = 0.1  # seconds between signs of life to the guardian
+REPORT_S = 0.25  # seconds between reports to the server, unless it asks for more
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 
 

@@ -11,7 +11,7 @@ BEGIN_BYTES = 20_000  # less than this is control traffic: a barrier, a heartbea
 GAP_S = 0.03  # a pause this long ends a phase whose volume is not known yet
 _KNOWN = 5  # phases whose median is the volume of an iteration
 _PATIENT = 5  # times as long may a pause be in a phase that is not complete: in a ring hosts wait for each other
-_CLOSE = 0.98  # of the volume: the rest may be headers or rounding
+_CLOSE = 0.98  # fraction of a phase's volume that counts as all of it: the rest may be headers or rounding
 
 
 @dataclass(frozen=True)

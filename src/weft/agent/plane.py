@@ -87,7 +87,7 @@ class Plane:
         self._warn()
 
     def _begin(self, job: str, gpus: Placement) -> None:
-        """A job starts: what of its traffic can be paced is said."""
+        """A job starts: say which part of its traffic can be paced."""
         assert self.control is not None
         self.control.add(job, gpus, turn=self.turns.get(job, 0.0))
         servers = len({int(self.cluster.server_of_gpu[gpu]) for gpu in gpus})

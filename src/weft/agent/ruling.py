@@ -17,8 +17,8 @@ from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, resized
 
 Sent = Mapping[tuple[str, str], tuple[float, float]]  # by job and host: bytes of this phase, and of all of them
-FULL = 0.95  # of a link's capacity: a link that is this full keeps flows from sending more
-_LEAST = 0.05  # of a slot: the least that is taken to be left when a phase begins at its very end
+FULL = 0.95  # fraction of its capacity at which a link keeps flows from sending more
+_LEAST = 0.05  # fraction of a slot: the least that counts as left when a phase begins at its very end
 
 
 @dataclass

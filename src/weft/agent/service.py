@@ -11,7 +11,7 @@ from typing import Any
 from weft.agent.conductor import Conductor
 from weft.agent.wire import Message, listen
 
-_BEAT_S = 0.2  # between signs of life to an agent
+_BEAT_S = 0.2  # seconds between signs of life to an agent
 
 
 class AgentService:
@@ -24,7 +24,7 @@ class AgentService:
         self._due = True
         self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
         self._sent: dict[str, Any] = {}
-        self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # of agents that plan
+        self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # what planning costs agents
         self.closed = False
         self._server, self.address = listen(address, secret, talks={"join": self._join})
         self._thread = threading.Thread(target=self._work, daemon=True)

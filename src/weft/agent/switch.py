@@ -17,7 +17,7 @@ from weft.pace.flow.switch_table import SwitchTable
 
 
 def links_of(cluster: Cluster, switches: Sequence[str] = ()) -> dict[str, list[int]]:
-    """Outgoing links by switch: of all, or of those named."""
+    """Outgoing links of all switches, or of those named, by switch."""
     servers = {server.name for server in cluster.servers}
     found: dict[str, list[int]] = {}
     for link in cluster.topology.links:

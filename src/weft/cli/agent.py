@@ -25,7 +25,7 @@ def agent(
     dir: SecretFolder,
     host: Annotated[str, typer.Option("--host", help="This server's name in the cluster (default: its own).")] = "",
     slot_ms: Annotated[
-        float, typer.Option("--slot-ms", min=1, max=1000, help="Length of a slot; a rate holds for one.")
+        float, typer.Option("--slot-ms", min=1, max=1000, help="Length of a slot: rates change once per slot.")
     ] = 60,
     watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Time between looks at sockets.")] = 20,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",

@@ -18,7 +18,7 @@ def calibrate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model of the zoo, profile file or layer file.")],
     measured_ms: Annotated[
         float,
-        typer.Option("--measured-ms", min=0, help="Measured communication of an iteration that compute does not hide."),
+        typer.Option("--measured-ms", min=0, help="Measured communication per iteration that computing does not hide."),
     ],
     gpus: Annotated[int, typer.Option("--gpus", min=2, help="Workers of the measurement.")] = 8,
     machines: Annotated[int, typer.Option("--machines", min=1, help="Machines they were on, in one rack.")] = 1,

@@ -66,7 +66,7 @@ def compare(
     At each seed every stack sees the same workload and routes, and ratios are formed seed by seed. Where the jobs are
     recorded (a trace) they are the same at every seed, and intervals come from windows of the trace. Without --stack,
     the [compare] section of the scenario names the stacks. With --all, every combination of policies that the scenario
-    allows is run and ranked, and the report has a heat map of them; the others are counted with their reasons.
+    allows is run and ranked, and the report has a heat map of them; those that it rules out are counted, with reasons.
 
     --set changes a key of the scenario; several values (KEY=A,B,C) are compared one after another.
 

@@ -119,9 +119,16 @@ def run(args: Sequence[str]) -> int:
             return exit_code(error)
         code = INTERRUPTED  # inside compiled code an interrupt becomes whatever that code makes of it
     if code == INTERRUPTED:
-        resumes = bool(args) and args[0] in ("compare", "advise", "reproduce")
-        return fail("interrupted" + "; the same command continues from the finished runs" * resumes, INTERRUPTED)
+        return fail("interrupted" + _resumes(args), INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _resumes(args: Sequence[str]) -> str:
+    """What the message about an interruption says of going on: --fresh would run everything again."""
+    if not args or args[0] not in ("compare", "advise", "reproduce"):
+        return ""
+    same = "the same command without --fresh" if "--fresh" in args else "the same command"
+    return f"; {same} continues from the finished runs"
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

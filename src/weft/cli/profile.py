@@ -32,7 +32,7 @@ def profile(
 ) -> None:
     """Measure forward, backward and optimiser time, gradient buckets and memory of a model, with random weights.
 
-    The file can stand wherever a model's name can. Needs PyTorch (pip install 'weft[torch]').
+    The file that --out writes can stand wherever a model's name can. Needs PyTorch (pip install 'weft[torch]').
 
     Example: weft profile resnet50 --batch 64 --dtype bf16 --out resnet50.json
     """

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 WorldOption = Annotated[
     str | None,
-    typer.Option("--world", help="Where jobs run: local (processes here, the default), slurm, or an installed one."),
+    typer.Option(
+        "--world", help="Where jobs run: local (processes here, the default), slurm, testbed, or an installed one."
+    ),
 ]
 ScenarioOption = Annotated[
     Path | None,
@@ -38,13 +40,16 @@ ScenarioOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 MetricsOption = Annotated[
     str | None,
-    typer.Option("--metrics", metavar="PORT", help="Prometheus metrics there ([HOST:]PORT, [IPV6]:PORT)."),
+    typer.Option(
+        "--metrics", metavar="PORT", help="Serve Prometheus metrics at this address ([HOST:]PORT, [IPV6]:PORT)."
+    ),
 ]
 RecordOption = Annotated[
     Path | None, typer.Option("--record", metavar="FILE.csv", help="Write the jobs as a trace to simulate.")
 ]
 PartitionOption = Annotated[
-    str, typer.Option("--partition", metavar="NAMES", help="Slurm partitions to serve, by comma; default: all.")
+    str,
+    typer.Option("--partition", metavar="NAMES", help="Slurm partitions to serve, separated by commas (default: all)."),
 ]
 PollOption = Annotated[float, typer.Option("--poll-s", min=0.05, max=60.0, help="Seconds between looks at Slurm.")]
 SetupOption = Annotated[
@@ -55,18 +60,22 @@ PythonOption = Annotated[
 ]
 SharedOption = Annotated[
     Path | None,
-    typer.Option("--shared", metavar="DIR", help="Slurm: a folder that the nodes see, for progress (default: --dir)."),
+    typer.Option(
+        "--shared", metavar="DIR", help="Slurm: folder that all nodes see, where jobs report progress (default: --dir)."
+    ),
 ]
 ProfilesOption = Annotated[
     list[Path] | None,
     typer.Option("--profiles", metavar="DIR", help="Slurm: users' profile files are read from there; may be repeated."),
 ]
 TakeOption = Annotated[
-    bool, typer.Option("--take", help="Slurm: take over the jobs of a weft serve of another folder, which has ended.")
+    bool, typer.Option("--take", help="Slurm: take over jobs of a weft serve that has ended and had another folder.")
 ]
 PreemptionsOption = Annotated[
     int,
-    typer.Option("--preemptions", min=0, metavar="N", help="Most preemptions an hour for one user's jobs; 0: any."),
+    typer.Option(
+        "--preemptions", min=0, metavar="N", help="Most jobs per hour that give way to those of one user; 0: no limit."
+    ),
 ]
 PriorityOption = Annotated[
     str,
@@ -78,11 +87,16 @@ PriorityOption = Annotated[
 AgentsOption = Annotated[
     str,
     typer.Option(
-        "--agents", metavar="HOST:PORT", help="Slurm: nodes run weft agent, and call here; then paces are accepted."
+        "--agents",
+        metavar="HOST:PORT",
+        help="Slurm: listen here for the nodes' agents (weft agent), which apply paces.",
     ),
 ]
 SwitchesOption = Annotated[
-    str, typer.Option("--switches", metavar="HOST:PORT", help="Pace flow: a weft switch keeps the load tables there.")
+    str,
+    typer.Option(
+        "--switches", metavar="HOST:PORT", help="Pace flow: address of the weft switch that keeps the load tables."
+    ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
@@ -116,8 +130,8 @@ def serve(
     """Schedule real jobs with a stack, until interrupted.
 
     In the local world jobs arrive by weft submit, in the Slurm world by sbatch. They keep running when the server ends
-    or is killed. The next server of the same folder takes them over; it must have the same stack, unless the first
-    never ran. More is in docs/live.md and docs/slurm.md.
+    or is killed. The next server of the same folder takes them over. It must have the same stack, unless the first one
+    failed before it began to serve. More is in docs/live.md and docs/slurm.md.
 
     Example: weft serve --world slurm --stack srsf --dir /shared/weft --dry-run
     """

@@ -34,8 +34,8 @@ def submit(
 ) -> None:
     """Hand a job to the running weft serve; prints its name.
 
-    It runs in this folder with this environment. A stack may ask for more: srsf must know iterations, and the model or
-    the seconds of an iteration.
+    The job runs in this folder with this environment. Some stacks must know more about it: srsf needs --iterations, and
+    --model or --iteration-s.
 
     Example: weft submit --gpus 2 --iterations 1000 --model resnet50 -- python train.py
     """

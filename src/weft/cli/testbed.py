@@ -88,13 +88,20 @@ def down(dir: FolderOption = Path("weft-run")) -> None:
 def run(
     scenario: ScenarioArgument,
     job: Annotated[
-        list[str], typer.Option("--job", metavar="WHAT@SERVERS", help="A model, or a command; servers by comma.")
+        list[str],
+        typer.Option(
+            "--job", metavar="WHAT@SERVERS", help="A model or a command, and its servers, separated by commas."
+        ),
     ],
     iterations: Annotated[int, typer.Option("--iterations", min=3, max=100_000, help="Iterations of each job.")] = 20,
     pace: PaceOption = None,
     slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="Length of the agents' slots.")] = 60,
-    shift: Annotated[bool, typer.Option("--shift", help="Hold the jobs to slots, one after another.")] = False,
-    outside: Annotated[bool, typer.Option("--outside", help="With --shift: by agents, not in the trainer.")] = False,
+    shift: Annotated[
+        bool, typer.Option("--shift", help="Shift the jobs so that they communicate one after another.")
+    ] = False,
+    outside: Annotated[
+        bool, typer.Option("--outside", help="With --shift: agents hold the jobs, not the trainer itself.")
+    ] = False,
     jitter: Annotated[float, typer.Option("--jitter", min=0, max=0.5, help="Relative jitter of compute times.")] = 0.0,
     foreign: Annotated[
         list[str] | None, typer.Option("--foreign", metavar="A-B", help="A TCP flow of others; may be repeated.")
@@ -112,7 +119,8 @@ def run(
     """Run jobs over real TCP: each alone, then all together, and say what they cost each other.
 
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
-    script, say), one process a server. With --pace agents pace them; with --shift they take turns.
+    script, say), with one process on each server. With --pace agents pace the jobs; with --shift they communicate one
+    after another.
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """

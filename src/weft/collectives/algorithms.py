@@ -149,8 +149,8 @@ def _all_to_all(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
 
 
 def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
-    """The whole message from rank i to rank i + n/2: of two workers from the first to the second, of more (replicas
-    of two pipeline stages) pairwise."""
+    """The whole message from rank i to rank i + n/2: with two workers, from the first to the second; with more
+    (replicas of two pipeline stages), pairwise."""
     if n % 2:
         raise InputError(f"collective point-to-point: it has {n} workers; give senders, then as many receivers")
     half = n // 2

@@ -96,7 +96,7 @@ def route_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> RoutedCollective:
     """The part of lowering that does not depend on the size of the message."""
-    known: list[Leg] = []  # of each stage
+    known: list[Leg] = []  # the leg of each stage
     legs: list[Leg] = []
     for stage in placed_stages(collective, placement, cluster, n_ps, flow_key):
         leg = _leg(stage, cluster, flow_key) if stage.like < 0 else known[stage.like]
@@ -116,7 +116,7 @@ class PlacedStage:
     its bytes per byte of message, the speed that messages within a server leave for it, and its latency."""
 
     between: tuple[Pair, ...]
-    servers: list[int]  # of each place
+    servers: list[int]  # the server of each place
     ports: tuple[int, ...]
     share: float
     demand_bytes_per_s: float

@@ -28,7 +28,7 @@ from weft.live.unix import ask
 
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
 _SHORTEST_S = 1e-6  # shortest iteration believed: a job reports what its user likes, and other jobs are judged by it
-_ANSWER_S = 0.5  # for a runner to take a message; then the others are seen to first
+_ANSWER_S = 0.5  # seconds for a runner to take a message; then the others are seen to first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Attempt:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.pid = 0  # of the runner, if this process started it
+        self.pid = 0  # the runner's, if this process started it
         self.up = False  # seen to run
         self.ended: Ended | None = None
         self._progress = Progress()

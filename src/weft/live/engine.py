@@ -34,7 +34,7 @@ class Site:
     """What a server gives to the engine that makes its world."""
 
     cluster: Cluster
-    folder: Path  # the world's own; of a dry run, one that is forgotten
+    folder: Path  # the world's own; in a dry run, one that is removed afterwards
     clock: Clock
     ledger: Ledger
     needs: frozenset[Fact]  # what the stack must know about a job
@@ -97,6 +97,13 @@ def find(name: str, options: Mapping[str, Any]) -> Engine:
         return made
     for point in entry_points(group="weft.worlds"):
         if point.name == name:
-            found: Engine = point.load().from_options(options)
+            try:
+                engine = point.load()
+            except Exception as error:  # importing somebody else's module may fail in any way
+                raise InputError(
+                    f"--world {name}: its package names {point.value}, which cannot be loaded "
+                    f"({type(error).__name__}: {error}); mend or remove it"
+                ) from error
+            found: Engine = engine.from_options(options)
             return found
     raise InputError(f"--world {name}: there is no such world; there are {', '.join(names())}")

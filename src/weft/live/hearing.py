@@ -17,7 +17,7 @@ LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
 RECENT = 21  # iterations whose median is the measured speed
 SEEN = 5  # iterations by whose median it is judged whether a gate fits
-SHORTEST, LATE = 0.7, 0.02  # of a period: a gate fits iterations from the first up to 1 + tolerance + the second
+SHORTEST, LATE = 0.7, 0.02  # in periods: a gate fits iterations from the first up to 1 + tolerance + the second
 RECORD = 96  # bytes of the progress file
 
 

@@ -112,8 +112,8 @@ class Doubts:
     def _claimed(
         self, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float
     ) -> tuple[float, int]:
-        """What it is held to: of all that it has said of its length, at its start or by a report, what would have it
-        end first. A report that it is nearly done is as good a lie as a small number of iterations."""
+        """What the job is held to: the claim, made at its start or by a report, with which it would end first. A report
+        that it is nearly done is as good a lie as a small number of iterations."""
         self._claim = self._claim or (0.0, max(left, 0))
         now = (ran_s, max(said.iterations - progress.step, 0))
         if said.iterations and progress.reports and _end_s(now, iteration_s) < _end_s(self._claim, iteration_s):

@@ -17,9 +17,9 @@ import socket
 import threading
 import time
 
-_FIRST_S = 1.0  # for the first answer: who gives it may just have been started, on a busy machine
+_FIRST_S = 1.0  # seconds for the first answer: who gives it may just have been started, on a busy machine
 _PATIENCE_S = 0.2  # an answer takes microseconds; after this long nobody is going to answer
-_PAUSE_S = (1.0, 60.0)  # before somebody who did not answer is asked again: at first, doubling, and at most
+_PAUSE_S = (1.0, 60.0)  # seconds before somebody who did not answer is asked again: at first, doubling, and at most
 
 
 class _Line:

@@ -38,7 +38,7 @@ class TransferView:
 
     job: str
     task: int
-    bytes_left: float  # of each of its flows
+    bytes_left: float  # bytes that each of its flows has left
     ports: frozenset[int]  # links of its servers that it uses, by number
     turn: float  # its job's key: smaller goes first
 
@@ -98,10 +98,10 @@ class FlowSet:
     next1: Ints
     size: Floats
     chunk: Floats
-    sent: Floats  # of this iteration
+    sent: Floats  # bytes sent in this iteration
     rate: Floats  # bytes per second in the last slot
-    line: Floats  # of the slowest link of its path
-    compute_s: Floats  # of its job's iteration
+    line: Floats  # bytes per second: capacity of the slowest link of its path
+    compute_s: Floats  # seconds that an iteration of its job computes
     active: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:

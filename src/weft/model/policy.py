@@ -30,7 +30,7 @@ class Policy(ABC):  # noqa: B024 - each layer has its own question
 
 
 def number(text: str) -> float:
-    """A parameter as a number; NaN, which no bound lets through, if it is none."""
+    """A parameter as a number, or NaN if it is none: no bound lets NaN through."""
     try:
         return float(text)
     except ValueError:

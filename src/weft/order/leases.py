@@ -20,7 +20,7 @@ Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
 _WORDS = frozenset({"together", "moving", "staying"})
 LEAST_PERIOD_S = 1.0
 _NEVER = -1e300  # JSON has no infinity
-_OFFER = 1e-4  # of a lease: the delay between offers, where several leases end at the same moment
+_OFFER = 1e-4  # fraction of a lease: the delay between offers where several leases end at the same moment
 _AHEAD = 32  # ends of leases that are looked at before they come
 Rival = tuple[int, float]  # the first waiting job that some GPUs are enough for: its priority negated, its key
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from weft.model.view import ClusterView, Fact, JobView
 from weft.order.leases import Key, OwnLeases, last_lease_s
 
-_DIGITS = 3  # of Nw_sens: smaller differences come from leases that no whole number of iterations fills
+_DIGITS = 3  # decimals of Nw_sens that count: smaller differences come from leases that iterations do not fill
 
 
 class NetworkSensitive(OwnLeases):

@@ -39,7 +39,7 @@ class AstraNetwork:
     dimensions: tuple[Dimension, ...]
     units: tuple[int, ...]
     types: tuple[str, ...] = ()  # T tile, N node, P pod
-    links: tuple[int, ...] = ()  # of each unit
+    links: tuple[int, ...] = ()  # links of one unit, by dimension
 
     def hierarchy(self, shrinking: bool = True) -> Hierarchy:
         """The network as a hierarchy of machine, rack and cluster. If it has more than three dimensions, the last three
@@ -204,7 +204,7 @@ def _number(value: Any, name: str, path: str | Path) -> float:
 
 
 _TIMEOUT_S = 600.0
-_UNIT_S = 1e-6  # of the times in EndToEnd.csv; those in the files that it reads are nanoseconds
+_UNIT_S = 1e-6  # seconds in the unit of EndToEnd.csv; the files that the program reads have nanoseconds
 _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of EndToEnd.csv, by name or else by place
 
 

@@ -59,8 +59,12 @@ def calibrated_profile(model: str, workers: int) -> Profile:
 @cache
 def _profile(model: str, workers: int) -> Profile:
     """One iteration, layer by layer: the authors' layer file under WEFT_TRACES, else the zoo's."""
+    path = layer_files().get(model)
+    return zoo.profile(model, workers, overlap=True) if path is None else read_layers(path).profile(workers)
+
+
+def layer_files() -> dict[str, Path]:
+    """The authors' layer files that are there, by model."""
     store = os.environ.get("WEFT_TRACES")
-    path = Path(store or "") / "dally" / "workload" / _FILES[model]
-    if store and path.exists():
-        return read_layers(path).profile(workers)
-    return zoo.profile(model, workers, overlap=True)
+    paths = {model: Path(store) / "dally" / "workload" / name for model, name in _FILES.items()} if store else {}
+    return {model: path for model, path in paths.items() if path.exists()}

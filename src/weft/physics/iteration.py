@@ -216,7 +216,7 @@ class _Rates:
     """Rates of the transfers under way. Floats hold the whole units exactly: there are at most 2^50 on a link."""
 
     sharing: Sharing
-    units: Sequence[float]  # of each link
+    units: Sequence[float]  # capacity of each link, in whole units
     unit: float
 
     def of(self, flying: Mapping[int, _Flight]) -> dict[int, float]:

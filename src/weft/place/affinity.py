@@ -14,10 +14,10 @@ Ints = npt.NDArray[np.int64]
 
 
 class Affinity(Place):
-    """A job goes to a server whose affinity is its size, else to one without, else to any that can hold it; of several
-    the one with the most free GPUs. Otherwise free GPUs are drawn by lot, wherever they are: the network is unknown
-    (Gandiva, section 3.2). A suspended job comes back to its GPUs if they are on one server or there is nothing better;
-    a running job that asks moves to fewer servers, or stays (section 3.3).
+    """A job goes to a server whose affinity is its size, else to one without, else to any that can hold it; among
+    several, to the one with the most free GPUs. Otherwise free GPUs are drawn by lot, wherever they are: the network is
+    unknown (Gandiva, section 3.2). A suspended job comes back to its GPUs if they are on one server or there is nothing
+    better; a running job that asks moves to fewer servers, or stays (section 3.3).
 
     A server has the affinity of the first job that came to it, until it is empty. The memory is that, and where jobs
     were last.

@@ -235,8 +235,8 @@ def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:
 
 
 def _nearest(view: ClusterView, gpus: int) -> list[int]:
-    """Machines to keep for a job: of those that would be a closest place if they were empty, the ones with the most
-    free GPUs."""
+    """Machines to keep for a job: those with the most free GPUs, among all that would be a closest place if they were
+    empty."""
     sizes, racks = view.cluster.gpus_per_server, view.cluster.rack_of_server
     free = view.offer.free_per_server
     by_rack: list[tuple[int, list[int]]] = []

@@ -249,7 +249,7 @@ class _Table:
             self._grow()
 
     def _bids(self, name: str) -> list[Bid]:
-        """1 / rho for sets of offered GPUs beside what is kept: of each size the best, and others apart from it."""
+        """1 / rho for sets of offered GPUs beside what is kept: the best set of each size, and others apart from it."""
         found: list[Bid] = []
         app = self.apps[name]
         most = sum(max(0, self.usable[job.id][-1] - len(self.live[job.id])) for job in app)

@@ -100,7 +100,7 @@ def least_sample_bytes(entry: zoo.Model) -> float:
 
 
 def _host_memory() -> float:
-    """Bytes that this machine can give now, or has where it does not say."""
+    """Bytes of memory that are available on this machine; all that it has, where it does not say."""
     has = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:

@@ -204,7 +204,7 @@ def _time(
 class _Ready:
     seconds: list[float | None]  # by parameter, after the start of the backward pass; None if it got no gradient
     sparse: set[int]
-    backward_s: float  # of the iterations that were watched
+    backward_s: float  # seconds of the backward pass, over the iterations that were watched
 
 
 def _ready_times(step: _Step, parameters: Sequence[Any], repeats: int) -> _Ready:

@@ -22,7 +22,7 @@ from weft.results.tables import Cell, Grid, grid_text
 from weft.results.words import ranking_verdict, verdict_card
 
 _SHOWN = 20  # rows in the terminal
-_MOST_ROWS = 400  # in the report
+_MOST_ROWS = 400  # most rows in the report
 _COLOURS = "Blue is better than the reference, orange worse; dots were left out."
 _WRITTEN = 600  # cells up to which a heat map has its numbers written in
 

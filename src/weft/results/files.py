@@ -73,7 +73,7 @@ _TABLES: dict[str, Any] = {
     "link_series": schemas.LINK_SERIES,
 }
 _FACTS = tuple(f.name for f in fields(RunResult) if f.name not in _TABLES)
-_FORMAT = 1  # of run.json
+_FORMAT = 1  # version of run.json
 
 
 def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:

@@ -9,7 +9,7 @@ import polars as pl
 # One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
 # queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
 # communication (its GPUs waited for the network); gpu_s: GPU seconds computed;
-# lost_gpu_s: of those, thrown away by stops.
+# lost_gpu_s: GPU seconds computed and thrown away by stops.
 JOBS = {
     "job_id": pl.String, "model": pl.String, "gpus": pl.Int64, "submit_s": pl.Float64, "start_s": pl.Float64,
     "finish_s": pl.Float64, "jct_s": pl.Float64, "queueing_s": pl.Float64, "run_s": pl.Float64, "comm_s": pl.Float64,
@@ -62,7 +62,7 @@ class RunResult:
     notes: tuple[str, ...] = ()  # what the reader of a report must know (synthetic data, readings chosen, estimates)
     scenario_text: str = ""  # the scenario file as it was read, for the report
     command: str = ""  # the command line that made the run
-    version: str = ""  # of weft
+    version: str = ""  # weft's version
     server_of_gpu: tuple[int, ...] = ()  # server id of every GPU id; empty if unknown
     adjustments: dict[str, int] = field(default_factory=dict)  # times a gate re-aligned a job, where it did
     foreign_bytes_per_s: float | None = None  # mean goodput of all foreign traffic; None: there was none

@@ -126,7 +126,7 @@ def link_grid(run: RunResult, most: int, bins: int) -> LinkGrid | None:
 
 
 def thin(steps: Steps, most: int) -> Steps:
-    """The same picture in about `most` points: of each time bin only its lowest and highest value are kept."""
+    """The same picture in about `most` points: only the lowest and the highest value of each time bin are kept."""
     n = len(steps.time_s)
     if n <= most or steps.time_s[-1] <= steps.time_s[0]:
         return steps

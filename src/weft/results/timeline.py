@@ -23,7 +23,7 @@ Event = dict[str, Any]
 
 _CLUSTER, _LINKS, _FIRST_JOB = 1, 2, 10  # process ids
 _MOST_JOBS = 5_000  # beyond this a viewer no longer opens the file
-_POINTS = 4_000  # of a counter
+_POINTS = 4_000  # points of one counter
 
 
 def timeline(run: RunResult, most_jobs: int = _MOST_JOBS) -> dict[str, Any]:

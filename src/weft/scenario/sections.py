@@ -208,9 +208,9 @@ class ForeignRow(Section):
 
 
 class CrossTrafficTable(Section):
-    """Foreign flows drawn at random: at each turn every server sends to another one for a while."""
+    """Foreign flows drawn at random: in each round every server sends to another one for a while."""
 
-    every_s: SomeSeconds = Field(2.0, description="Length of a turn.")
+    every_s: SomeSeconds = Field(2.0, description="Length of a round.")
     seconds: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
         [0.2, 2.0], description="How long a flow lasts, drawn between these."
     )

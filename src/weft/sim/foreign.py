@@ -1,7 +1,7 @@
 """Traffic that is not ours: TCP flows between servers that no scheduler of ours may move.
 
-Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: at
-every turn each server sends to another one for a while. The receiver is drawn by (seed, server, turn), so that the
+Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: in
+every round each server sends to another one for a while. The receiver is drawn by (seed, server, round), so that the
 traffic is the same whatever our jobs do. In the engine each flow is a job of its own, with one transfer. Beside senders
 that slow down for loss it gets its fair share of a link; beside senders that do not, it gets what they leave, as if it
 were on a lower level.
@@ -121,14 +121,14 @@ class Others:
             self.bytes[k] += engine.sent_bytes(row) * (1.0 - self._loss)
             engine.detach(row)
 
-    def _drawn(self, server: int, turn: int) -> _Change:
-        """What a server sends in one turn: whereto, and until when (at most until the next turn)."""
+    def _drawn(self, server: int, round_: int) -> _Change:
+        """What a server sends in one round: whereto, and until when (at most until the next round)."""
         assert self.cross is not None
-        draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=turn))
+        draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=round_))
         other = int(draw.integers(len(self.cluster.servers) - 1))
         other += other >= server
-        start = turn * self.cross.every_s
+        start = round_ * self.cross.every_s
         end = start + draw.uniform(self.cross.shortest_s, self.cross.longest_s)
-        path = self.cluster.topology.route(server, other, turn)
-        end = min(end, (turn + 1) * self.cross.every_s)  # exactly when its next turn begins, to the last bit
+        path = self.cluster.topology.route(server, other, round_)
+        end = min(end, (round_ + 1) * self.cross.every_s)  # exactly when the next round begins, to the last bit
         return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)

@@ -22,7 +22,7 @@ _REPLAY = Path(__file__).with_name("replay.py")
 _STREAM = Path(__file__).with_name("stream.py")
 _FIRST_PORT = 20_000
 _FOREIGN_PORT = 19_000  # and the number of the sender
-_PORTS = 100  # of each job
+_PORTS = 100  # ports of each job
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def play(
 ) -> dict[str, Timing]:
     """Run the jobs side by side to their end."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():  # of jobs that ran here before
+    for old in folder.iterdir():  # left by jobs that ran here before
         if old.is_file():
             old.unlink()
     running: list[tuple[str, subprocess.Popen[Any]]] = []

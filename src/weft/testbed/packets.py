@@ -57,7 +57,7 @@ def _program(rate: float, loss: float, marks: Marks | None) -> bytes:
         put += do(0xB7, 0, value=_SHOT) + do(0x95)
     if marks is not None:
         table = _map()
-        nanoseconds = max(int(1e9 * 65536 / rate), 1)  # of 65,536 bytes
+        nanoseconds = max(int(1e9 * 65536 / rate), 1)  # that 65,536 bytes take
         put += do(0x62, 10, offset=-4)  # key 0
         put += do(0x18, 1, 1, value=table) + code("<q", 0)  # r1 = the map
         put += do(0xBF, 2, 10) + do(0x07, 2, value=-4)  # r2 = the key

@@ -125,7 +125,7 @@ def test_many_jobs_report_a_bound(jobs: list[Circle]) -> None:
     assert found.score <= exact.score + 1e-9
     assert exact.score <= found.bound + 1e-9
     # on average over all positions, which no best is below
-    if all(common_periods([c.period_s for c in jobs]).turns):
+    if all(common_periods([c.period_s for c in jobs]).repeats):
         assert exact.score >= uniform_score(jobs, C) - 1e-9
 
 
@@ -203,8 +203,8 @@ def test_padded_periods_fit_and_stay_in_bounds(times: list[float], most: float) 
     found = padded_periods(times, most)
     if not found.fit:
         return
-    for time, period, turns, padding in zip(times, found.periods_s, found.turns, found.padding_s, strict=True):
-        assert period * turns == pytest.approx(found.perimeter_s)
+    for time, period, repeats, padding in zip(times, found.periods_s, found.repeats, found.padding_s, strict=True):
+        assert period * repeats == pytest.approx(found.perimeter_s)
         assert padding == pytest.approx(max(0.0, period - time), abs=1e-12)
         assert period >= time * (1 - 1e-8)
         assert period <= time * (1 + most) * (1 + 1e-6)

@@ -16,7 +16,7 @@ from weft.errors import InputError
 from weft.live.server.server import Server
 from weft.live.slurm.commands import Slurm, Unreachable
 from weft.live.slurm.engine import SlurmEngine
-from weft.live.slurm.hands import Hands, Order
+from weft.live.slurm.hands import Command, Hands
 from weft.live.slurm.reconcile import Do
 from weft.live.slurm.sandbox import Sandbox
 from weft.stacks import resolve
@@ -42,12 +42,12 @@ class Counted(Slurm):
 
 
 def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> None:
-    """Of 350 orders at most a hundred are carried out between two looks, and all of them in the end."""
+    """Of 350 commands at most a hundred are carried out between two looks, and all of them in the end."""
     job = box.sbatch("--gpus=1", wrap="true")
     slurm = Counted(str(box.conf))
     hands = Hands(slurm, 0.1)
     try:
-        number = hands.give([Order(Do.HOLD, job)] * 350, [], busy=True)
+        number = hands.give([Command(Do.HOLD, job)] * 350, [], busy=True)
         seen, until = [0], time.monotonic() + 60
         while seen[-1] < number and time.monotonic() < until:
             snapshot = hands.take()
@@ -58,7 +58,7 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
         assert sum(slurm.lines) == 350
         assert max(slurm.lines) <= 100
         assert len(set(seen)) > 3, "there were looks in between"
-        assert hands.give([Order(Do.HOLD, job)], [], busy=False) == 351
+        assert hands.give([Command(Do.HOLD, job)], [], busy=False) == 351
     finally:
         hands.close()
 

@@ -18,7 +18,7 @@ from tests.live.slurm.serving import Serving, actions, ended, environment, pytho
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.server.listing import explain_live, queue
-from weft.live.slurm.hands import Order
+from weft.live.slurm.hands import Command
 from weft.live.slurm.reconcile import Do
 from weft.live.slurm.sandbox import Sandbox
 from weft.model.plan import Candidate, Gate, State
@@ -246,10 +246,10 @@ def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> No
     job = box.sbatch("--hold", "--gpus=1", wrap="true")
     box.run("scontrol", "release", job)
     box.wait(lambda: state(box, job).startswith("COMPLETED"))
-    box.slurm.scontrol([Order(Do.REQUEUE, job).line()])
+    box.slurm.scontrol([Command(Do.REQUEUE, job).line()])
     time.sleep(1.0)
     assert state(box, job).startswith("COMPLETED")
-    box.slurm.scontrol([Order(Do.REVIVE, job).line()])
+    box.slurm.scontrol([Command(Do.REVIVE, job).line()])
     box.wait(lambda: state(box, job).startswith("PENDING"))
 
 

@@ -27,21 +27,21 @@ def test_what_is_parked_has_no_events(seed: int) -> None:
         nodes = [compute_node(0, rng.uniform(0.1, 1.0)), transfer_node(1, rng.uniform(0.2, 1.0), links, (0,))]
         alive.add(engine.attach(uid, make_program(nodes, engine.spec.capacity), rng.randint(3, 60)))
         if rng.random() < 0.4:
-            for slot in engine.run(engine.now + rng.uniform(0.0, 5.0)):
-                engine.detach(slot)
-                alive.discard(slot)
+            for row in engine.run(engine.now + rng.uniform(0.0, 5.0)):
+                engine.detach(row)
+                alive.discard(row)
         if alive and rng.random() < 0.2:
-            engine.detach(slot := min(alive))
-            alive.discard(slot)
-        for slot in alive:
-            job = engine.arrays.jobs[slot]
+            engine.detach(row := min(alive))
+            alive.discard(row)
+        for row in alive:
+            job = engine.arrays.jobs[row]
             if job["state"] == state.PARKED:
                 nodes_of = np.arange(job["node0"], job["node1"])
                 assert (engine.arrays.where[2 * nodes_of] < 0).all()
     while done := engine.run():
-        for slot in done:
-            engine.detach(slot)
-            alive.discard(slot)
+        for row in done:
+            engine.detach(row)
+            alive.discard(row)
     assert not alive
 
 
@@ -53,7 +53,7 @@ def two_out_of_step(exact: bool) -> tuple[dict[int, float], Engine]:
         engine.attach(i, make_program(nodes, engine.spec.capacity), 300)
     ends = {}
     while done := engine.run():
-        ends.update({slot: engine.detach(slot).finish_s for slot in done})
+        ends.update({row: engine.detach(row).finish_s for row in done})
     assert engine.exact == exact
     return ends, engine
 
@@ -104,7 +104,7 @@ def test_short_iterations_late_in_a_run_come_to_an_end(budget: int) -> None:
         assert engine.run(engine.now + 0.1) == []
     ended = 0
     while done := engine.run():
-        ended += sum(engine.detach(slot).iterations for slot in done)
+        ended += sum(engine.detach(row).iterations for row in done)
     assert ended == 1000 + 1300 + 1600 + 1900
     assert engine.links()["bytes"] == pytest.approx([ended * 2e-4], rel=1e-9)
 
@@ -119,11 +119,11 @@ def test_iterations_at_a_computed_pace_carry_their_bytes() -> None:
         nodes = [compute_node(0, rng.uniform(0.1, 1.0)), transfer_node(1, size, [(k, 1) for k in sorted(links)], (0,))]
         engine.attach(uid, make_program(nodes, engine.spec.capacity), iterations)
         due[links] += size * iterations
-        for slot in engine.run(engine.now + rng.uniform(0.0, 50.0)):
-            engine.detach(slot)
+        for row in engine.run(engine.now + rng.uniform(0.0, 50.0)):
+            engine.detach(row)
     while done := engine.run():
-        for slot in done:
-            engine.detach(slot)
+        for row in done:
+            engine.detach(row)
     assert engine.estimated[1] > 0.1
     assert engine.links()["bytes"] == pytest.approx(due, rel=1e-9)
     assert (due <= engine.links()["busy"] * (1 + 1e-9)).all()
@@ -137,9 +137,9 @@ def crowd(seed: int, exact: bool, budget: int = 1_200_000) -> tuple[np.ndarray, 
 
     def advance(until: float) -> None:
         while done := engine.run(until):
-            for slot in done:
-                uid = there.pop(slot)
-                took[uid] = engine.detach(slot).finish_s - 30.0 * uid
+            for row in done:
+                uid = there.pop(row)
+                took[uid] = engine.detach(row).finish_s - 30.0 * uid
 
     for uid in range(40):
         advance(30.0 * uid)
@@ -175,9 +175,9 @@ def test_a_short_window_counts_parts_of_iterations() -> None:
             engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=exact, window=8.0))
             for uid, (compute_s, send_s) in enumerate(sizes):
                 nodes = [compute_node(0, compute_s), transfer_node(1, send_s, [(0, 1)], (0,))]
-                slot = engine.attach(uid, make_program(nodes, engine.spec.capacity), 10**6)
+                row = engine.attach(uid, make_program(nodes, engine.spec.capacity), 10**6)
             assert engine.run(1000.0) == []
-            done.append(engine.iterations_done(slot))
+            done.append(engine.iterations_done(row))
         off.append(done[1] / done[0] - 1.0)
     assert abs(float(np.mean(off))) < 0.005
     assert float(np.std(off)) < 0.03

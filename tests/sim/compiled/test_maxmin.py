@@ -218,16 +218,16 @@ class Drain:
     def by_the_engine(self) -> list[float]:
         """The same by the kernel."""
         engine = Engine(EngineSpec(np.array(self.capacity), np.ones(len(self.capacity), np.bool_)))
-        slots, ends = {}, [0.0] * len(self.flows)
+        rows, ends = {}, [0.0] * len(self.flows)
         order = sorted(range(len(self.flows)), key=self.starts.__getitem__)
         for i in [*order, None]:
             while finished := engine.run(math.inf if i is None else self.starts[i]):
-                for slot in finished:
-                    ends[slots[slot]] = engine.detach(slot).finish_s
+                for row in finished:
+                    ends[rows[row]] = engine.detach(row).finish_s
             if i is not None:
                 uses, demand = self.flows[i]
                 node = transfer_node(0, self.sizes[i], sorted(uses.items()), demand=demand)
-                slots[engine.attach(i, make_program([node], engine.spec.capacity), 1)] = i
+                rows[engine.attach(i, make_program([node], engine.spec.capacity), 1)] = i
         return ends
 
 

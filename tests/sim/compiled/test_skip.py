@@ -134,35 +134,35 @@ def test_idle_wake_ups_cost_nothing() -> None:
     """Looking in a thousand times, and asking how far everybody is, simulates nothing more."""
     once, _ = quiet_engine()
     while finished := once.run():
-        for slot in finished:
-            once.detach(slot)
-    engine, slots = quiet_engine()
-    seen = dict.fromkeys(slots, 0)
+        for row in finished:
+            once.detach(row)
+    engine, rows = quiet_engine()
+    seen = dict.fromkeys(rows, 0)
     done: list[int] = []
     for t in range(1, 5001):
-        for slot in engine.run(float(t)):
-            done.append(slot)
-            engine.detach(slot)
-        for i, slot in enumerate(slots):
-            if slot not in done:
-                now = engine.iterations_done(slot)
-                assert now >= seen[slot]
+        for row in engine.run(float(t)):
+            done.append(row)
+            engine.detach(row)
+        for i, row in enumerate(rows):
+            if row not in done:
+                now = engine.iterations_done(row)
+                assert now >= seen[row]
                 assert now == pytest.approx(engine.now / (0.2 + 0.01 * i), abs=1.001)
-                seen[slot] = now
-    assert len(done) == len(slots)
+                seen[row] = now
+    assert len(done) == len(rows)
     assert engine.events <= once.events
 
 
 def test_others_do_not_wake_a_parked_job() -> None:
     """Jobs that come and go elsewhere leave parked ones parked."""
-    engine, slots = quiet_engine()
+    engine, rows = quiet_engine()
     engine.run(10.0)
     before = engine.events
     for t in range(10, 200):
         assert engine.run(float(t)) == []
-        slot = lone(engine, 100 + t, len(slots), 1000)
+        row = lone(engine, 100 + t, len(rows), 1000)
         engine.run(t + 0.5)
-        engine.detach(slot)
+        engine.detach(row)
     assert engine.events - before < 190 * 2
 
 
@@ -213,7 +213,7 @@ def test_shared_gpus_are_skipped_while_the_order_holds(turns: tuple[tuple[float,
             engine.attach(i, make_program(nodes, engine.spec.capacity), 200 + 50 * i, turn=turn)
         usage = {}
         while finished := engine.run():
-            usage.update({slot: engine.detach(slot) for slot in finished})
+            usage.update({row: engine.detach(row) for row in finished})
         results.append([usage[i].finish_s for i in range(3)])
     assert results[0] == pytest.approx(results[1], rel=1e-9)
 
@@ -223,11 +223,11 @@ def test_regate_of_a_parked_job() -> None:
     results = []
     for skip in (True, False):
         engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), skip=skip))
-        slot = lone(engine, 0, 0, 1000)
+        row = lone(engine, 0, 0, 1000)
         engine.run(50.05)
-        engine.set_gate(slot, Gate(0.0, 0.15))
+        engine.set_gate(row, Gate(0.0, 0.15))
         engine.run()
-        results.append(engine.detach(slot))
+        results.append(engine.detach(row))
     skipped, whole = results
     assert skipped.finish_s == pytest.approx(whole.finish_s, rel=1e-9)
     assert skipped.gate_s == pytest.approx(whole.gate_s, rel=1e-6)
@@ -285,8 +285,8 @@ def test_estimate_states_its_error() -> None:
         engine.attach(i, make_program(nodes, engine.spec.capacity), 3000)
     assert engine.estimate_error == 0.0
     while finished := engine.run():
-        for slot in finished:
-            engine.detach(slot)
+        for row in finished:
+            engine.detach(row)
     assert not engine.exact
     assert 0.0 < engine.estimate_error < 0.1
     assert math.isfinite(engine.now)
@@ -304,9 +304,9 @@ def test_progress_of_skipped_periods_is_that_of_the_plain_run() -> None:
         )
         return made, [made.attach(uid, program, 200) for uid, program in enumerate(programs)]
 
-    (skipping, slots), (plain, _) = engine(True), engine(False)
+    (skipping, rows), (plain, _) = engine(True), engine(False)
     for moment in np.arange(0.137, 200.0, 0.731):
         skipping.run(float(moment))
         plain.run(float(moment))
-        assert [skipping.iterations_done(s) for s in slots] == [plain.iterations_done(s) for s in slots]
+        assert [skipping.iterations_done(s) for s in rows] == [plain.iterations_done(s) for s in rows]
     assert skipping.events < plain.events / 5

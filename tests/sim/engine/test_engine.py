@@ -29,9 +29,9 @@ def program(compute_s: float = 1.0, size: float = 1.0) -> Program:
 def test_go_on_reports_everybody(skip: bool) -> None:
     """With `go_on` a run passes finished jobs by and reports them all, even when its records overflow on the way."""
     e = engine(jitter=0.1, skip=skip)
-    slots = [e.attach(i, program(), n) for i, n in enumerate((5, 9, 20_000))]
-    assert e.run(go_on=True) == slots
-    usage = [e.detach(slot) for slot in slots]
+    rows = [e.attach(i, program(), n) for i, n in enumerate((5, 9, 20_000))]
+    assert e.run(go_on=True) == rows
+    usage = [e.detach(row) for row in rows]
     assert [u.iterations for u in usage] == [5, 9, 20_000]
     assert usage[0].finish_s < usage[1].finish_s < usage[2].finish_s == e.now
     assert e.records()["count"].sum() == 20_014
@@ -40,15 +40,15 @@ def test_go_on_reports_everybody(skip: bool) -> None:
 def test_run_stops_where_a_job_finishes() -> None:
     """Without `go_on` the clock stands at the first finish; jobs that finish together are reported together."""
     e = engine()
-    slots = [e.attach(i, program(), n) for i, n in enumerate((2, 2, 3))]
-    assert e.run() == slots[:2]
+    rows = [e.attach(i, program(), n) for i, n in enumerate((2, 2, 3))]
+    assert e.run() == rows[:2]
     assert e.now == pytest.approx(2 * 4.0, rel=1e-12)
-    for slot in slots[:2]:
-        e.detach(slot)
+    for row in rows[:2]:
+        e.detach(row)
     assert e.run(8.5) == []
     assert e.now == 8.5
-    assert e.iterations_done(slots[2]) == 2
-    assert e.run() == slots[2:]
+    assert e.iterations_done(rows[2]) == 2
+    assert e.run() == rows[2:]
 
 
 def test_nothing_to_do() -> None:
@@ -81,24 +81,24 @@ class Nosy(Engine):
             if finished := super().run(self.now + 0.37, go_on=go_on):
                 return finished
             self.carried(), self.records()
-            for slot in self._programs:
-                assert self.iterations_done(slot) <= self.arrays.jobs[slot]["total"]
+            for row in self._programs:
+                assert self.iterations_done(row) <= self.arrays.jobs[row]["total"]
         return super().run(until, go_on=go_on)
 
 
 def test_a_job_that_comes_and_goes() -> None:
-    """Started and stopped at one instant it leaves nothing behind, and its slot serves the next."""
+    """Started and stopped at one instant it leaves nothing behind, and its row serves the next."""
     e = engine()
     first = e.attach(0, program(), 4)
     assert e.detach(first).iterations == 0
-    slot = e.attach(1, program(), 4)
-    assert e.run() == [slot]
-    assert e.detach(slot).finish_s == pytest.approx(8.0, rel=1e-12)
+    row = e.attach(1, program(), 4)
+    assert e.run() == [row]
+    assert e.detach(row).finish_s == pytest.approx(8.0, rel=1e-12)
     assert e.links()["bytes"][0] == pytest.approx(4.0, rel=1e-12)
 
 
 def test_one_job_never_meets_itself() -> None:
-    """Results do not depend on how jobs are numbered in memory: slots are reused in any order."""
+    """Results do not depend on how jobs are numbered in memory: rows are reused in any order."""
     rng = random.Random(3)
     case = plain(
         draw_case(rng, draw_features(rng, stops="none", gate="none", chance="none", rule="none"), iterations=5)
@@ -107,9 +107,9 @@ def test_one_job_never_meets_itself() -> None:
 
     def crowded(spec: EngineSpec) -> Engine:
         made = Engine(spec)
-        slots = [made.attach(50 + i, make_program(case.jobs[0].stays[0].specs, spec.capacity), 3) for i in range(70)]
-        for slot in reversed(slots):
-            made.detach(slot)
+        rows = [made.attach(50 + i, make_program(case.jobs[0].stays[0].specs, spec.capacity), 3) for i in range(70)]
+        for row in reversed(rows):
+            made.detach(row)
         return made
 
     assert run_case(Case(case.spec, case.jobs), crowded).physics() == alone.physics()
@@ -118,8 +118,8 @@ def test_one_job_never_meets_itself() -> None:
 def test_gate_can_be_taken_away() -> None:
     """set_gate(None) frees the job from the next release on."""
     e = engine()
-    slot = e.attach(0, program(1.0, 1.0), 4, gate=Gate(0.0, 5.0))
+    row = e.attach(0, program(1.0, 1.0), 4, gate=Gate(0.0, 5.0))
     e.run(6.0)
-    e.set_gate(slot, None)
-    assert e.run() == [slot]
-    assert e.detach(slot).finish_s == pytest.approx(5.0 + 3 * 2.0, rel=1e-12)
+    e.set_gate(row, None)
+    assert e.run() == [row]
+    assert e.detach(row).finish_s == pytest.approx(5.0 + 3 * 2.0, rel=1e-12)

@@ -110,7 +110,7 @@ def test_a_rule_is_told_what_stopped_transfers_have_carried(make: Any) -> None:
     again = engine.attach(0, long, 1)
     assert engine.run(2.5) == []
     assert told == pytest.approx([6.0, 7.0])
-    for slot in (again, 0):
-        engine.detach(slot)
+    for row in (again, 0):
+        engine.detach(row)
     carried = engine.links()["bytes"][0] if make is Engine else engine.bytes[0]
     assert carried == pytest.approx(6.0 + 7.0 + 3.5)

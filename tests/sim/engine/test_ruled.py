@@ -62,10 +62,10 @@ def play(jobs: list[Job], rule: Any, start_after: bool = False, stop_s: float = 
     first, done = 0, {}
     most, least = carried_bytes(jobs), carried_bytes(jobs)
     for finished in steps(engine, len(jobs)):
-        check_physics(engine, {slot: made for slot, made in programs.items() if slot not in finished})
-        for slot in finished:
-            done[slot] = engine.detach(slot)
-            del programs[slot]
+        check_physics(engine, {row: made for row, made in programs.items() if row not in finished})
+        for row in finished:
+            done[row] = engine.detach(row)
+            del programs[row]
         if engine.now >= stop_s and first in programs:
             sent = sent_by(engine, first)
             usage = engine.detach(first)
@@ -80,9 +80,9 @@ def play(jobs: list[Job], rule: Any, start_after: bool = False, stop_s: float = 
     carried = engine.links()["bytes"]
     assert (carried >= least * (1 - 1e-9) - 1e-9).all()
     assert (carried <= most * (1 + 1e-9) + 1e-9).all()
-    for slot, usage in done.items():
-        assert usage.iterations == jobs[slot][2]
-        assert usage.finish_s >= usage.iterations * slowest_s(jobs[slot]) * (1 - 1e-9)  # never faster than the line
+    for row, usage in done.items():
+        assert usage.iterations == jobs[row][2]
+        assert usage.finish_s >= usage.iterations * slowest_s(jobs[row]) * (1 - 1e-9)  # never faster than the line
     return engine
 
 
@@ -124,7 +124,7 @@ def test_the_twin_says_the_same(name: str, jobs: list[Job]) -> None:
             engine.attach(uid, made, min(n, 2))
         run_all(engine, len(jobs))
         carried = engine.links()["bytes"].tolist() if make is Engine else engine.bytes
-        found.append(([engine.detach(slot) for slot in range(len(jobs))], carried, engine.ruled.decisions))
+        found.append(([engine.detach(row) for row in range(len(jobs))], carried, engine.ruled.decisions))
     assert found[0] == found[1]
 
 
@@ -188,7 +188,7 @@ def test_weights_and_levels_while_a_transfer_runs(make: Any) -> None:
     for uid, size in enumerate((19.0, 21.0)):
         engine.attach(uid, make_program([transfer_node(0, size, [(0, 1)])], LINE), 1)
     run_all(engine, 2)
-    assert [engine.detach(slot).finish_s for slot in range(2)] == pytest.approx([3.5, 4.0])
+    assert [engine.detach(row).finish_s for row in range(2)] == pytest.approx([3.5, 4.0])
 
 
 @BOTH
@@ -206,7 +206,7 @@ def test_ranks_that_are_not_given_again_are_gone(make: Any) -> None:
     for uid, size in enumerate((7.0, 15.0)):
         engine.attach(uid, make_program([transfer_node(0, size, [(0, 1)])], LINE), 1)
     run_all(engine, 2)
-    assert [engine.detach(slot).finish_s for slot in range(2)] == pytest.approx([2.0, 2.2])
+    assert [engine.detach(row).finish_s for row in range(2)] == pytest.approx([2.0, 2.2])
 
 
 @BOTH
@@ -216,9 +216,9 @@ def test_a_transfer_without_links_keeps_step_with_one_that_has_a_rank(make: Any)
     With a rank of its own the copy gave its rate to the transfer."""
     engine = make(spec_of(lambda: Told([{0: (INF, 3, 1)}]), LINE))
     nodes = [transfer_node(0, 20.0, [], demand=15.0), transfer_node(1, 20.0, [(0, 1)], leads=(0,))]
-    slot = engine.attach(0, make_program(nodes, LINE), 1)
+    row = engine.attach(0, make_program(nodes, LINE), 1)
     run_all(engine, 1)
-    assert engine.detach(slot).finish_s == pytest.approx(2.0)
+    assert engine.detach(row).finish_s == pytest.approx(2.0)
 
 
 @BOTH
@@ -227,9 +227,9 @@ def test_a_ring_under_caps(make: Any) -> None:
     10: 1 + 0.4 bytes by 0.6 s, and 2.6 at 10 bytes/s: 0.86 s."""
     caps = [(5.0, 1, 0), (1.0, 1, 0), (1.0, 1, 0), (10.0, 1, 0)]
     engine = make(spec_of(lambda: Told([{0: cap} for cap in caps], 0.2)))
-    slot = engine.attach(0, program(0.0, ring((0, 1), 4.0)), 1)
+    row = engine.attach(0, program(0.0, ring((0, 1), 4.0)), 1)
     run_all(engine, 1)
-    assert engine.detach(slot).finish_s == pytest.approx(0.86)
+    assert engine.detach(row).finish_s == pytest.approx(0.86)
 
 
 def test_alone_by_arithmetic() -> None:
@@ -243,9 +243,9 @@ def test_alone_by_arithmetic() -> None:
 def test_what_is_used_of_an_iteration() -> None:
     """The same with usage: 0.15 s of it waited for the network, and 0.1 GPU seconds were computed."""
     engine = Engine(spec_of(rule_of(Flow())))
-    slot = engine.attach(0, program(0.1, ring((0, 1), 1.5)), 1)
+    row = engine.attach(0, program(0.1, ring((0, 1), 1.5)), 1)
     run_all(engine, 1)
-    usage = engine.detach(slot)
+    usage = engine.detach(row)
     assert (usage.comm_s, usage.gpu_s, usage.finish_s) == pytest.approx((0.15, 0.1, 0.25))
 
 
@@ -257,7 +257,7 @@ def test_what_a_flow_leaves_is_free_at_once() -> None:
         engine.attach(0, program(0.0, servers(1, (0,), 0.3)), 1)
         engine.attach(1, program(0.04, servers(1, (0,), 0.6)), 1)
         run_all(engine, 2)
-        assert [engine.finish_s(slot) for slot in range(2)] == pytest.approx(expected)
+        assert [engine.finish_s(row) for row in range(2)] == pytest.approx(expected)
 
 
 def test_two_jobs_are_staggered() -> None:

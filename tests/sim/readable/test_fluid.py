@@ -46,19 +46,19 @@ def test_paces_do_not_depend_on_what_was_before(kway: tuple[float, float] | None
         there[engine.attach(uid, program, 10**6)] = program
         engine.run(10.0 * (uid + 1))  # alone, a job finds that it repeats itself; then the next one comes
         if len(there) > 2 and data.draw(st.booleans()):
-            slot = data.draw(st.sampled_from(sorted(there)))
-            engine.detach(slot)
-            del there[slot]
+            row = data.draw(st.sampled_from(sorted(there)))
+            engine.detach(row)
+            del there[row]
     jobs = engine.arrays.jobs
     assert not set(jobs["state"][sorted(there)].tolist()) & {FREE, FINISHED}
     compared = 0
     for comp in {int(c) for c in jobs["comp"][sorted(there)]} - {-1}:
-        members = [slot for slot in there if int(jobs["comp"][slot]) == comp]
+        members = [row for row in there if int(jobs["comp"][row]) == comp]
         if len(members) == 1 or engine.arrays.comps["fluid"][comp] == 0:
             continue
-        expected = fluid_paces([there[slot] for slot in members], capacity, kway=kway)
+        expected = fluid_paces([there[row] for row in members], capacity, kway=kway)
         compared += 1
-        found = [float(jobs["fluid"][slot]) for slot in members]
+        found = [float(jobs["fluid"][row]) for row in members]
         assert found == pytest.approx(expected, rel=2e-3)
     assume(compared)
 
@@ -70,7 +70,7 @@ def test_two_alike() -> None:
     expected = 1.0 / (1.0 + (1.0 + math.sqrt(5.0)) / 2.0)
     assert fluid_paces([program, program], np.ones(1)) == pytest.approx([expected, expected], rel=1e-9)
     engine = Engine(EngineSpec(np.ones(1), np.ones(1, np.bool_), exact=False, budget=-10_000))
-    slots = [engine.attach(0, program, 10**6)]
+    rows = [engine.attach(0, program, 10**6)]
     engine.run(10.0)
-    slots.append(engine.attach(1, program, 10**6))
-    assert engine.arrays.jobs["fluid"][slots] == pytest.approx([expected, expected], rel=1e-3)
+    rows.append(engine.attach(1, program, 10**6))
+    assert engine.arrays.jobs["fluid"][rows] == pytest.approx([expected, expected], rel=1e-3)

@@ -13,7 +13,7 @@ from math import lcm
 
 from weft.errors import InputError
 
-MOST_TURNS = 1024  # iterations of a job on the unified circle; with more, a shift no longer matters
+MOST_REPEATS = 1024  # iterations of a job on the unified circle; with more, a shift no longer matters
 _EPS = 1e-12
 
 Piece = tuple[float, float, float]  # start, end, demand
@@ -86,21 +86,21 @@ def _joined(pieces: Iterable[Piece]) -> list[Piece]:
 class Periods:
     """Periods that jobs keep so that their circles fit on one, and what that costs.
 
-    `turns[j]` iterations of job j make the perimeter; 0 turns mean that they fit on no circle of reasonable size: then
+    `repeats[j]` iterations of job j make the perimeter; 0 means that they fit on no circle of reasonable size: then
     relative shifts drift, and in the long run none matters. `padding_s` is idle time added to each iteration; `drift_s`
     is the difference between an iteration and the period assumed for it (0 where padding removes it).
     """
 
     perimeter_s: float
     periods_s: tuple[float, ...]
-    turns: tuple[int, ...]
+    repeats: tuple[int, ...]
     padding_s: tuple[float, ...]
     drift_s: tuple[float, ...]
 
     @property
     def fit(self) -> bool:
         """Whether shifts matter."""
-        return all(self.turns)
+        return all(self.repeats)
 
 
 def common_periods(times_s: Sequence[float], quantum_s: float = 1e-6) -> Periods:
@@ -111,16 +111,16 @@ def common_periods(times_s: Sequence[float], quantum_s: float = 1e-6) -> Periods
     """
     whole = [max(1, round(t / quantum_s)) for t in times_s]
     perimeter = reduce(lcm, whole, 1)
-    turns = tuple(perimeter // w for w in whole)
-    fit = max(turns, default=0) <= MOST_TURNS
+    repeats = tuple(perimeter // w for w in whole)
+    fit = max(repeats, default=0) <= MOST_REPEATS
     exact = all(abs(w * quantum_s - t) <= 1e-9 * t for w, t in zip(whole, times_s, strict=True))
     if exact and fit:  # keep the numbers as they were given, to the last bit where there is one period only
-        perimeter_s = times_s[0] * turns[0]
-        periods = tuple(perimeter_s / k for k in turns)
-        return Periods(perimeter_s, periods, turns, (0.0,) * len(whole), (0.0,) * len(whole))
+        perimeter_s = times_s[0] * repeats[0]
+        periods = tuple(perimeter_s / k for k in repeats)
+        return Periods(perimeter_s, periods, repeats, (0.0,) * len(whole), (0.0,) * len(whole))
     periods = tuple(w * quantum_s for w in whole)
     drift = tuple(t - p for t, p in zip(times_s, periods, strict=True))
-    return Periods(perimeter * quantum_s, periods, turns if fit else (0,) * len(whole), (0.0,) * len(whole), drift)
+    return Periods(perimeter * quantum_s, periods, repeats if fit else (0,) * len(whole), (0.0,) * len(whole), drift)
 
 
 # Fractions of the longest iteration that a shorter one may be padded to: the smaller their terms, the more a shift
@@ -131,7 +131,7 @@ FRACTIONS = tuple(sorted({(a / b, a, b) for b in range(1, 5) for a in range(1, b
 def padded_periods(times_s: Sequence[float], most: float) -> Periods:
     """Periods in small ratios, each at most `most` (relative) longer than the iteration; least total padding first.
 
-    The longest iteration is the measure, and may itself be padded. If there are no such periods, turns are 0.
+    The longest iteration is the measure, and may itself be padded. If there are no such periods, `repeats` are 0.
     """
     longest = max(times_s)
     scales = {1.0}
@@ -158,7 +158,7 @@ def padded_periods(times_s: Sequence[float], most: float) -> Periods:
     whole = reduce(lcm, (a for a, _ in chosen), 1)  # perimeter in units of base: lcm of a/b is lcm(a)/gcd(b)
     common = reduce(math.gcd, (b for _, b in chosen))
     perimeter = base * whole / common
-    turns = tuple(round(whole * b / (common * a)) for a, b in chosen)
-    periods = tuple(perimeter / k for k in turns)
+    repeats = tuple(round(whole * b / (common * a)) for a, b in chosen)
+    periods = tuple(perimeter / k for k in repeats)
     padding = tuple(max(0.0, p - t) for p, t in zip(periods, times_s, strict=True))
-    return Periods(perimeter, periods, turns, padding, (0.0,) * len(periods))
+    return Periods(perimeter, periods, repeats, padding, (0.0,) * len(periods))

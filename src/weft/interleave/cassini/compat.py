@@ -35,7 +35,7 @@ def rotate_on_grid(circles: Sequence[Circle], capacity: float, periods: Periods,
     steps = max(1, round(360.0 / degrees))
     at = (np.arange(steps) + 0.0) * periods.perimeter_s / steps
     tables = [_sampled(c, p, at) for c, p in zip(circles, periods.periods_s, strict=True)]
-    choices = [max(1, steps // turns) for turns in periods.turns]
+    choices = [max(1, steps // repeats) for repeats in periods.repeats]
     picked = _all(tables, choices, capacity) if len(circles) <= 3 else _in_turn(tables, choices, capacity)
     summed = np.sum([np.roll(table, k) for table, k in zip(tables, picked, strict=True)], axis=0)
     sampled = 1.0 - float(np.maximum(summed - capacity, 0.0).mean()) / capacity

@@ -16,7 +16,7 @@ from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
 from weft.interleave.cassini.rotate import Problem, Rotation, score_at, uniform_score
 from weft.model.flows import Arcs, Traffic
 
-TOLERANCE = 0.05  # of a period: a job that is later waits for its next slot (section 5.7)
+TOLERANCE = 0.05  # fraction of a period: a job that is later waits for its next slot (section 5.7)
 _RATIOS = sorted({q for q, _, _ in FRACTIONS} | {1.0 / q for q, _, _ in FRACTIONS})
 
 
@@ -215,11 +215,11 @@ def ratio_periods(periods_s: Iterable[float]) -> Periods:
 def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
     longest = max(periods_s)
     zero = (0.0,) * len(periods_s)
-    turns = np.arange(1.0, 145.0)[:, None] * longest / np.array(periods_s)
-    fits = np.flatnonzero((np.abs(np.round(turns) - turns) <= 1e-6 * turns).all(axis=1))
+    repeats = np.arange(1.0, 145.0)[:, None] * longest / np.array(periods_s)
+    fits = np.flatnonzero((np.abs(np.round(repeats) - repeats) <= 1e-6 * repeats).all(axis=1))
     if len(fits):
         perimeter = (int(fits[0]) + 1) * longest
-        whole = tuple(round(t) for t in turns[fits[0]].tolist())
+        whole = tuple(round(t) for t in repeats[fits[0]].tolist())
         return Periods(perimeter, tuple(perimeter / t for t in whole), whole, zero, zero)
     return Periods(longest, tuple(periods_s), (0,) * len(periods_s), zero, zero)
 
@@ -261,8 +261,10 @@ def with_the_others(circles: Mapping[str, Circle], shifts_s: Mapping[str, float]
         return score_at(kept, capacity, list(shifts_s.values()), periods)
     arcs = [
         ((start + shift + k * period, length, rate))
-        for circle, shift, period, turns in zip(kept, shifts_s.values(), periods.periods_s, periods.turns, strict=True)
-        for k in range(turns)
+        for circle, shift, period, repeats in zip(
+            kept, shifts_s.values(), periods.periods_s, periods.repeats, strict=True
+        )
+        for k in range(repeats)
         for start, length, rate in circle.arcs
     ]
     return uniform_score([Circle(periods.perimeter_s, tuple(arcs)), *others], capacity)

@@ -54,7 +54,7 @@ def rotate(
     sends = [j for j, circle in enumerate(circles) if circle.pieces]
     if 2 < len(circles) > len(sends) > 0:  # a job that sends nothing has no edge at which others could be placed
         kept = replace(periods, periods_s=tuple(periods.periods_s[j] for j in sends),
-                       turns=tuple(periods.turns[j] for j in sends))  # fmt: skip
+                       repeats=tuple(periods.repeats[j] for j in sends))  # fmt: skip
         some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
         placed = dict(zip(sends, some.shifts_s, strict=True))
         return replace(some, shifts_s=tuple(placed.get(j, 0.0) for j in range(len(circles))))
@@ -151,7 +151,7 @@ def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> tup
     first = np.zeros(len(circles) + 1, np.int64)
     np.cumsum([len(circle.pieces) for circle in circles], out=first[1:])
     return (
-        table[0], table[1], table[2], first, np.array(periods.periods_s), np.array(periods.turns, np.int64),
+        table[0], table[1], table[2], first, np.array(periods.periods_s), np.array(periods.repeats, np.int64),
         float(periods.perimeter_s), float(capacity),
     )  # fmt: skip
 
@@ -169,9 +169,9 @@ def _edges(circle: Circle) -> list[float]:
 def excess(circles: Sequence[Circle], periods: Periods, capacity: float, shifts_s: Sequence[float]) -> float:
     """Demand above capacity, integrated over the perimeter: constant between neighbouring edges."""
     cuts = {0.0, periods.perimeter_s}
-    for circle, period, turns, shift in zip(circles, periods.periods_s, periods.turns, shifts_s, strict=True):
+    for circle, period, repeats, shift in zip(circles, periods.periods_s, periods.repeats, shifts_s, strict=True):
         for edge in _edges(circle):
-            cuts |= {((edge + shift) % period + k * period) % periods.perimeter_s for k in range(turns)}
+            cuts |= {((edge + shift) % period + k * period) % periods.perimeter_s for k in range(repeats)}
     ordered = sorted(cuts)
     total = 0.0
     for a, b in pairwise(ordered):
@@ -191,7 +191,7 @@ def meetings(
     return {
         (shifts_s[other] + theirs + k * periods.periods_s[other] - mine) % periods.periods_s[job]
         for theirs in _edges(circles[other])
-        for k in range(periods.turns[other])
+        for k in range(periods.repeats[other])
         for mine in _edges(circles[job])
     }
 

@@ -7,7 +7,7 @@ all of them. Costs are excess demand integrated over the perimeter.
 import numpy as np
 from numba import njit
 
-FLAT = 1e-11  # of capacity x perimeter: costs closer than this are equal
+FLAT = 1e-11  # fraction of capacity x perimeter: costs closer than this are equal
 
 
 @njit(cache=True, nogil=True)
@@ -140,7 +140,7 @@ def _widest(where, costs, period, flat):
         return 0.0, lowest, 0.5 * period
     best_from = 0.0
     best_width = -1.0
-    width = -1.0  # of the current stretch; below 0 if there is none
+    width = -1.0  # width of the current stretch; below 0 if there is none
     begun = 0.0
     for step in range(1, k + 1):
         e = (high + step) % k
@@ -188,7 +188,7 @@ def _overload(starts, ends, levels, first, repeats, perimeter, capacity):
 
 @njit(cache=True, nogil=True)
 def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity):
-    """A cost that no shifts can go below: of all demand together, or of disjoint pairs (each at its own best)."""
+    """A cost that no shifts can go below: that of all demand together, or of disjoint pairs, each at its own best."""
     n = len(periods)
     load = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
     pairs = np.zeros((n, n))
@@ -243,14 +243,14 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
         for a in range(n):
             if not placed[a]:
                 continue
-            turns = repeats[a] if count[0] > 1 else 1  # others are these, turned by the first job's period
+            copies = repeats[a] if count[0] > 1 else 1  # others are these, turned by the first job's period
             for p in range(2 * (first[a + 1] - first[a])):
                 i = first[a] + p // 2
                 edge = shifts[a] + (starts[i] if p % 2 == 0 else ends[i])
                 for q in range(2 * (first[j + 1] - first[j])):
                     m = first[j] + q // 2
                     own = starts[m] if q % 2 == 0 else ends[m]
-                    for r in range(turns):
+                    for r in range(copies):
                         if count[1] <= 0:
                             return 1
                         count[1] -= (first[a + 1] - first[a]) * repeats[a]
@@ -315,7 +315,8 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         )
         shifts[1] = shift
         return shifts, cost, slack, True, cost
-    bound = _overload(starts, ends, levels, first, repeats, perimeter, capacity)  # of pairs only where this is not met
+    # The bound from pairs of jobs is computed only where this one is not met.
+    bound = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
     paired = False
     best = np.zeros(n + 1)
     best[n] = np.inf

@@ -5,7 +5,7 @@ from numba import njit
 
 from weft.interleave.cassini.rotate_kernel import FLAT, bend_points, excess, lowest
 
-WORTH = 1e-5  # of a link's score: what one more sweep over all jobs must gain
+WORTH = 1e-5  # what one more sweep over all jobs must gain, in the score of one link
 
 
 @njit(cache=True, nogil=True)

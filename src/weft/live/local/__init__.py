@@ -26,7 +26,7 @@ from weft.model.view import Fact, JobStatus, JobView, Spread
 
 __all__ = ["Closing", "LocalWorld", "Task"]
 
-_PAUSE_S = (2.0, 120.0)  # before a start that could not be tried is tried again: at first, doubling, and at most
+_PAUSE_S = (2.0, 120.0)  # seconds before a start that was impossible is tried again: at first, doubling, and at most
 _SCAN_S = 0.5  # every runner is looked at this often, in case it was killed before it could say anything
 
 
@@ -46,7 +46,7 @@ class Task:
     stopping: bool = False  # a stop was decided
     cancelled: bool = False
     seen: int = 0  # iterations reported to policies: they never become fewer
-    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    doubts: Doubts = field(default_factory=Doubts)  # what has been learned about this start
     started_s: float = 0.0  # when it was confirmed
     bars: int = 0  # starts in a row that could not even be attempted
     barred_until_s: float | None = None
@@ -295,7 +295,7 @@ class LocalWorld(LiveWorld[Task]):
         self._pokes.close()
 
 
-_FIRST_PORT = 29500  # of torch.distributed; a job's port is this plus its first GPU, which no other job has
+_FIRST_PORT = 29500  # for torch.distributed; a job's port is this plus its first GPU, which no other job has
 
 
 def environment(

@@ -25,7 +25,7 @@ from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 FILE = "ledger.sqlite"
 _VERSION = 2
 _OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row
-_AGAIN_S = 1.0  # between tries to write while that is not possible
+_AGAIN_S = 1.0  # seconds between attempts to write while that is not possible
 _ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
 
 _TABLES = """

@@ -16,7 +16,7 @@ from weft.model.plan import Decision, Start, Stop
 from weft.model.view import JobStatus
 
 _MOST = 8  # callers at a time; more are turned away
-_PATIENCE_S = 2.0  # with a caller that says nothing
+_PATIENCE_S = 2.0  # seconds that a caller may say nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _WAIT_S = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
 
@@ -111,10 +111,10 @@ class MetricsServer:
         class Listener(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if bracketed else socket.AF_INET
             request_queue_size = 128  # with the usual 5, callers that come together try again after a second
-            slots = threading.BoundedSemaphore(_MOST)
+            room = threading.BoundedSemaphore(_MOST)
 
             def process_request(self, request: Any, client_address: Any) -> None:
-                if self.slots.acquire(blocking=False):
+                if self.room.acquire(blocking=False):
                     super().process_request(request, client_address)
                 else:  # files and threads of this process are for scheduling
                     self.shutdown_request(request)
@@ -123,7 +123,7 @@ class MetricsServer:
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
-                    self.slots.release()
+                    self.room.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A caller that hangs up is nobody's concern."""

@@ -19,11 +19,11 @@ from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.workload import zoo
 
-LIMIT_S = 5.0  # for one model; one that takes longer is refused
+LIMIT_S = 5.0  # seconds that reading one model may take; one that takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started
-_PATIENCE_S = 0.02  # with a model that is read in no time, as most are
+_PATIENCE_S = 0.02  # seconds to wait for a model on the spot: most are read in no time
 _MOST = 1024  # models that are remembered
-_REFUSED_S = 10.0  # after which a model that was refused may have been mended
+_REFUSED_S = 10.0  # seconds after which a model that was refused may have been mended
 _LONGEST = 32 << 20  # bytes of an answer
 _CHILD = "from weft.live.server.reading import main; main()"
 

@@ -21,10 +21,10 @@ from weft.model.profile import Profile, Transfer
 from weft.workload import zoo
 
 LARGEST = 16 << 20  # bytes of a file, as it lies there
-MOST_TASKS = 4096  # of one iteration: policies look at every task
-_MOST_EDGES = 16 * MOST_TASKS  # between them
+MOST_TASKS = 4096  # most tasks of one iteration: policies look at every task
+_MOST_EDGES = 16 * MOST_TASKS  # most dependencies between tasks
 _MOST_SERVERS = 64  # parameter servers: each is opened into messages from every worker
-_MOST_S, _MOST_BYTES = 1e9, 1e18  # of one iteration: multiplied by iterations and GPUs, these are still finite
+_MOST_S, _MOST_BYTES = 1e9, 1e18  # most in one iteration: multiplied by iterations and GPUs, these are still finite
 _MEMORY = 2 << 30
 
 

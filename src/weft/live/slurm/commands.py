@@ -133,7 +133,7 @@ class Slurm:
         return "".join(one.stderr for one in done)
 
     def cancel(self, jobs: Iterable[str]) -> None:
-        """scancel; of jobs that have ended it is not an error."""
+        """scancel; it is no error if the jobs have ended."""
         self._run(["scancel", *jobs], self.limit_s)
 
     def signal(self, name: str, jobs: Iterable[str]) -> None:

@@ -33,7 +33,7 @@ class SlurmEngine:
     shared: Path | None = None
     profile_folders: list[Path] = field(default_factory=list)
     take: bool = False  # take over from a server of another folder
-    priority: str = "off"  # what of Slurm's priorities counts in the order (priority.py)
+    priority: str = "off"  # which of Slurm's priorities count in the order (priority.py)
 
     name = "slurm"
     submits = "jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue"

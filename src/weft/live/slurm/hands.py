@@ -18,24 +18,24 @@ from weft.live.slurm.reconcile import Do, Pin
 from weft.live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft.model.topologies.hostlist import compress
 
-_CLOCK_S = 60.0  # between looks at the controller's clock
-_STANDING_S = 30.0  # between looks at QOS and fair shares, which Slurm computes anew every few minutes
-_SOON_S = 0.1  # before the next look while something is under way
-_NODES_S = 0.9  # between looks at nodes, which change less than jobs
-_MOST = 100  # orders that are carried out between two looks: the rest wait, and nobody waits long for any of them
+_CLOCK_S = 60.0  # seconds between looks at the controller's clock
+_STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
+_SOON_S = 0.1  # seconds before the next look while something is under way
+_NODES_S = 0.9  # seconds between looks at nodes, which change less than jobs
+_MOST = 100  # commands that are carried out between two looks: the rest wait, and nobody waits long for any of them
 _ABOUT = re.compile(r"(?:\bfor job |\bJobId=|^)(\d+(?:_\d+)?)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Command:
     """One command about one job."""
 
     do: Do
     key: str
-    pin: Pin | None = None  # of an update
-    signal: str = ""  # of a warning
-    go: bool = False  # of an update: release it at once if Slurm has taken the placement
-    begin: bool = True  # of an update: it may start from now on, by this machine's clock, since scontrol has no other
+    pin: Pin | None = None  # for an update
+    signal: str = ""  # for a warning
+    go: bool = False  # for an update: release it at once if Slurm has taken the placement
+    begin: bool = True  # for an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
         """As scontrol reads it."""
@@ -53,7 +53,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What Slurm said at one moment: after all orders up to a number had been carried out, or had been tried."""
+    """What Slurm said at one moment: after all commands up to a number had been carried out, or had been tried."""
 
     after: int
     jobs: Mapping[str, Record]
@@ -68,7 +68,7 @@ class Snapshot:
 
 
 class Hands:
-    """Orders are carried out in batches, and after each batch, and every `poll_s` seconds, Slurm is looked at.
+    """Commands are carried out in batches, and after each batch, and every `poll_s` seconds, Slurm is looked at.
 
     Of a batch the stops go first and the releases last, since Slurm schedules after each release. `busy` looks again
     soon. Whoever waits for news watches `ready`, which becomes readable when there is a new snapshot.
@@ -82,11 +82,11 @@ class Hands:
         self._standing = Standing("off", {}, {}, {}, {})
         self._standing_at = 0.0  # when it is asked for again
         self._condition = threading.Condition()
-        self._orders: list[Order] = []
+        self._commands: list[Command] = []
         self._cancels: list[str] = []
         self._whys: dict[str, Why | Mark] = {}
         self._asked: set[str] = set()  # jobs that the accounting is to be asked about
-        self._number = 0  # orders ever given
+        self._number = 0  # commands ever given
         self._busy = False
         self._looked = False
         self._closed = False
@@ -105,21 +105,21 @@ class Hands:
         self._thread = threading.Thread(target=self._work, name="slurm", daemon=True)
         self._thread.start()
 
-    def give(self, orders: list[Order], cancels: list[str], busy: bool) -> int:
-        """Take orders; returns a number that a snapshot's `after` reaches when they have been tried."""
+    def give(self, commands: list[Command], cancels: list[str], busy: bool) -> int:
+        """Take commands; returns a number that a snapshot's `after` reaches when they have been tried."""
         with self._condition:
-            self._orders += orders
+            self._commands += commands
             self._cancels += cancels
-            for key in (*cancels, *(order.key for order in orders)):  # a job that is to start has a note of its own
+            for key in (*cancels, *(one.key for one in commands)):  # a job that is to start has a note of its own
                 self._whys.pop(key, None)
-            self._number += len(orders)
+            self._number += len(commands)
             self._busy = busy
-            if orders or cancels:
+            if commands or cancels:
                 self._condition.notify()
             return self._number
 
     def tell(self, whys: Sequence[Why | Mark]) -> None:
-        """Words for users, to be passed on before the next look; an order about the job takes their place."""
+        """Words for users, to be passed on before the next look; a command about the job takes their place."""
         with self._condition:
             self._whys |= {why.key: why for why in whys}
 
@@ -160,18 +160,18 @@ class Hands:
     def _work_on(self) -> None:
         while True:
             with self._condition:
-                if self._looked and not self._orders and not self._cancels and not self._closed:
+                if self._looked and not self._commands and not self._cancels and not self._closed:
                     self._condition.wait(_SOON_S if self._busy else self._poll_s)
                 self._looked = True
                 if self._closed:
                     return
-                orders, self._orders = self._orders[:_MOST], self._orders[_MOST:]
+                commands, self._commands = self._commands[:_MOST], self._commands[_MOST:]
                 cancels, self._cancels = self._cancels, []
                 whys, self._whys = self._whys, {}
                 asked, self._asked = self._asked, set()
-                number = self._number - len(self._orders)
+                number = self._number - len(self._commands)
             began = time.monotonic()
-            snapshot = self._look(number, orders, cancels, [why.line() for why in whys.values()])
+            snapshot = self._look(number, commands, cancels, [why.line() for why in whys.values()])
             if asked and not snapshot.trouble:
                 snapshot = replace(snapshot, recalled=self._slurm.accounting(asked))
             with self._condition:
@@ -187,11 +187,11 @@ class Hands:
             if snapshot.trouble:
                 time.sleep(max(0.0, min(1.0, began + 1.0 - time.monotonic())))  # not faster than it can answer
 
-    def _look(self, number: int, orders: list[Order], cancels: list[str], whys: list[str]) -> Snapshot:
+    def _look(self, number: int, commands: list[Command], cancels: list[str], whys: list[str]) -> Snapshot:
         try:
             if not self._tied:
                 self._slurm.scontrol(whys)
-                self._carry_out(orders, cancels)
+                self._carry_out(commands, cancels)
             text = self._slurm.jobs()
             tells = '"COMPLETING"' in text or '"job_state": [' in text or '"job_state":[' in text
             records = read_jobs(text, None if tells else self._slurm.completing(), self._memory)
@@ -218,25 +218,25 @@ class Hands:
             ahead_s=self._ahead_s, standing=self._standing,
         )  # fmt: skip
 
-    def _carry_out(self, orders: list[Order], cancels: list[str]) -> None:
+    def _carry_out(self, commands: list[Command], cancels: list[str]) -> None:
         if cancels:
             self._slurm.cancel(cancels)
-        for name in {order.signal for order in orders if order.do is Do.WARN}:
-            self._slurm.signal(name, [order.key for order in orders if order.do is Do.WARN and order.signal == name])
-        self._tell([order for order in orders if order.do in (Do.REQUEUE, Do.REVIVE, Do.HOLD)])
-        updates = [order for order in orders if order.do is Do.UPDATE]
+        for name in {one.signal for one in commands if one.do is Do.WARN}:
+            self._slurm.signal(name, [one.key for one in commands if one.do is Do.WARN and one.signal == name])
+        self._tell([one for one in commands if one.do in (Do.REQUEUE, Do.REVIVE, Do.HOLD)])
+        updates = [one for one in commands if one.do is Do.UPDATE]
         self._tell(updates)
-        releases = [order for order in orders if order.do is Do.RELEASE]
-        waiting = {order.key: order.pin for order in updates if order.go and order.pin is not None}
+        releases = [one for one in commands if one.do is Do.RELEASE]
+        waiting = {one.key: one.pin for one in updates if one.go and one.pin is not None}
         if waiting:
             for record in read_jobs(self._slurm.jobs(), memory=self._memory):
                 pin = waiting.get(record.key)
                 if pin is not None and record.pending and record.held and pin.holds(record):
-                    releases.append(Order(Do.RELEASE, record.key))
+                    releases.append(Command(Do.RELEASE, record.key))
         self._tell(releases)
 
-    def _tell(self, batch: list[Order]) -> None:
-        for line in self._slurm.scontrol([order.line() for order in batch]).splitlines():
-            keys = set(_ABOUT.findall(line)) & {order.key for order in batch}
+    def _tell(self, batch: list[Command]) -> None:
+        for line in self._slurm.scontrol([one.line() for one in batch]).splitlines():
+            keys = set(_ABOUT.findall(line)) & {one.key for one in batch}
             for key in keys or ([batch[0].key] if len(batch) == 1 else []):
                 self._complaints[key] = " ".join(line.split())

@@ -19,7 +19,7 @@ from weft.live.slurm.world import SlurmWorld
 from weft.model.job import Job
 from weft.model.view import Fact
 
-_TOGETHER_S = 2.0  # for models of jobs that came together
+_TOGETHER_S = 2.0  # seconds to wait for the models of jobs that came together
 
 
 class Intake:
@@ -161,7 +161,7 @@ class Intake:
         return description, job
 
     def _as_before(self, record: Record) -> Record:
-        """The request as its user made it: of a job that weft has started before, it shows weft's own placement."""
+        """The request as its user made it. Where weft has started the job before, Slurm shows weft's own placement."""
         said = self._described.get(record.key)
         if said is None or not record.admin_comment.startswith("weft:"):
             return record

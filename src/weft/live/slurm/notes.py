@@ -142,11 +142,11 @@ def refuse_folder(folder: Path) -> None:
         raise InputError(f"{folder}: its name has characters that Slurm's comments cannot carry; choose another --dir")
 
 
-_EVERY_S = 1.0  # between batches
+_EVERY_S = 1.0  # seconds between batches
 _AT_A_TIME = 20  # jobs in a batch
 _COMPARED = 500  # jobs whose words are compared at a time
-_PATIENT_S = 2.0  # after which users are told why a job waits
-_SAME_S = 60.0  # before the same words are sent again: Slurm may have changed a letter of them
+_PATIENT_S = 2.0  # seconds after which users are told why a job waits
+_SAME_S = 60.0  # seconds before the same words are sent again: Slurm may have changed a letter of them
 _LONGEST = 200
 
 

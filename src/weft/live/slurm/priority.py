@@ -16,7 +16,7 @@ from weft.live.slurm.commands import Slurm
 from weft.live.slurm.records import Record
 
 MODES = ("off", "qos", "slurm")
-CLASSES = 10  # of Slurm's priorities, between 0 and the sum of its weights: those of one class count as equal
+CLASSES = 10  # classes of priorities between 0 and the sum of Slurm's weights: those of one class count as equal
 _LOWEST = -100  # whatever a user's nice is
 _WEIGHTS = {"qos": "PriorityWeightQOS", "share": "PriorityWeightFairShare", "partition": "PriorityWeightPartition"}
 _QOS = re.compile(r"^QOS=(\S+?)\(\d+\)$(?:.*?)^\s+Priority=(\d{1,10})$", re.MULTILINE | re.DOTALL)

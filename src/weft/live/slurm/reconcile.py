@@ -47,8 +47,8 @@ from weft.live.slurm.records import Record
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
 
-TRY_S = (0.2, 10.0)  # before an update that did not take is sent again: at first, doubling, and at most
-FORGET_S = 10.0  # until nodes have told a controller that was killed what runs on them, and it has ended what it forgot
+TRY_S = (0.2, 10.0)  # seconds before an update that did not take is sent again: at first, doubling, and at most
+FORGET_S = 10.0  # seconds until nodes have told a restarted controller what they run, and it has ended what it forgot
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 USER_HOLDS = "its user holds it; scontrol release lets it go"
 FORGOTTEN = "the controller had forgotten where it was to run, and Slurm started it by itself"
@@ -110,7 +110,7 @@ class Pin:
             and record.gpus_per_node == self.gpus_per_node
             and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
             and _REQUEUED.sub("", record.admin_comment) == _REQUEUED.sub("", self.note)
-        )  # the number of nodes is no witness: of a job that was requeued Slurm shows an old one
+        )  # the number of nodes proves nothing: Slurm shows an old one for a job that was requeued
 
     def told(self, record: Record) -> bool:
         """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last
@@ -167,7 +167,7 @@ class Task:
     told: str = ""  # what Slurm last complained about
     ending: str = ""  # why this attempt is ending, where it was not asked to
     fault: str = ""  # whose fault that is: "own", "node", or ""
-    doubts: Doubts = field(default_factory=Doubts)  # of this start
+    doubts: Doubts = field(default_factory=Doubts)  # what has been learned about this start
     warned_s: float | None = None  # when it was told that it will be stopped
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
 
@@ -343,9 +343,9 @@ def _words(record: Record) -> str:
     return record.state.lower().replace("_", " ")
 
 
-PATIENCE_S = 60.0  # for a reason that says nothing: Slurm may be slow
-SCARCE_S = 5.0  # for nodes that lack something: it may be on its way
-NAMED_S = 1.0  # for a limit that Slurm names
+PATIENCE_S = 60.0  # seconds for a reason that says nothing: Slurm may be slow
+SCARCE_S = 5.0  # seconds for nodes that lack something: it may be on its way
+NAMED_S = 1.0  # seconds for a limit that Slurm names
 
 _NEVER = re.compile(
     r"Partition(Time|Node)Limit|BadConstraints|Invalid(Account|QOS)|(Job)?(Account|QOS)NotAllowed|MaxMemPerLimit|"

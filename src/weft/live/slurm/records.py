@@ -21,7 +21,7 @@ from weft.errors import InputError
 from weft.live.slurm.commands import Unreachable
 from weft.model.topologies.hostlist import expand
 
-_MOST_TASKS = 100_000  # of one array; Slurm allows far fewer unless it is told otherwise
+_MOST_TASKS = 100_000  # most tasks of one array; Slurm allows far fewer unless it is told otherwise
 HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
@@ -43,7 +43,7 @@ class Record:
     completing: bool | None  # processes may still be there; None: this version does not say
     held: bool
     reason: str = ""
-    description: str = ""  # of its state, beyond the reason
+    description: str = ""  # more about its state, beyond the reason
     name: str = ""
     user: str = ""
     partition: str = ""
@@ -160,7 +160,7 @@ class Known(NamedTuple):
 
 
 Memory = dict[str, Known]  # by the text of a row, where rows can be told apart without reading them; else by number
-_FIRST, _BETWEEN, _LAST = '"jobs": [\n    {\n', "\n    },\n    {\n", "\n    }\n  ]"  # of rows, as Slurm writes them
+_FIRST, _BETWEEN, _LAST = '"jobs": [\n    {\n', "\n    },\n    {\n", "\n    }\n  ]"  # around rows, as Slurm writes them
 
 
 def read_jobs(text: str, completing: frozenset[str] | None = None, memory: Memory | None = None) -> list[Record]:
@@ -340,7 +340,7 @@ def _unless_no_value(value: Any) -> int:
 
 
 def _cpus_per_task(row: dict[str, Any]) -> int:
-    """As it says; where this version does not tell, its share of all."""
+    """What Slurm says; its share of all, where this version does not tell."""
     told = _unless_no_value(row.get("cpus_per_task"))
     return told or max(1, (_number(row.get("cpus")) or 1) // (_number(row.get("tasks")) or 1))
 

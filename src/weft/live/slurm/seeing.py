@@ -13,8 +13,8 @@ from weft.live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
 from weft.live.slurm.records import Record
 from weft.model.events import Barred, Cleared, Event, Prioritised
 
-_PAUSE_S = (2.0, 120.0)  # before a job that was barred is tried again: at first, doubling, and at most
-_MARK_S = 5.0  # before a mark that does not show is sent again: a late one would undo the user's release
+_PAUSE_S = (2.0, 120.0)  # seconds before a job that was barred is tried again: at first, doubling, and at most
+_MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
 _EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
 
 
@@ -28,7 +28,7 @@ class Taker(Protocol):
 
 
 def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
-    """Jobs that there is a reason to look at: of thousands that wait, hardly any."""
+    """Jobs that there is a reason to look at: hardly any of the thousands that wait."""
     return {
         job_id: task
         for job_id, task in tasks.items()

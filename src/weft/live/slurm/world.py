@@ -14,7 +14,7 @@ from weft.live.clock import Clock
 from weft.live.description import Description
 from weft.live.measured import SLACK_S, Doubts
 from weft.live.slurm.commands import Slurm
-from weft.live.slurm.hands import Hands, Order, Snapshot
+from weft.live.slurm.hands import Command, Hands, Snapshot
 from weft.live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft.live.slurm.priority import Standing
 from weft.live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
@@ -65,7 +65,7 @@ class SlurmWorld(LiveWorld[Task]):
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
         self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
-        self._ordered: dict[str, int] = {}  # by weft's name: the order that a snapshot must be newer than
+        self._commanded: dict[str, int] = {}  # by weft's name: the command that a snapshot must be newer than
         self._troubled = ""
         self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
         self._telling = Telling()
@@ -77,7 +77,7 @@ class SlurmWorld(LiveWorld[Task]):
     # What the core asks
 
     def iterations_done(self, job_id: str) -> int:
-        """What the job reported; of a job that reports nothing, what its time and speed make likely."""
+        """What the job reported; if it reports nothing, what its time and speed make likely."""
         task = self.tasks[job_id]
         if task.phase in (Phase.RUNNING, Phase.STOPPING):
             progress = self.attempt(job_id, task.starts).progress()
@@ -105,7 +105,7 @@ class SlurmWorld(LiveWorld[Task]):
         if task is None:
             return False
         task.cancelled = True  # every look sees to it, until it is so
-        self._order([], [(task, Do.CANCEL)])
+        self._command([], [(task, Do.CANCEL)])
         return True
 
     def take_over(
@@ -141,7 +141,7 @@ class SlurmWorld(LiveWorld[Task]):
                 case SetGate():
                     task.gate = decision.gate
                     write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
-        self._order(changed)
+        self._command(changed)
         return events
 
     def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
@@ -248,8 +248,8 @@ class SlurmWorld(LiveWorld[Task]):
         self._active = [task for task in due.values() if task.phase is not Phase.WAITING]
         self._hands.recall(task.key for task in self._active if to_recall(task))
         for job_id, task in due.items():
-            if self._ordered.get(job_id, 0) > snapshot.after:
-                self._again.add(task.key)  # taken before the last order about it
+            if self._commanded.get(job_id, 0) > snapshot.after:
+                self._again.add(task.key)  # taken before the last command about it
                 continue
             task.told = snapshot.complaints.get(task.key, task.told)
             self._see_lost_nodes(task)
@@ -263,7 +263,7 @@ class SlurmWorld(LiveWorld[Task]):
                 changed.append((task, seen.do))
             if seen.do is not Do.NOTHING or seen.what:
                 self._again.add(task.key)  # until it is so
-        self._order([], changed)
+        self._command([], changed)
         return events
 
     def _doubts(self, task: Task, now: float) -> list[Event]:
@@ -362,26 +362,26 @@ class SlurmWorld(LiveWorld[Task]):
 
     # What Slurm is told
 
-    def _order(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
-        """Pass orders on; of jobs that a decision has just changed, the one that surely comes first."""
+    def _command(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
+        """Pass commands on; for a job that a decision has just changed, the one that surely comes first."""
         now = self.now()
         first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
         doing = [*first, *doing]
         cancels = [task.key for task, do in doing if do is Do.CANCEL]
         moving = (Phase.STARTING, Phase.STOPPING)
         soon = bool(wanted) or any(task.phase in moving for task in self._active)
-        orders = [
+        commands = [
             self._update(task, now)
             if do is Do.UPDATE
-            else Order(do, task.key, signal=task.description.env.get("signal", "TERM"))
+            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"))
             for task, do in doing
             if do is not Do.CANCEL
         ]
-        number = self._hands.give(orders, cancels, soon)
+        number = self._hands.give(commands, cancels, soon)
         for task, _ in doing:
-            self._ordered[task.job.id] = number
+            self._commanded[task.job.id] = number
 
-    def _update(self, task: Task, now: float) -> Order:
+    def _update(self, task: Task, now: float) -> Command:
         """Send the placement. A job that Slurm has put off is told that it may start now, by this machine's clock. If
         that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
         difference."""
@@ -391,7 +391,7 @@ class SlurmWorld(LiveWorld[Task]):
         pin = task.pin
         if pin is not None and record is not None:  # so that a start which is forgotten can be told from a requeue
             pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
-        return Order(Do.UPDATE, task.key, pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
+        return Command(Do.UPDATE, task.key, pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""

@@ -110,7 +110,7 @@ class _Between:
 
 
 def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: set[int], goal: int) -> set[int]:
-    """Nodes one hop on that were not seen yet; of the servers only the goal."""
+    """Nodes one hop further that were not seen yet; the goal is the only server among them."""
     found = {
         other
         for node in nodes

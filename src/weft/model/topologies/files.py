@@ -159,7 +159,7 @@ class _CsvTable:
     source: str
     machine: Machine
     racks: dict[str, list[Node]] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)  # of each node
+    lines: dict[str, int] = field(default_factory=dict)  # node: the line that it stands in
 
     def read(self, text: str) -> None:
         reader = csv.reader(io.StringIO(text, newline=""))

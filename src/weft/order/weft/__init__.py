@@ -16,7 +16,7 @@ from weft.order.weft.sizes import WORTH, shared_out
 
 BOUND = 20.0  # a job may wait this many times its own length while later ones run,
 LEAST_BOUND_S = 3600.0  # or this long, if that is longer
-NEAR = 0.9  # of its bound: a job that has waited this long goes to the front, so that it is served in time
+NEAR = 0.9  # fraction of its bound after which a waiting job goes to the front, so that it is served in time
 _MOST = 10_000  # jobs of which something is remembered between cycles
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
@@ -48,7 +48,7 @@ class Weft(Order):
         self.resizes = resizes
         self.lengths = lengths
         self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
-        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # of running jobs, beside their placements
+        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # running job: its placement, and the spread of it
         self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
         self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
         self._closest: dict[int, Spread] = {}  # by number of GPUs

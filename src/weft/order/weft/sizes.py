@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from weft.model.view import ClusterView, JobStatus, JobView, Spread
 
 Left = Callable[[ClusterView, JobView], float]
-WORTH = 0.05  # of its remaining time: what a running job must gain by a restart, beyond its cost
+WORTH = 0.05  # fraction of its remaining time that a running job must gain by a restart, beyond the restart's cost
 
 
 def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[str, int]:

@@ -290,7 +290,7 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
 
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
-    """Rank by rank the free GPUs of the machines, those that nobody has to leave first."""
+    """Free GPUs of the machines, rank by rank; those that nobody has to leave come first."""
     usable, residents, now_there = offer.usable, offer.residents, view.offer.residents
     chosen = [0] * sum([len(ranks) for _, ranks in found])
     for machine, ranks in found:

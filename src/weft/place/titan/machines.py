@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Rooms:
-    """Machines by their room, the roomiest first, of equal ones the lowest number: those in use, and the idle ones.
+    """Machines in use, and idle ones, by their room: the roomiest first, and among equals the lowest number.
 
     Plain lists: machines in use that have room are few, and the idle ones are seldom asked for.
     """
@@ -44,7 +44,7 @@ class Rooms:
         if not rooms or rooms[0] < workers:
             return None
         tightest = rooms[bisect_right(rooms, -workers, key=neg) - 1]
-        return machines[bisect_left(rooms, -tightest, key=neg)]  # of equal ones the lowest number
+        return machines[bisect_left(rooms, -tightest, key=neg)]  # among equals, the lowest number
 
     def fewest(self, workers: int) -> tuple[int, int] | None:
         """(O1, O2): the fewest idle machines, then the fewest machines in all, that have room; None if none have."""
@@ -95,7 +95,7 @@ class Rooms:
                 last -= 1
             if last < 0:
                 return ()
-            pick = bisect_left(self.rooms, -self.rooms[last], key=neg)  # of equal ones the lowest number
+            pick = bisect_left(self.rooms, -self.rooms[last], key=neg)  # among equals, the lowest number
             while pick in taken:
                 pick += 1
             taken.add(pick)

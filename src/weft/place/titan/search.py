@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
 TRIES = 4000  # workers that are tried on a machine, for all numbers of machines together
 _LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
-_COMPARED = 32  # machines that are told apart by their limits to all others; of more, by those to the ones in use
+_COMPARED = 32  # up to so many machines are told apart by their limits to all others; more, by those to machines in use
 
 
 def search(

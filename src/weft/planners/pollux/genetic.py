@@ -108,7 +108,7 @@ def _best_step(problem: Problem, person: Ints) -> tuple[int, int, int] | None:
     taken = given[:, None] + cost[None, :] - more[:, node].T
     taken[_crowded(person, node, giver) | (giver[:, None] == np.arange(jobs))] = -np.inf
     gain = np.column_stack([np.where(giver >= 0, given, -np.inf), taken])
-    gain = np.round(gain, 12)  # of steps that are as good the first is taken, whatever the last bit says
+    gain = np.round(gain, 12)  # among equally good steps the first is taken, whatever the last bit says
     step, taker = divmod(int(np.argmax(gain)), jobs + 1)
     if gain[step, taker] <= cost.sum() * (1 - 1 / (1 + 1e-9)):
         return None
@@ -124,7 +124,7 @@ def _crowded(person: Ints, node: Ints, giver: Ints) -> npt.NDArray[np.bool_]:
     rest = ((person > 0) @ np.arange(person.shape[1]))[giver] - node
     now_alone = np.where(leaves & (nodes_of[giver] == 2), rest, -1)  # the node of a giver that has one left
     joins = person[:, node].T == 0
-    home = person.argmax(axis=1)  # of a taker that is on one node
+    home = person.argmax(axis=1)  # the node of a taker that is on one node
     there = joins & (nodes_of > 0) & (distributed[node] - leaves > 0)[:, None]
     at_home = joins & (nodes_of == 1) & (distributed[home] - (now_alone[:, None] == home) > 0)
     crowded: npt.NDArray[np.bool_] = there | at_home

@@ -163,7 +163,7 @@ def _circle(picture: IterationPicture) -> list[Text]:
     for k in range(32 * radius):
         angle = math.pi * k / (16 * radius)
         column, row = round(2 * radius * math.cos(angle)), round(radius * math.sin(angle))
-        turn = math.atan2(row, column / 2) / (2 * math.pi) % 1.0  # of the character, not of the point that met it
+        turn = math.atan2(row, column / 2) / (2 * math.pi) % 1.0  # where the character lies, not the point that met it
         up = any(u.start_s <= turn * picture.iteration_s < u.end_s for u in picture.ups)
         grid[radius - row][2 * radius + 1 + column] = ("█", _UP.style) if up else ("·", "dim")
     notes = _notes(picture)

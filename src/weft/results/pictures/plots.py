@@ -35,9 +35,9 @@ from weft.results.pictures.style import (
 from weft.results.run import RunResult
 from weft.results.series import busy_gpus, cluster_rows, extent_s, link_grid, occupancy, spans_until, thin, waiting_jobs
 
-_POINTS = 600  # of a line
+_POINTS = 600  # points of a line
 _HOVERED = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # shares whose values show on hover
-_MARKS = 40  # of a line over time, likewise
+_MARKS = 40  # points of a line over time whose values show on hover
 _WIDE = 30.0  # p99.5 / p0.5 beyond which a time axis is logarithmic
 _METRIC_NAMES = {
     "jct_mean_s": "mean JCT", "jct_median_s": "median JCT", "jct_p95_s": "p95 JCT", "jct_p99_s": "p99 JCT",
@@ -236,7 +236,7 @@ def _legend(figure: Figure, axes: Axes, n: int) -> None:
 
 _MOST_GPUS = 128  # drawn one by one
 _MOST_BLOCKS = 2_500  # drawn as rectangles
-_MOST_ROWS = 160  # of a heat map
+_MOST_ROWS = 160  # rows of a heat map
 _LABELS = 60
 
 Block = tuple[str, float, float, int, int]  # job, from, to, first GPU, last GPU

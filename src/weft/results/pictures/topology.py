@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RACKS_DRAWN = 16  # more are listed by shape
-_SERVERS_DRAWN = 10  # of a rack; more are written as a hostlist
-_ROWS = 20  # of that list
-_SERVER_DOTS = 160  # of more servers only the first and the last cable of each rack are drawn
+_SERVERS_DRAWN = 10  # servers that are drawn in a rack; more are written as a hostlist
+_ROWS = 20  # lines of that hostlist
+_SERVER_DOTS = 160  # servers; where there are more, only the first and the last cable of each rack are drawn
 _LABELS = 24  # more nodes than these in a row go without names
 _WIDTH = 10.0  # inches
 
@@ -204,15 +204,15 @@ def topology_figure(cluster: Cluster) -> Figure:
 def _positions(cluster: Cluster, levels: dict[str, int]) -> dict[str, tuple[float, float]]:
     """Servers side by side by rack; a switch over the middle of what is below it, unless they would crowd."""
     gap = 0.6  # between racks, in servers
-    slots: dict[str, float] = {}
+    columns: dict[str, float] = {}
     x = 0.0
     for rack in _racks(cluster):
         for server in rack:
-            slots[server.name] = x
+            columns[server.name] = x
             x += 1.0
         x += gap
     width = max(x - gap, 1.0)
-    at = {name: ((slot + 0.5) / width, 0.0) for name, slot in slots.items()}
+    at = {name: ((column + 0.5) / width, 0.0) for name, column in columns.items()}
     below: dict[str, list[str]] = {}
     for link in cluster.topology.links:
         if levels[link.src] < levels[link.dst]:

@@ -12,7 +12,7 @@ from weft.sim.compiled.state import (
     KWAY,
 )
 
-ROUNDS = 12  # at most
+ROUNDS = 12  # most rounds
 SETTLED = 1e-4  # no job's pace changed by more in a round
 
 

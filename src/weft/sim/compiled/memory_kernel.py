@@ -41,7 +41,8 @@ def inner(signature=None, *, merged=False):
 def apart(signature):
     """A kernel function that callers reach by its name only: they are compiled and optimised without it.
 
-    Otherwise whatever a function calls, directly or not, is optimised once more with it.
+    Otherwise whatever a function calls, directly or not, is optimised once more with it. An index error (with
+    NUMBA_BOUNDSCHECK=1) cannot leave such a function: numba prints it and goes on, and pytest makes it a failure.
     """
 
     def register(function):

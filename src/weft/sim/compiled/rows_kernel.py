@@ -60,7 +60,7 @@ def _address(context, builder, rows, value, index):
     view = cgutils.create_struct_proxy(rows)(context, builder, value=value)
     if config.BOUNDSCHECK:  # as unsigned numbers, negative indices are too large as well
         with builder.if_then(builder.icmp_unsigned(">=", index, view.length), likely=False):
-            context.call_conv.return_user_exc(builder, IndexError, (f"no such row of {rows}",))
+            context.call_conv.return_user_exc(builder, IndexError, (f"no such row of {rows!s:.60}",))
     pointer = view.data
     size = rows.row.size if isinstance(rows.row, types.Record) else rows.row.bitwidth // 8
     offset = builder.mul(index, index.type(size), flags=["nsw"])

@@ -30,8 +30,8 @@ def _gate_phase(E, j, now):
     job = m.jobs(E)[j]
     if job.gate_task < 0 or job.gate_period <= 0.0:
         return 0.0
-    turns = (now - job.gate_epoch) / job.gate_period
-    return turns - math.floor(turns)
+    periods = (now - job.gate_epoch) / job.gate_period
+    return periods - math.floor(periods)
 
 
 @inner()

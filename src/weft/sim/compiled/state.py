@@ -171,12 +171,12 @@ class Arrays(NamedTuple):
     seats: npt.NDArray[Any]  # each link has a block of `room` from `seat0` on, of which the first `count` are taken
     drawn: npt.NDArray[np.int32]  # transfers whose rate the solver changed at this instant
     starters: npt.NDArray[np.int32]  # jobs that the next run lets begin
-    loads: npt.NDArray[Any]  # of each link, where a rule sets caps
-    live: npt.NDArray[np.uint8]  # of each node: whether it is a transfer under the rule that has bytes left
-    since: npt.NDArray[np.float64]  # of each node: when it last became live
+    loads: npt.NDArray[Any]  # by link: its load, where a rule sets caps or paces are computed
+    live: npt.NDArray[np.uint8]  # by node: whether it is a transfer under the rule that has bytes left
+    since: npt.NDArray[np.float64]  # by node: when it last became live
     stirs: npt.NDArray[np.int32]  # nodes that came under the rule or left it since it was last asked, each once
-    noted: npt.NDArray[np.uint8]  # of each node: whether it is among these
-    chain: npt.NDArray[Any]  # of each row of flows: its transfer, and those beside it on the link
+    noted: npt.NDArray[np.uint8]  # by node: whether it is among these
+    chain: npt.NDArray[Any]  # by row of flows: its transfer, and those beside it on the link
 
 
 def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

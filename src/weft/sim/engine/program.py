@@ -105,7 +105,7 @@ class Program:
     follows: npt.NDArray[np.int32] = field(repr=False)
     serial: bool = True  # its transfers never overlap each other
     gpu_s: float = 0.0  # GPU seconds of one iteration, jitter aside
-    sizes: tuple[int, ...] = field(init=False, repr=False)  # of its PARTS
+    sizes: tuple[int, ...] = field(init=False, repr=False)  # length of each of its PARTS
     bytes: tuple[npt.NDArray[np.void], ...] = field(init=False, repr=False)  # the same rows, without their fields
 
     def __post_init__(self) -> None:

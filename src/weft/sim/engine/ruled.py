@@ -19,8 +19,8 @@ from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import FOREIGN, TRANSFER
 from weft.sim.engine.program import Program
 
-_NEARLY = 1e-9  # of a slot: what starts this shortly before the next slot starts with it
-_DUST = 1e-9  # of a flow: a remainder from rounding, which is not worth a slot and is sent at once
+_NEARLY = 1e-9  # fraction of a slot: what starts this shortly before the next slot starts with it
+_DUST = 1e-9  # fraction of a flow: such a remainder comes from rounding, is not worth a slot and is sent at once
 _STILL = 1000  # slots in a row without a byte moving, after which a rule is not expected to change its mind
 
 

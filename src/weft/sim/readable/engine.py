@@ -39,7 +39,7 @@ class ReferenceEngine:
         self.horizon = math.inf  # by this time a rule will have been asked again
         self._rows = Pool()
         self._stirred = False  # transfers under a rule have started, or ended if it wants to know
-        self.ruled_bytes = [0.0] * len(spec.capacity)  # of transfers under the rule that have ended
+        self.ruled_bytes = [0.0] * len(spec.capacity)  # link: bytes of transfers under the rule that have ended
         self.ruled: Ruled | None = None
         rule = spec.rule() if spec.rule is not None else None
         if rule is not None:

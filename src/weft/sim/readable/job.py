@@ -51,7 +51,7 @@ class RefNode:
     state: str = "pending"
     left: int = 0  # predecessors not done
     event: float = math.inf  # when something happens to it
-    seconds: float = 0.0  # of this run, jitter included
+    seconds: float = 0.0  # how long this run of it takes, jitter included
     began: float = 0.0
     remaining: float = 0.0
     rate: float | None = None

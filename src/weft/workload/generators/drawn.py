@@ -96,7 +96,7 @@ class Marginal:
     mean_s: float
     mean_gpus: float
     mean_gpu_s: float
-    ratio: float  # of the share of 2^(k+1) GPUs to that of 2^k
+    ratio: float  # share of jobs with 2^(k+1) GPUs over that with 2^k
     base_s: float
     exponent: float
     sigma: float

@@ -16,7 +16,7 @@ DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 MOST_JOBS = 10_000_000  # each is an object in memory
-MOST_ITERATIONS = 10**12  # of a job; counts stay exact in the engine
+MOST_ITERATIONS = 10**12  # most iterations of a job: counts stay exact in the engine
 
 
 class JobSpec(BaseModel):
@@ -178,7 +178,7 @@ class WorkloadSpec(BaseModel):
             if self.jobs is None:
                 raise ValueError(f"jobs is missing; source = {self.source!r} needs the number of jobs")
             if self.iterations is None and self.duration_median_s is None and self.draw_from is None:
-                raise ValueError("job length is missing; give iterations, duration_median_s or draw_from")
+                raise ValueError("the job length is missing; give iterations, duration_median_s or draw_from")
         if self.iterations is not None and self.duration_median_s is not None:
             raise ValueError("iterations and duration_median_s exclude each other; remove one")
         if self.source == "trace" and self.trace is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from weft.model.units import MIB
 
-PRECISIONS = ("fp32", "tf32", "bf16")  # in which times can be asked for
-MODES = ("as-is", *PRECISIONS)  # in which times can be measured; as-is leaves torch's settings alone
+PRECISIONS = ("fp32", "tf32", "bf16")  # precisions in which times can be asked for
+MODES = ("as-is", *PRECISIONS)  # how times can be measured; as-is leaves torch's settings alone
 
 DDP_BUCKET_BYTES = 25 * MIB  # PyTorch DistributedDataParallel's bucket_cap_mb
 DDP_FIRST_BUCKET_BYTES = 1 * MIB  # and its smaller first bucket, so that sending starts early
@@ -39,7 +39,7 @@ class Measured:
     gradient_bytes: float
     sparse_bytes: float = 0.0
     memory_bytes: float = 0.0
-    spread: float = 0.0  # of the iteration: (third quartile - first) / median; 0 below 4 repeats, see `known_spread`
+    spread: float = 0.0  # (third quartile - first) / median of iteration times; 0 below 4 repeats, see `known_spread`
     repeats: int = 0
     date: str = ""
     software: str = ""

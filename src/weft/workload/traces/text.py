@@ -89,31 +89,31 @@ def elements(path: Path) -> Iterator[tuple[int, object]]:
     indented alike throughout); in a file without such lines a broken element is fatal, because nobody could say how
     many rows it swallowed. Elements that are themselves strings count as broken: no trace has them.
     """
-    window = _Window(path)
-    with window.file:
-        if window.skip_space() != "[":
-            raise TraceError(f"{path}:{window.line}: not a JSON list; a list of jobs in square brackets was expected")
-        window.to(window.at + 1)
+    cursor = _Cursor(path)
+    with cursor.file:
+        if cursor.skip_space() != "[":
+            raise TraceError(f"{path}:{cursor.line}: not a JSON list; a list of jobs in square brackets was expected")
+        cursor.to(cursor.at + 1)
         mark = ""
-        while (char := window.skip_space()) != "]":
+        while (char := cursor.skip_space()) != "]":
             if not char:
-                yield window.line, "the file breaks off inside the list"
+                yield cursor.line, "the file breaks off inside the list"
                 return
-            mark = mark or window.mark()
-            line = window.line
-            element, sound = _element(window)
+            mark = mark or cursor.mark()
+            line = cursor.line
+            element, sound = _element(cursor)
             if not sound and not mark:
                 raise TraceError(f"{path}:{line}: {element}; jobs after it cannot be told apart: mend the file")
             yield line, element
             if sound:
-                if window.skip_space() == ",":
-                    window.to(window.at + 1)
-            elif not window.seek(mark):
+                if cursor.skip_space() == ",":
+                    cursor.to(cursor.at + 1)
+            elif not cursor.seek(mark):
                 return
 
 
-class _Window:
-    """The part of a text file that is being looked at: it slides forward and grows on demand."""
+class _Cursor:
+    """A place in a text file, with the text around it, which slides forward and grows on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.file = path, open_bytes(path)
@@ -163,21 +163,21 @@ class _Window:
             self.more()
 
 
-def _element(window: _Window) -> tuple[object, bool]:
-    """The element at the window and True, with the window behind it; or a complaint and False, and no move."""
+def _element(cursor: _Cursor) -> tuple[object, bool]:
+    """The element at the cursor and True, with the cursor behind it; or a complaint and False, and no move."""
     while True:
-        whole = window.ended or len(window.text) - window.at >= MAX_ELEMENT
+        whole = cursor.ended or len(cursor.text) - cursor.at >= MAX_ELEMENT
         try:
-            value, end = DECODER.raw_decode(window.text, window.at)
+            value, end = DECODER.raw_decode(cursor.text, cursor.at)
         except json.JSONDecodeError as error:
             if whole:
-                line = window.line + window.text.count("\n", window.at, error.pos)
+                line = cursor.line + cursor.text.count("\n", cursor.at, error.pos)
                 return f"is not JSON ({error.msg} in line {line})", False
         except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets thousands deep
             if whole:
                 return f"is not JSON that can be read ({str(error)[:60]})", False
         else:
-            if end < len(window.text) or whole:
-                window.to(end)
+            if end < len(cursor.text) or whole:
+                cursor.to(end)
                 return (value, True) if not isinstance(value, str) else (f"is the text {value[:40]!r}, no object", True)
-        window.more()
+        cursor.more()

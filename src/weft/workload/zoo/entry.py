@@ -44,7 +44,7 @@ class Timing:
     backward_s: float
     source: str
     dtype: str = "fp32"
-    memory_bytes: float = 0.0  # of one worker, 0 if the source does not say
+    memory_bytes: float = 0.0  # bytes of one worker; 0 if the source does not say
     optimiser_s: float = 0.0
     buckets: tuple[tuple[float, float], ...] = ()
     estimated: bool = False
@@ -80,7 +80,7 @@ class Model:
     title: str
     kind: str  # vision, language, recommendation
     build: Callable[[], tuple[Layer, ...]] = field(repr=False, compare=False)
-    source: str  # of the architecture
+    source: str  # where the architecture comes from
     batch: int  # the usual one, per worker
     batch_range: tuple[int, int]
     batch_source: str
@@ -88,7 +88,7 @@ class Model:
     sample: str = "image of 224 x 224"
     parallel: str = "data"  # the usual scheme
     gradient_dtype_bytes: int = 4
-    memory_bytes: float = 0.0  # of one replica at any batch of the range, where a paper states it
+    memory_bytes: float = 0.0  # bytes of one replica at any batch of the range, where a paper states it
     memory_source: str = ""
     timings: tuple[Timing, ...] = ()
     variants: tuple[Published, ...] = ()
