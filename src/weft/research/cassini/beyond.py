@@ -301,15 +301,17 @@ def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
 def stays(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 and 13: how often jobs come or go, how long a job stays on its GPUs, how many leases of GPUs end.
 
-    Leases are counted where Themis runs alone: a job that CASSINI moves takes the ends of its leases along.
+    In Figure 13 also with shorter and longer leases. Leases are counted where Themis runs alone: a job that CASSINI
+    moves takes the ends of its leases along.
     """
     from weft import api
     from weft.research.cassini import EXPERIMENTS
 
-    lengths = {f"themis:0.8,{seconds}": float(seconds) for seconds in (60, 180, 1200)} | {"themis": 600.0}
+    lengths = {"themis": 600.0} | {f"themis:0.8,{seconds}": float(seconds) for seconds in (60, 180, 1200)}
+    usual = ("themis", "themis+cassini", "pollux", "pollux+cassini")
     rows = []
-    for figure in ("figure-11", "figure-13"):
-        for stack in (*lengths, "themis+cassini", "pollux", "pollux+cassini"):
+    for figure, stacks in (("figure-11", usual), ("figure-13", (*usual, *list(lengths)[1:]))):
+        for stack in stacks:
             runs = api.compare(deepcopy(EXPERIMENTS[figure]), [stack], seeds, workers=1).runs
             ends = [np.unique(np.concatenate([run.jobs["submit_s"], run.jobs["finish_s"]])) for run in runs]
             lasted = np.concatenate([(run.spans["end_s"] - run.spans["start_s"]).to_numpy() for run in runs])
