@@ -336,6 +336,19 @@ def test_no_candidate_spreads_a_job_wider() -> None:
     assert all(Spread.of(cluster, gpus).racks == 1 for c in found for gpus in c.plan.placements.values())
 
 
+@pytest.mark.parametrize(("name", "other"), [("themis", "themis:0.8,1200"), ("pollux", "pollux:10,61")])
+def test_another_lease_or_interval_draws_the_same_candidates(name: str, other: str) -> None:
+    """What is drawn by lot does not depend on a parameter; else a sweep of the parameter would change two things."""
+    core = Core(resolve(name), ToyWorld(cassini(), []))
+    for i in range(4):
+        core.table.take(Submitted(0.0, toy_job(f"j{i}", 3, 100, 1.0, 1e8)))
+    core.view.move_to(0.0, 1)
+    planners = [resolve(stack).planner for stack in (name, other)]
+    ours, others = ([c.plan for c in p.propose(core.view, p.initial_state(), 10)] for p in planners)
+    assert len(ours) > 1
+    assert ours == others
+
+
 class Fixed(Planner):
     """These placements, whatever else."""
 

@@ -173,7 +173,7 @@ class Themis(Planner):
         renewed = {job: [ends.get(gpu, lease) for gpu in gpus] for job, gpus in first.items()}
         lasts_s = self._lasting(view, before)
         found = []
-        for way in different_ways(view, first, n, self.name, _kind):
+        for way in different_ways(view, first, n, Themis.name, _kind):
             state = remember(view, before, way, leases={job: renewed[job] for job in sorted(way)})
             reasons = {job: table.words(job, len(gpus)) for job, gpus in way.items()}
             reasons |= {job.id: "its leases ended, auction lost" for job in table.jobs if job.id not in way}

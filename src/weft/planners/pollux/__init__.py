@@ -239,7 +239,7 @@ class Pollux(Planner):
         next_s = view.now + self.interval_s
         usual_s = stay_s(view, before, self.interval_s)
         found = []
-        for after in different_ways(view, first, n, self.name, lambda spread: int(spread.servers > 1)):
+        for after in different_ways(view, first, n, Pollux.name, lambda spread: int(spread.servers > 1)):
             state = remember(view, before, after, next_s=next_s)
             reasons = {job: _words(view.job(job).job, len(gpus)) for job, gpus in after.items()}
             reasons |= {job.id: "goodput: its GPUs do more for others" for job in jobs if job.id not in after}
@@ -267,7 +267,7 @@ class Pollux(Planner):
             if job.first_start_s is not None:
                 age = max(view.now - job.job.submit_s, 0.0)
                 penalty[i] = max(0.0, age - job.preemptions * RESTART_S) / (age + RESTART_S)
-        best = evolve(Problem(table, capacity, current, penalty), view.rng(self.name), *self.search)
+        best = evolve(Problem(table, capacity, current, penalty), view.rng(Pollux.name), *self.search)
         if not best.any():
             best = _one_at_least(view, jobs, capacity)
         return on_nodes(cluster, pool, {job.id: best[i] for i, job in enumerate(jobs)}, view.placements)

@@ -284,36 +284,45 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
 
 
 def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
-    """Figures 11 to 16 under the planners alone: how often jobs meet on a link that can fill, and what that costs."""
+    """Figures 11 to 16 under the planners alone: how often jobs meet on a link that can fill, and what that costs.
+
+    Figure 16, whose tail does not gain, also with CASSINI.
+    """
     from weft.research.cassini import EXPERIMENTS
     from weft.research.cassini.contention import contention
 
     rows = []
     for figure, scenario in EXPERIMENTS.items():
-        planners = ("themis",) if figure == "figure-16" else ("themis", "pollux")
-        rows += [{"figure": figure, **row} for row in contention(scenario, planners, seeds)]
+        stacks = ("themis", "themis+cassini") if figure == "figure-16" else ("themis", "pollux")
+        rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
     return rows
 
 
-def stays(seeds: int = 5, lease_s: float = 600.0) -> list[dict[str, Any]]:
-    """Figures 11 and 13: how often jobs come or go, how long a job stays on its GPUs, how many leases of GPUs end."""
+def stays(seeds: int = 5) -> list[dict[str, Any]]:
+    """Figures 11 and 13: how often jobs come or go, how long a job stays on its GPUs, how many leases of GPUs end.
+
+    In Figure 13 also with shorter and longer leases. Leases are counted where Themis runs alone: a job that CASSINI
+    moves takes the ends of its leases along.
+    """
     from weft import api
     from weft.research.cassini import EXPERIMENTS
 
+    lengths = {"themis": 600.0} | {f"themis:0.8,{seconds}": float(seconds) for seconds in (60, 180, 1200)}
+    usual = ("themis", "themis+cassini", "pollux", "pollux+cassini")
     rows = []
-    for figure in ("figure-11", "figure-13"):
-        for stack in ("themis", "themis+cassini", "pollux", "pollux+cassini"):
+    for figure, stacks in (("figure-11", usual), ("figure-13", (*usual, *list(lengths)[1:]))):
+        for stack in stacks:
             runs = api.compare(deepcopy(EXPERIMENTS[figure]), [stack], seeds, workers=1).runs
             ends = [np.unique(np.concatenate([run.jobs["submit_s"], run.jobs["finish_s"]])) for run in runs]
             lasted = np.concatenate([(run.spans["end_s"] - run.spans["start_s"]).to_numpy() for run in runs])
-            rows.append(
-                {
-                    "figure": figure, "stack": stack,
-                    "between_jobs_s": float(np.median(np.concatenate([np.diff(times) for times in ends]))),
-                    "stay_median_s": float(np.median(lasted)), "stay_mean_s": float(lasted.mean()),
-                    "leases_ended": sum(leases_ended(run, lease_s) for run in runs),
-                }
-            )  # fmt: skip
+            row = {
+                "figure": figure, "stack": stack,
+                "between_jobs_s": float(np.median(np.concatenate([np.diff(times) for times in ends]))),
+                "stay_median_s": float(np.median(lasted)), "stay_mean_s": float(lasted.mean()),
+            }  # fmt: skip
+            if stack in lengths:
+                row["leases_ended"] = sum(leases_ended(run, lengths[stack]) for run in runs)
+            rows.append(row)
     return rows
 
 
