@@ -57,7 +57,7 @@ PACES: list[Mutant] = [
         "mcs/mcs_kernel.py", _MCS,
         ("what is left is not backfilled", "            rates[flow[a]] += more\n", ""),
         ("others do not pay for the last", "weight[j] -= least * there[j]\n", "weight[j] -= 0.0\n"),
-        ("the least busy NIC is looked at", "busiest = np.argmax(total)", "busiest = np.argmin(total)"),
+        ("the least busy NIC is looked at", "busiest = winner[1]", "busiest = np.argmin(total)"),
         ("a coflow's flows do not end together", "rate = left[a] / seconds", "rate = room[out[a]]"),
     ),
     *_of(
