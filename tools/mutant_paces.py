@@ -99,7 +99,7 @@ PACES: list[Mutant] = [
         ("the longest goes first", "order = np.argsort(seconds_left", "order = np.argsort(-seconds_left"),
         ("what is left is not given away", "caps[live[a]] += more", "pass"),
         ("flows of a job on one link pay once", "cost += n_of[e] * price", "cost += price"),
-        ("a link without others has a price", "mine = np.flatnonzero(met[link_of])", "mine = np.arange(len(link_of))"),
+        ("a link without others has a price", "met, asked, price = np.zeros(", "met, asked, price = np.ones("),
     ),
     *_of(
         "flow/plan.py", _FLOW,
