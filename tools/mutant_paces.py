@@ -16,7 +16,7 @@ _PCC = "tests/pace/test_pcc.py"
 _MCS = "tests/pace/test_mcs.py tests/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
 _TCP = "tests/pace/test_tcp.py"
 _SHORTEST = "tests/pace/test_shortest.py"
-_FLOW = "tests/pace/flow"
+_FLOW = "tests/pace/flow/test_plan.py tests/pace/flow/test_switch_table.py tests/pace/flow/test_host.py"
 
 PACES: list[Mutant] = [
     *_of(
@@ -57,7 +57,8 @@ PACES: list[Mutant] = [
         "mcs/mcs_kernel.py", _MCS,
         ("what is left is not backfilled", "            rates[flow[a]] += more\n", ""),
         ("others do not pay for the last", "weight[j] -= least * there[j]\n", "weight[j] -= 0.0\n"),
-        ("the least busy NIC is looked at", "busiest = np.argmax(total)", "busiest = np.argmin(total)"),
+        ("the least busy NIC is looked at", "busiest = winner[1]", "busiest = np.argmin(total)"),
+        ("the busiest NIC stays the busiest", "play_up(winner, total, int(need[b, 1]), leaves)", "pass"),
         ("a coflow's flows do not end together", "rate = left[a] / seconds", "rate = room[out[a]]"),
     ),
     *_of(
@@ -99,7 +100,7 @@ PACES: list[Mutant] = [
         ("the longest goes first", "order = np.argsort(seconds_left", "order = np.argsort(-seconds_left"),
         ("what is left is not given away", "caps[live[a]] += more", "pass"),
         ("flows of a job on one link pay once", "cost += n_of[e] * price", "cost += price"),
-        ("a link without others has a price", "mine = np.flatnonzero(met[link_of])", "mine = np.arange(len(link_of))"),
+        ("a link without others has a price", "met, asked, price = np.zeros(", "met, asked, price = np.ones("),
     ),
     *_of(
         "flow/plan.py", _FLOW,
@@ -109,6 +110,11 @@ PACES: list[Mutant] = [
         ("a push is not raised", "max(followers, default=0.0)", "0.0"),
         ("a raised rate takes what is not free", "min(rate + increase, most, free)", "min(rate + increase, most)"),
         ("a raised rate jumps", "min(rate + increase, most, free)", "min(rate + increase, free)"),
+    ),
+    *_of(
+        "flow/flow_kernel.py", _FLOW,
+        ("who pauses sends what it had planned", "if a.pauses and a.part == 1.0:", "if False:"),
+        ("who pauses does so in the middle of a slot", "if a.pauses and a.part == 1.0:", "if a.pauses:"),
     ),
     *_of(
         "flow/switch_table.py", _FLOW,

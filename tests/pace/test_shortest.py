@@ -13,7 +13,7 @@ from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, progra
 from weft.errors import StackError
 from weft.model.flows import flow_set
 from weft.pace.rates import Demand, Moment
-from weft.pace.shortest import Shortest, ShortestRule, owed, rates
+from weft.pace.shortest import ROUNDS, Shortest, ShortestRule, owed, rates
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
@@ -24,11 +24,26 @@ from weft.testing import check_pace
 INF = float("inf")
 
 
-def test_what_others_are_owed_by_hand() -> None:
+def _owed_by_kernel(
+    jobs: list[dict[int, int]], weights: list[float], others: list[tuple[tuple[int, ...], float]], capacity: list[float]
+) -> list[float]:
+    """`owed`, asked of the kernel."""
+    begins = np.cumsum([0, *map(len, jobs)])
+    link_of, n_of = (np.array([x for flows in jobs for x in f(flows)], np.int64) for f in (dict.keys, dict.values))
+    wide = np.array([(*links, -1, -1)[:2] for links, _ in others], np.int64)
+    most, room = np.array([most for _, most in others]), np.array(capacity)
+    found = ShortestRule().kernel.owed(begins, link_of, n_of, wide, most, room, np.array(weights), ROUNDS)
+    return [float(rate) for rate in found]
+
+
+@pytest.mark.parametrize("owed", [owed, _owed_by_kernel])
+def test_what_others_are_owed_by_hand(owed: Any) -> None:
     """docs/baselines/shortest.md: links of 10. A job that weighs 4 and meets one foreign flow on one link leaves it
-    10 / 5; one that meets two on two links pays for both: four quarters for it, and half for each of them; three on
-    three links: 4 / 9 against 1. What a flow does not ask for is not kept for it."""
+    10 / 5, and with two flows there a third of the link, as much as each of them has; one that meets two on two links
+    pays for both: four quarters for it, and half for each of them; three on three links: 4 / 9 against 1. What a flow
+    does not ask for is not kept for it."""
     ten, four = [10.0] * 4, [4.0]
+    assert owed([{0: 2}], four, [((0,), INF)], ten) == pytest.approx([10 / 3])
     assert owed([{0: 1}], four, [((0,), INF)], ten) == pytest.approx([2.0])
     assert owed([{0: 1, 1: 1}], four, [((0,), INF), ((1,), INF)], ten) == pytest.approx([5.0, 5.0])
     assert owed([{0: 1, 1: 1, 2: 1}], four, [((k,), INF) for k in range(3)], ten) == pytest.approx([90 / 13] * 3)

@@ -219,6 +219,7 @@ def test_conforms() -> None:
         "quantised",
         "host-only,quantised,slot=30ms",
         "no-estimate,own-load,volume=1.6,leaves=40%",
+        "pauses,delay=6ms",
     ],
 )
 def test_settings(text: str) -> None:
@@ -240,14 +241,16 @@ def test_settings_that_make_no_sense(text: str, words: str) -> None:
         Flow.from_text(text)
 
 
-def test_a_delay_of_part_of_a_slot() -> None:
+@pytest.mark.parametrize(("pauses", "rates"), [(False, [9.0, 10.0, 9.1]), (True, [9.0, 9.0, 9.0])])
+def test_a_delay_of_part_of_a_slot(pauses: bool, rates: list[float]) -> None:
     """6 of 60 ms: a tenth of each slot goes at what was planned before. Alone, 1.2 bytes at 10 bytes/s in slots of
     0.06 s: nothing was planned for the first slot, so it carries 0.9 of 0.6; the second is full; 0.06 are left, planned
-    at 1 byte/s, which the last slot carries as fast as it can: at 0.1 x 1 + 0.9 x 10."""
+    at 1 byte/s, which the last slot carries as fast as it can: at 0.1 x 1 + 0.9 x 10. Who pauses loses a tenth of every
+    slot."""
     assert FlowSpec(delay_s=0.006).late == 0
     assert FlowSpec(delay_s=0.006).waiting == pytest.approx(0.1)
     assert (FlowSpec(delay_s=0.126).late, FlowSpec(delay_s=0.126).waiting) == (2, pytest.approx(0.1))
-    rule, flows, live = FlowRule(FlowSpec(delay_s=0.006)), flow_set(1, 2), np.array([0])
+    rule, flows, live = FlowRule(FlowSpec(delay_s=0.006, pauses=pauses)), flow_set(1, 2), np.array([0])
     flows.put(0, 0, FlowRows(((0, 5),), (1.2,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY)
     rule.begin(Demand(CAPACITY))
     asked: list[float] = []
@@ -256,7 +259,15 @@ def test_a_delay_of_part_of_a_slot() -> None:
         flows.rate[0] = min(asked[-1], (flows.size[0] - flows.sent[0]) / 0.06)
         flows.sent[0] += 0.06 * flows.rate[0]
         rule.carried(slot, flows, live, Carried(np.zeros(len(CAPACITY)), np.zeros(len(CAPACITY), np.bool_)))
-    assert asked == pytest.approx([9.0, 10.0, 9.1])
+    assert asked == pytest.approx(rates)
+
+
+def test_who_pauses_goes_on_in_the_middle_of_a_slot() -> None:
+    """A tenth of a slot passes without an answer: 9 of 10. Asked again when half of the slot is left, a flow sends at
+    those 9 until the answer is there, a fifth of the time, and at 10 from then on."""
+    rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, delay_s=0.1, pauses=True), 60.0)
+    assert rule.decide(Moment(0), flows, live).caps[0] == pytest.approx(9.0)
+    assert rule.decide(Moment(0, 0.5, begins=False), flows, live).caps[0] == pytest.approx(0.2 * 9.0 + 0.8 * 10.0)
 
 
 @pytest.mark.parametrize("quantised", [False, True])

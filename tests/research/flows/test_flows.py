@@ -83,6 +83,14 @@ def test_our_own_pace_is_held_out() -> None:
     assert any(re.match(r"beyond\.shortest: cross traffic gets [+-]", note) for note in result.notes)
 
 
+def test_the_whole_tree_is_run_at_one_seed() -> None:
+    """Its tenth, and everything else, at all that were asked for; a quick run knows nothing but the tenth."""
+    whole, tenth = runs.tree("mcs"), runs.tree("mcs", sliced=True)
+    lab, quick = runs.Lab(Request(seed=1, seeds=5), ()), runs.Lab(Request(seed=1, seeds=5, quick=True), ())
+    assert lab.seeds_of(whole) == [1]
+    assert lab.seeds_of(tenth) == quick.seeds_of(whole) == lab.seeds_of(runs.bed("flow")) == [1, 2, 3, 4, 5]
+
+
 def test_the_frontier_shows_every_pace() -> None:
     """A line for ours, from the gentlest push to the hardest, and a point for each of the others; and no picture where
     not all of them were run."""

@@ -8,7 +8,8 @@ instead of limits: jobs that have planned for this slot go first, and the others
 What the authors' prototype does otherwise than their text is settings: `flow:volume=1.6` plans 1.6 times the bytes that
 a flow has left, `flow:no-estimate` takes every link to be ours at line rate, `flow:own-load` lets flows of one job
 count as load for each other, and `flow:leaves=40%` says how much of its fair share a foreign TCP flow keeps beside our
-senders (none of it by default, since these do not react to loss; all of it if they do).
+senders (none of it by default, since these do not react to loss; all of it if they do). `flow:pauses` reads the text to
+the letter where answers are late: until those of a slot are there, a host sends nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class FlowSpec:
     """How hosts and switches are set up. Some messages are lost; all arrive `delay_s` late.
 
     What a host knows of others is older by the whole slots of the delay. For the rest of the delay, at the start of
-    each slot, a host has no answer yet and sends what it had planned for the previous slot.
+    each slot, a host has no answer yet and sends what it had planned before, or nothing if it pauses.
     """
 
     slot_s: float = 0.06
@@ -92,6 +93,7 @@ class FlowSpec:
     no_estimate: bool = False
     own_load: bool = False
     leaves: float = 0.0
+    pauses: bool = False
 
     @property
     def late(self) -> int:
@@ -106,11 +108,7 @@ class FlowSpec:
     @property
     def name(self) -> str:
         """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
-        parts = ["host-only"] if self.host_only else []
-        parts += ["fill"] if self.fill else []
-        parts += ["quantised"] if self.quantised else []
-        parts += ["no-estimate"] if self.no_estimate else []
-        parts += ["own-load"] if self.own_load else []
+        parts = [flag for flag, field in _FLAGS.items() if getattr(self, field)]
         parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
         parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
         parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
@@ -129,6 +127,7 @@ class Asked(NamedTuple):
     slot_s: float
     late: int
     waiting: float
+    pauses: bool
     host_only: bool
     quantised: bool
     alike: bool
@@ -264,7 +263,7 @@ class FlowRule(RateRule):
         line = self.capacity[np.maximum(flows.path[:, 0], 0)] if spec.host_only else flows.line
         asked = Asked(
             first_of_its_job(flows, live, when.slot), when.slot, when.part, self.slot_s, spec.late, spec.waiting,
-            spec.host_only, spec.quantised, self._alike, spec.message_loss, self.seed,
+            spec.pauses, spec.host_only, spec.quantised, self._alike, spec.message_loss, self.seed,
         )  # fmt: skip
         job = np.arange(len(flows), dtype=np.int32) if spec.own_load else flows.job
         size = flows.size if spec.volume == 1.0 else flows.sent + spec.volume * (flows.size - flows.sent)
@@ -327,11 +326,12 @@ _KEYS = {
 }  # fmt: skip
 _FLAGS = {
     "host-only": "host_only", "fill": "fill", "quantised": "quantised", "no-estimate": "no_estimate",
-    "own-load": "own_load",
+    "own-load": "own_load", "pauses": "pauses",
 }  # fmt: skip
 _HOW = (
     "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, flow:quantised "
-    "for rates that change at slots only, flow:no-estimate or flow:own-load as the prototype has it, or settings such "
+    "for rates that change at slots only, flow:no-estimate or flow:own-load as the prototype has it, flow:pauses to "
+    "send nothing before answers are there, or settings such "
     "as flow:slot=30ms,slots=10,delay=6ms,loss=1%,volume=1.6,leaves=40%"
 )
 MOST_SLOTS = 1000  # of a horizon

@@ -138,6 +138,8 @@ def aim(a, f, s, w, i, least, done, allowed, left):
     over the length of a slot."""
     late_part = min(a.waiting, a.part)  # of the slot, in which the answers are not there yet
     before = late_part * s.plans[i, a.slot % s.plans.shape[1]]  # bytes over the length of a slot, as all that follows
+    if a.pauses and a.part == 1.0:  # a slot begins; in the middle of one who sends has had its answers
+        before = 0.0
     w.free[0] = before + (a.part - late_part) * w.free[0]
     plan(left, w.free, w.load, w.prices, 0, w.order, w.kept, w.rates)
     rate = w.rates[0]

@@ -7,6 +7,20 @@ FULL = 1e-6
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # it makes no arrays and counts none
 
 
+@leaf
+def play_up(winner, total, link, leaves):
+    """A tournament among links, of which the one with the largest total wins and of several the first: play the matches
+    of this link again, whose total has fallen. `winner` has the final at 1 and the links from `leaves` on."""
+    at = (leaves + link) >> 1
+    while at > 0:
+        one, other = winner[2 * at], winner[2 * at + 1]
+        best = one if other < 0 or total[one] >= total[other] else other
+        if best != link and winner[at] == best:  # it was not the winner here, and so it is no winner above
+            break
+        winner[at] = best
+        at >>= 1
+
+
 @njit(cache=True, nogil=True)
 def job_order(job, path, left, capacity):
     """The place of each job; `job` numbers the jobs of the rows from 0 on."""
@@ -22,12 +36,20 @@ def job_order(job, path, left, capacity):
             total[link] += need[b, 2]
     by_link = np.argsort(need[:, 1], kind="mergesort")
     first = np.searchsorted(need[:, 1][by_link], np.arange(links + 1))
+    leaves = 1
+    while leaves < links:
+        leaves *= 2
+    winner = np.full(2 * leaves, -1, np.int64)
+    winner[leaves : leaves + links] = np.arange(links)
+    for at in range(leaves - 1, 0, -1):
+        one, other = winner[2 * at], winner[2 * at + 1]
+        winner[at] = one if other < 0 or total[one] >= total[other] else other
     weight, places = np.ones(jobs), np.full(jobs, -1, np.int64)
     by_job = np.argsort(need[:, 0], kind="mergesort")
     mine = np.searchsorted(need[:, 0][by_job], np.arange(jobs + 1))
     there = np.zeros(jobs)  # seconds of each job on the busiest NIC, zero before and after
     for place in range(jobs - 1, -1, -1):
-        busiest = np.argmax(total)
+        busiest = winner[1]
         some = False
         for b in by_link[first[busiest] : first[busiest + 1]]:
             j = int(need[b, 0])
@@ -53,6 +75,7 @@ def job_order(job, path, left, capacity):
         places[last] = place
         for b in by_job[mine[last] : mine[last + 1]]:
             total[int(need[b, 1])] -= need[b, 2]
+            play_up(winner, total, int(need[b, 1]), leaves)
     return places
 
 

@@ -77,10 +77,11 @@ def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[floa
 
 
 @lru_cache(maxsize=64)
-def two_on_a_nic(pace: str, iterations: int = 100) -> Shared:
+def two_on_a_nic(pace: str, iterations: int = 100, nic_gbps: float = NIC_GBPS) -> Shared:
     """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
-    engine, seen = play(("vgg19[batch=64]", "resnet50[batch=64]"), ((0, 1), (0, 1)), pace, iterations)
-    first, line = min(engine.finish_s(0), engine.finish_s(1)), NIC_GBPS / 8 * 1e9
+    models = ("vgg19[batch=64]", "resnet50[batch=64]")
+    engine, seen = play(models, ((0, 1), (0, 1)), pace, iterations, nic_gbps=nic_gbps)
+    first, line = min(engine.finish_s(0), engine.finish_s(1)), nic_gbps / 8 * 1e9
     busy = both = crowded = 0.0
     for start, lasts, sends in _stretches(seen):
         sending = sum(rate > 0.0 for rate, _ in sends.values())
