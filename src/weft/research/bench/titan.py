@@ -197,8 +197,8 @@ def _again(
 
     def advance(until: float) -> None:
         while done := engine.run(until):
-            for slot in done:
-                finish_s[there.pop(slot)] = engine.detach(slot).finish_s
+            for row in done:
+                finish_s[there.pop(row)] = engine.detach(row).finish_s
 
     for name, start_s, gpus in exact.spans.sort("start_s").select("job_id", "start_s", "gpus").iter_rows():
         advance(start_s)

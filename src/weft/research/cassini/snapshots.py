@@ -163,16 +163,16 @@ def played(
     rate = CAPACITY_GBPS * 1e9 / 8
     spec = EngineSpec(np.array([rate]), np.ones(1, np.bool_), seed=seed, jitter=jitter, skip=jitter == 0)
     engine = Engine(spec)
-    slots: dict[int, str] = {}
+    rows: dict[int, str] = {}
     for i, job in enumerate(snapshot.jobs):
         nodes = [
             compute_node(0, job.compute_ms / 1e3),
             transfer_node(1, job.comm_ms / 1e3 * job.gbps * 1e9 / 8, [(0, 1)], (0,), demand=job.gbps * 1e9 / 8),
         ]
         program = make_program(nodes, spec.capacity)
-        slots[engine.attach(i, program, iterations, gate=gates.get(job.name))] = job.name
+        rows[engine.attach(i, program, iterations, gate=gates.get(job.name))] = job.name
     engine.run(go_on=True)
-    records, usages = engine.records().copy(), {name: engine.detach(slot) for slot, name in slots.items()}
+    records, usages = engine.records().copy(), {name: engine.detach(row) for row, name in rows.items()}
     answer: dict[str, Any] = {"score": found.rotation.score, "jobs": {}, "compat": found}
     for i, job in enumerate(snapshot.jobs):
         mine = records[records["uid"] == i]
