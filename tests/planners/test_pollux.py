@@ -16,6 +16,7 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
+from weft.model.view import Spread
 from weft.planners.pollux import Goodput, Pollux, efficiency, fit_throughput, on_nodes
 from weft.planners.pollux.genetic import Problem, _best_step, evolve, repaired
 from weft.sim import NetworkSpec, as_run, simulate
@@ -224,3 +225,17 @@ def test_by_hand_swaps() -> None:
         assert found[0].plan.placements == across
         shares = {tuple(sorted(c.plan.placements.items())): c.restart_share for c in found}
         assert shares[("a", (0, 1)), ("b", (2, 3))] == pytest.approx(share)
+
+
+def test_no_candidate_has_a_job_on_several_nodes_that_was_on_one() -> None:
+    """Four servers of two GPUs; a, b and c have one each. Their goodput over several would be less."""
+    cluster = toy_cluster(racks=2, servers_per_rack=2, gpus_per_server=2)
+    there = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
+    world = ToyWorld(cluster, [toy_job(name, 2, 1000, 1.0) for name in there])
+    core = Core(Stack("s", Fixed(there)), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
+    core.view.move_to(60.0, 2)
+    found = Pollux().propose(core.view, Pollux().initial_state(), 10)
+    assert found[0].plan.placements == there
+    assert len(found) > 3
+    assert all(Spread.of(cluster, gpus).servers == 1 for c in found for gpus in c.plan.placements.values())

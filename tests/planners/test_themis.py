@@ -23,6 +23,7 @@ from weft.model.topologies import cassini
 from weft.model.view import ClusterView, Estimate, Spread
 from weft.planners.auction import Bid, auction, proportional_fair
 from weft.planners.base import Planner
+from weft.planners.target import held
 from weft.planners.themis import Themis, believed_s
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
@@ -334,6 +335,22 @@ def test_no_candidate_spreads_a_job_wider() -> None:
     found = Themis().propose(core.view, Themis().initial_state(), 10)
     assert len(found) == 10
     assert all(Spread.of(cluster, gpus).racks == 1 for c in found for gpus in c.plan.placements.values())
+
+
+@pytest.mark.parametrize("name", ["themis", "pollux"])
+def test_jobs_on_their_way_stay_in_every_candidate(name: str) -> None:
+    """Four jobs of three workers have been told to start and have not yet; a fifth comes. No candidate moves them."""
+    cluster = cassini()
+    world = ToyWorld(cluster, [toy_job(f"j{i}", 3, 100, 1.0, 1e8) for i in range(4)])
+    core = Core(resolve(name), world)
+    core.step(0.0, world.next_events(0.0))
+    core.table.take(Submitted(0.0, toy_job("late", 3, 100, 1.0, 1e8)))
+    core.view.move_to(0.0, 2)
+    coming = held(core.view)
+    assert len(coming) == 4
+    found = resolve(name).planner.propose(core.view, core.planner_state, 10)
+    assert len({c.plan.placements["late"] for c in found}) > 1
+    assert all({job: c.plan.placements[job] for job in coming} == coming for c in found)
 
 
 @pytest.mark.parametrize(("name", "other"), [("themis", "themis:0.8,1200"), ("pollux", "pollux:10,61")])
