@@ -159,6 +159,12 @@ def test_refused_in_words(asked: dict[str, str], text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_two_interleaves_are_refused() -> None:
+    for name in ("themis+cassini+cassini", "srsf+none+cassini[pace=fair]"):
+        with pytest.raises(StackError, match="names two interleaves"):
+            resolve(name)
+
+
 def test_contradictions_are_refused_however_a_stack_is_made() -> None:
     with pytest.raises(StackError, match="use one of them"):
         Stack("mine", Fixed({}), Shift(1.0), OneAtATime())

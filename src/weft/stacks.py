@@ -154,6 +154,8 @@ def describe(name: str) -> dict[str, str]:
         return spelled
     base, plus, interleave = name.rpartition("+")
     if plus:
+        if "+" in base:
+            raise StackError(f"stack {name}: it names two interleaves; keep one of them")
         return {**describe(base), "interleave": interleave}
     base, colon, parameter = name.partition(":")
     if name in STACKS:
