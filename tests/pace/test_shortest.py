@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, rule_of, servers, spec_of
+from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
 from weft.pace.rates import Demand, Moment
@@ -108,6 +108,16 @@ def test_it_is_told_of_others_when_they_come_and_go(kind: Any) -> None:
     assert engine.now == pytest.approx(4.0 + 1 / 9)
 
 
+@example(  # a link on which a unit is left that two flows cannot share: everybody is below the level at which it fills
+    [
+        (ring((0, 2, 3, 1), 0.8231948965357196), 0.371311667228252, 4),
+        (servers(2, (3,), 4.998941703195421), 4.853677263839615e-267, 4),
+        (servers(1, (2,), 0.9865927903016888), 0.3916297732052392, 3),
+        (servers(2, (3,), 4.998941703195421), 4.853677263839615e-267, 4),
+        (servers(1, (0,), 4.998941703195421), 0.1928243734256106, 2),
+    ],
+    [(2, 1, 1.5), (1, 3, 1.5), (2, 2, 1.5)],
+)
 @given(JOBS, st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([1.5, INF])), max_size=4))
 @settings(max_examples=40, deadline=None)
 def test_both_engines_agree_beside_others(jobs: list[Job], others: list[tuple[int, int, float]]) -> None:

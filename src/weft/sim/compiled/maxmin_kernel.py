@@ -45,6 +45,8 @@ def _fills_at(E, k):
             if node.state == ACTIVE and 0 <= node.units < level:
                 fixed += seats[s].n * node.units
                 weight -= seats[s].n
+        if weight == 0:  # nobody is at the level: fewer units are left than the link has flows
+            return level
         higher = (link.units - fixed) // weight
         if higher <= level:
             return level
