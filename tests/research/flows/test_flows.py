@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
 from weft.research.claims import Request
@@ -100,6 +102,22 @@ def test_the_frontier_shows_every_pace() -> None:
     assert [text.get_text() for text in axes.texts] == [*beyond.PUSHES, *others]
     assert axes.lines[0].get_xydata().tolist() == [list(point) for point in ours]
     assert beyond.frontier(runs.Lab(Request(), ())) is None
+
+
+def test_a_best_slot_that_may_be_chance_is_not_judged() -> None:
+    """20 ms is best in the mean. Over seeds 60 ms is behind it by chance only, 100 ms surely."""
+    check = CLAIMS["figure-7b.best-slot"]
+    jct = ((9.0, 10.0, 11.0), (12.0, 13.0, 14.0), (9.5, 9.7, 11.1), (13.0, 14.0, 15.0), (15.0, 16.0, 18.0))
+    lab = runs.Lab(Request(), ())
+    lab.runs = {
+        setting: [SimpleNamespace(jobs=pl.DataFrame({"jct_s": [s]})) for s in times]  # type: ignore[misc]
+        for setting, times in zip(check.needs, jct, strict=True)
+    }
+    found = check.measure(lab)
+    assert (found.value, found.ci95) == (20.0, (20.0, 60.0))
+    assert check.rule(check.published, found) == "not judged"
+    lab.runs[check.needs[2]] = lab.runs[check.needs[4]]
+    assert check.rule(check.published, check.measure(lab)) == "no"
 
 
 def test_speed_of_a_model() -> None:
