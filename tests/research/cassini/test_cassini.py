@@ -92,7 +92,8 @@ def test_figure_2() -> None:
 
 def test_experiments_are_scenarios_and_claims_are_named_after_them() -> None:
     for name, scenario in EXPERIMENTS.items():
-        Scenario.load(scenario)
+        given = Scenario.load(scenario)
+        assert given.run.restart_s == 10.0, "restarts cost time in every figure, and the same"
         assert any(claim.startswith(name) for claim in CLAIMS)
     with pytest.raises(InputError, match=r"there is no claim figure-2\.p91; did you mean figure-2\.p90"):
         reproduce("cassini", Request(claims=("figure-2.p91",)))
