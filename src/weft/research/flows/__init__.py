@@ -248,7 +248,8 @@ CLAIMS: dict[str, _Check] = {
     **_meeting_claims(),
     "figure-7b.best-slot": _Check(
         f"slots of {', '.join(map(str, SLOTS_MS))} ms, answers {DELAY_MS} ms late: the one with the least mean JCT "
-        "(reproduced: the published one, and surely no other)", 60.0, "ms", _best_slot, equal, needs=tuple(map(_slot, SLOTS_MS)),
+        "(reproduced: the published one, and surely no other)", 60.0, "ms", _best_slot, equal,
+        needs=tuple(map(_slot, SLOTS_MS)),
         controls=(
             compared("20 ms over 60 ms", _slot(20), _slot(60)),
             _slots("a host sends nothing until it has its answers", f"pauses,delay={DELAY_MS}ms"),
