@@ -34,11 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests on real clocks their second attempt in CI. Tests on a live cluster mostly wait: two worker processes
-    begin with them, and the others compute meanwhile."""
+    """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: two
+    worker processes begin with them, and the others compute meanwhile."""
     if required() and config.pluginmanager.hasplugin("rerunfailures"):
         for item in filter(on_real_clocks, items):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=3, reruns_delay=15))
     if hasattr(config, "workerinput"):
         items[:] = waiting_first(items, config.workerinput["workercount"])
 
@@ -85,7 +85,7 @@ def simgrid_python() -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what tests recorded as their "summary": figures that CI is to show though the test passed. Print, too, how
-    tests failed that had a second attempt."""
+    tests failed that had another attempt."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
     lines = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "summary"]
     if lines:
@@ -93,7 +93,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for line in sorted(lines):
             terminalreporter.line(line)
     if again := terminalreporter.stats.get("rerun"):
-        terminalreporter.section("failed once and had a second attempt: look into these", red=True)
+        terminalreporter.section("failed and had another attempt: look into these", red=True)
         for report in again:
             terminalreporter.line(f"{report.nodeid}\n{report.longreprtext}\n")
 

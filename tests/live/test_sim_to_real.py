@@ -74,7 +74,7 @@ def units_s(tmp_path_factory: pytest.TempPathFactory) -> tuple[float, ...]:
     run(Core(resolve("fifo"), world), world)
     unit_s = max(0.2, (world.now() - began) / LATENCY)
     world.close()
-    return (unit_s, 2 * unit_s, 4 * unit_s)
+    return (unit_s, 2 * unit_s, 4 * unit_s, 8 * unit_s)
 
 
 def decided(world: World, stack: str) -> Decided:
