@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.research.claims import Claim
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "papers" / "ada-srsf"
@@ -86,13 +90,19 @@ def _figures() -> None:
     from weft.research.claims import Request
 
     result = reproduce(Request())
-    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds")
-    claims = [{k: v for k, v in claim.to_dict().items() if k in kept} for claim in result.claims]
-    (FOLDER / "claims.json").write_text(json.dumps(rounded(claims), indent=1) + "\n", encoding="utf-8")
+    write_claims(result.claims, FOLDER)
     for picture in result.pictures:
         number = picture.caption.split(":")[0].split()[-1]
         limit = next((f"-{name}" for name, _, words in MEMORY if words in picture.caption), "")
         _save(picture.draw(), FOLDER / f"figure-{number}{limit}.svg")
+
+
+def write_claims(claims: Iterable[Claim], folder: Path) -> None:
+    """What a whole reproduction measured, beside its page: a line for each claim."""
+    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds")
+    rows = [rounded({k: v for k, v in claim.to_dict().items() if k in kept}) for claim in claims]
+    text = ",\n".join(f" {json.dumps(row)}" for row in rows)
+    (folder / "claims.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Numbers and pictures of docs/papers/cassini.md: python -m tools.cassini [STUDY...] runs studies and draws them.
 
 Without names all are run. Numbers go to docs/papers/cassini/studies.json; studies that are not named keep theirs.
+`python -m tools.cassini claims` runs the reproduction over five seeds instead, and writes claims.json beside them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from tools.ada_srsf import ROOT, _save, rounded
+from tools.ada_srsf import ROOT, _save, rounded, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "cassini"
 NUMBERS = FOLDER / "studies.json"
@@ -18,9 +19,15 @@ NUMBERS = FOLDER / "studies.json"
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
     from weft.kept import kept
+    from weft.research import reproduce
     from weft.research.cassini.beyond import STUDIES
+    from weft.research.claims import Request
 
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] == ["claims"]:
+        with kept():
+            write_claims(reproduce("cassini", Request(seeds=5)).claims, FOLDER)
+        return
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
     for name in sys.argv[1:] or list(STUDIES):
         with kept():  # a study that is interrupted goes on from the runs that it had finished
