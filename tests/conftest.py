@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests import clocks
+from tests.clocks import pytest_runtest_makereport  # noqa: F401, a hook
 from tests.engines import missing_engine, required
 from weft.research.bench._simgrid import find as find_simgrid
 
@@ -37,17 +39,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: two
     worker processes begin with them, and the others compute meanwhile."""
     if required() and config.pluginmanager.hasplugin("rerunfailures"):
-        for item in filter(on_real_clocks, items):
-            item.add_marker(pytest.mark.flaky(reruns=3, reruns_delay=15))
+        for item in filter(clocks.on_real_clocks, items):
+            item.add_marker(pytest.mark.flaky(reruns=clocks.ATTEMPTS - 1, reruns_delay=15))
     if hasattr(config, "workerinput"):
         items[:] = waiting_first(items, config.workerinput["workercount"])
-
-
-def on_real_clocks(item: pytest.Item) -> bool:
-    """Whether a test runs real processes against real time: on a cluster, an engine or a network of the kernel's. A
-    machine that stands still for a second can fail it, which says nothing about a change."""
-    marked = any(item.get_closest_marker(name) for name in ("engine", "testbed"))
-    return marked or item.nodeid.startswith(("tests/live/", "tests/agent/", "tests/testbed/"))
 
 
 def waiting_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
