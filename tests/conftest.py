@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -91,15 +90,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("failed and had another attempt: look into these", red=True)
         for report in again:
             terminalreporter.line(f"{report.nodeid}\n{report.longreprtext}\n")
-
-
-@pytest.fixture(autouse=True)
-def precedence(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests on real sockets go before those beside them, where that is allowed: their clocks are real."""
-    if request.node.get_closest_marker("testbed") is None or os.geteuid() != 0:
-        yield
-        return
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, -10)
-    yield
-    os.setpriority(os.PRIO_PROCESS, 0, before)

@@ -154,7 +154,7 @@ CASES: dict[str, tuple[Change, str]] = {
     ),
     "gate without epoch": (
         change("jobs.0.gate.epoch_s", ...),
-        "jobs[0].gate.epoch_s is missing; add it (the first slot)",
+        "jobs[0].gate.epoch_s is missing; add it (the first opening)",
     ),
     "gate on a task that is not there": (
         change("jobs.0.gate.task", 2),

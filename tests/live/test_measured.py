@@ -16,7 +16,7 @@ from weft.core.table import Table
 from weft.core.view import View
 from weft.live.attempt import Attempt, Progress
 from weft.live.description import Description
-from weft.live.hearing import Keeper, slot
+from weft.live.hearing import Keeper, opening
 from weft.live.local.engine import LocalEngine
 from weft.live.measured import Doubts, Speeds
 from weft.live.server.server import Server
@@ -98,7 +98,7 @@ def test_a_gate_that_does_not_fit_is_let_go_within_ten_iterations(own_s: float, 
         now += own_s
     assert (began[-1] - began[10]) / 29 == pytest.approx(expected_s, rel=0.01)
     if own_s > 1.4:
-        assert slot(gate, 1.45) == pytest.approx(2.66), "that is what it would have to wait for"
+        assert opening(gate, 1.45) == pytest.approx(2.66), "that is what it would have to wait for"
 
 
 def test_a_gate_is_kept_again_when_iterations_fit_again() -> None:
@@ -111,8 +111,8 @@ def test_a_gate_is_kept_again_when_iterations_fit_again() -> None:
 
 
 def pair(period_s: float) -> tuple[Core, list[Decision]]:
-    """Two jobs on the same two servers that compute for 0.9 s and send for 0.1 s, kept to slots of a second; then they
-    turn out to have iterations of this length. The core, and what it decides about gates then."""
+    """Two jobs on the same two servers that compute for 0.9 s and send for 0.1 s, held to gates that open every
+    second; then they turn out to have iterations of this length. The core, and what it decides about gates then."""
     bytes_ = 0.1 * 10e9 / 8  # a ring of two sends as many over each link
     jobs = [replace(toy_job(name, 2, 1000, 0.9, bytes_), per_server=1) for name in "ab"]
     core = Core(resolve("fifo+cassini"), ToyWorld(toy_cluster(1, 2, 2), []))
@@ -125,7 +125,7 @@ def pair(period_s: float) -> tuple[Core, list[Decision]]:
 
 @pytest.mark.parametrize("period_s", [1.45, 0.25])
 def test_gates_are_made_anew_from_what_was_measured(period_s: float) -> None:
-    """Slots of the measured length, in which the two still do not meet."""
+    """Openings of the measured length, in which the two still do not meet."""
     core, decisions = pair(period_s)
     gates = {d.job: d.gate for d in decisions if isinstance(d, SetGate) and d.gate is not None}
     assert {name: gate.period_s for name, gate in gates.items()} == pytest.approx(
@@ -154,7 +154,7 @@ def test_what_is_measured_is_forgotten_with_the_gpus() -> None:
 
 def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
     """Their profile says 0.3 s, of which 0.1 s are sent; they take 0.4 s, or longer on a busy machine. Behind gates of
-    0.3 s they would take 0.6, and let go they would not be shifted. Within some seconds both are kept to slots of the
+    0.3 s they would take 0.6, and let go they would not be shifted. Within some seconds both are held to gates of the
     length that was measured, apart from each other."""
     file = tmp_path / "pair.json"
     profile = Profile.from_phases("pair", [Phase(0.2), Phase(bytes=0.1 * 10e9 / 8)], 2)

@@ -25,7 +25,7 @@ from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.interleave.base import Interleave, Pick
 from weft.live.clock import Clock
-from weft.live.hearing import slot
+from weft.live.hearing import opening
 from weft.live.local import LocalWorld
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
@@ -104,12 +104,12 @@ def test_importing_it_loads_no_numpy() -> None:
     st.floats(-1e4, 1e4), st.floats(1e-3, 1e3), st.floats(0, 0.5), st.floats(0, 1e5)
 )  # fmt: skip
 def test_a_slot_is_now_or_the_next_one(epoch: float, period: float, tolerance: float, now: float) -> None:
-    """Either it starts at once, no later after a slot than the tolerance, or exactly at the next slot."""
-    at = slot({"epoch": epoch, "period": period, "tolerance": tolerance}, now)
+    """Either it starts at once, no later after an opening than the tolerance, or exactly at the next opening."""
+    at = opening({"epoch": epoch, "period": period, "tolerance": tolerance}, now)
     late = (now - epoch) % period
     if at == now:
         near = 2 * math.ulp(now + period)
-        assert late <= tolerance * period or period - late <= near, "or the slot is nearer than a float can tell"
+        assert late <= tolerance * period or period - late <= near, "or the opening is nearer than a float can tell"
     else:
         assert late > tolerance * period
         assert -1e-12 <= at - now <= period * (1 + 1e-12)
@@ -119,9 +119,9 @@ def test_a_slot_is_now_or_the_next_one(epoch: float, period: float, tolerance: f
 
 def test_a_gate_without_period_is_a_delay_once() -> None:
     gate = {"epoch": 5.0, "period": 0.0, "tolerance": 0.05}
-    assert slot(gate, 3.0) == 5.0
-    assert slot(gate, 6.0) == 6.0
-    assert slot(None, 6.0) == 6.0
+    assert opening(gate, 3.0) == 5.0
+    assert opening(gate, 6.0) == 6.0
+    assert opening(None, 6.0) == 6.0
 
 
 class _Later(Interleave):
@@ -149,8 +149,8 @@ class _Later(Interleave):
 
 def test_a_running_job_sees_a_gate(tmp_path: Path) -> None:
     """Iterations of 120 ms come whenever they like, until a gate of 150 ms is set on the running job; then every one is
-    told to begin at a slot: at epoch + k x period on the machine's clock. It may begin late, but never early. The job
-    ends when eight have been held, however late the gate comes."""
+    told to begin at an opening: at epoch + k x period on the machine's clock. It may begin late, but never early. The
+    job ends when eight have been held, however late the gate comes."""
     period_s = 0.15
     script = """
 import time, weft
@@ -182,10 +182,10 @@ for step in range(400):
     assert min(step for step, _, _ in waited) >= 3, "none was held before the gate was set"
     for _, told, at in waited:
         phase = (told - epochs[0]) % period_s
-        assert phase < period_s - 1e-3 or period_s - phase < 1e-3, "none is told to begin before its slot"
+        assert phase < period_s - 1e-3 or period_s - phase < 1e-3, "none is told to begin before its opening"
         assert at >= told, "and none begins before that"
     early = [told for _, told, _ in waited if (told - epochs[0]) % period_s < 0.6 * period_s]
-    assert len(early) >= 0.7 * len(waited), "slots are what they are told"
+    assert len(early) >= 0.7 * len(waited), "openings are what they are told"
 
 
 def test_the_gate_of_a_start_is_there_from_the_beginning(tmp_path: Path) -> None:

@@ -149,8 +149,8 @@ def test_gated_jobs_never_meet() -> None:
     assert finish_times(jobs, iterations=n, gates=held) == exactly(n * 2.0, 1.0 + n * 2.0)
 
 
-def test_gate_with_slots() -> None:
-    """Iterations of length T = c + B / C and slots every P > T: a slot each, P - T of waiting between them."""
+def test_gate_that_opens_again_and_again() -> None:
+    """Iterations of T = c + B / C and gates that open every P > T: an opening each, P - T of waiting between them."""
     (usage,) = run_all([chain(0.5, 0.5, 0)], iterations=10, gates=[Gate(0.25, 1.5)])
     assert usage.finish_s == pytest.approx(0.25 + 9 * 1.5 + 1.0, rel=1e-12)
     assert usage.gate_s == pytest.approx(0.25 + 9 * 0.5, rel=1e-12)
@@ -383,7 +383,7 @@ def test_aborted_transfer_keeps_its_bytes() -> None:
 @pytest.mark.parametrize("make", [Engine, ReferenceEngine])
 @pytest.mark.parametrize(("iteration_s", "missed"), [(1.5, 0), (2.0, 0), (2.03, 2), (2.5, 9)])
 def test_an_adjustment_is_a_slot_that_was_missed(make: Any, iteration_s: float, missed: int) -> None:
-    """Ten iterations, slots every 2 s. Who is early waits as planned; who loses 0.03 s each time is later than 5 %
+    """Ten iterations, an opening every 2 s. Who is early waits as planned; who loses 0.03 s each time is later than 5 %
     (0.1 s) at every fourth and waits for the next: 0, 2.03, 4.06, 6.09, 10, ...; who takes 2.5 s has every other."""
     engine = make(EngineSpec(np.ones(1), np.ones(1, np.bool_), skip=False))
     nodes = [compute_node(0, iteration_s - 0.5), transfer_node(1, 0.5, [(0, 1)], (0,))]

@@ -1,6 +1,6 @@
 """Conductor: what a server tells its agents, from what they report: who may send now, and how fast.
 
-The rules are those of the simulator: a gate names slots, an admission rule (AdaDUAL, at-most) says who may start, a
+The rules are those of the simulator: a gate names openings, an admission rule (AdaDUAL, at-most) says who may start, a
 rate rule (priority, ccml, ...) caps, weighs and ranks. Here they are asked about real jobs, whose phases the agents
 see from outside. No clock, no network: a server feeds it, and so does a test.
 """
@@ -118,7 +118,7 @@ class Conductor:
             self.ruling.remove(name)
 
     def set_gate(self, name: str, gate: Mapping[str, float] | None) -> None:
-        """Other slots for a job, from its next phase on."""
+        """Another gate for a job, from its next phase on."""
         if name in self.members:
             self.members[name].keeper.set(dict(gate) if gate else None)
 

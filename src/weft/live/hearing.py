@@ -23,8 +23,8 @@ RECORD = 96  # bytes of the progress file
 
 class Keeper:
     """Applies a gate as long as it fits: a job whose own iterations are longer than the period would wait for every
-    second slot, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and are
-    held again when their iterations fit again."""
+    second opening, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and
+    are held again when their iterations fit again."""
 
     def __init__(self, gate: dict[str, float] | None) -> None:
         self.gate = gate
@@ -40,7 +40,7 @@ class Keeper:
         """When a rank that has done that many steps may go on; `by_gate` is the time by the clock of the gate.
 
         `inside`: it stands before the task that the gate names, not before the iteration. The first rank that asks
-        there decides for all: one that came a moment later must not wait for another slot.
+        there decides for all: one that came a moment later must not wait for another opening.
         """
         number = rank if isinstance(rank, int) else 0
         if inside and self.decided[0] == step and self.decided[1] > now - self.patience():
@@ -50,7 +50,7 @@ class Keeper:
             self.own.append((now - before[1]) / (step - before[0]))
         if inside and self.gate is not None:
             by_gate -= self.gate.get("offset", 0.0)
-        at = now if self.misfits() else now + slot(self.gate, by_gate) - by_gate
+        at = now if self.misfits() else now + opening(self.gate, by_gate) - by_gate
         if inside:
             self.decided = (step, at)
         if number in self.last or len(self.last) < MOST_CONNECTIONS:
@@ -69,11 +69,11 @@ class Keeper:
         return not SHORTEST <= own <= 1 + self.gate["tolerance"] + LATE
 
 
-def slot(gate: dict[str, float] | None, now: float) -> float:
-    """When the next iteration may begin: now, or at the next slot of the gate if it is late for this one.
+def opening(gate: dict[str, float] | None, now: float) -> float:
+    """When the next iteration may begin: now, or at the next opening of the gate if it is late for this one.
 
-    The same rule as the simulator's: slots are epoch + k x period; later than the tolerance (a fraction of the
-    period) means the next slot. Period 0 is a one-off delay until the epoch.
+    The same rule as the simulator's: openings are epoch + k x period; later than the tolerance (a fraction of the
+    period) means the next opening. Period 0 is a one-off delay until the epoch.
     """
     if gate is None:
         return now

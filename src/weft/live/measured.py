@@ -55,7 +55,7 @@ class Speeds:
         """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
         iteration takes as measured, 0 if it takes what the profile says.
 
-        A real job can be held only between iterations; for a task to meet its slot the iteration starts earlier by
+        A real job can be held only between iterations; for a task to meet its opening the iteration starts earlier by
         that task's offset.
         """
         profile, known = job.profiles[len(gpus)], self.alone

@@ -84,7 +84,7 @@ def progress(step: int, wait: bool = False, saved: bool = False) -> float:
 
 
 def at_gate(step: int) -> None:
-    """Wait for the slot of the communication that is about to begin, in the iteration after `step` others.
+    """Wait for the opening of the communication that is about to begin, in the iteration after `step` others.
 
     What `weft run` has a DDP script call: the gate acts inside the iteration, where it was computed for.
     """

@@ -12,10 +12,10 @@ State = dict[str, Any]  # a policy's memory: versioned, JSON-able, kept by the c
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The named task of each iteration waits for its slot: epoch, epoch + period, ...
+    """The named task of each iteration waits for its opening: epoch, epoch + period, ...
 
     `task` is an index into the profile's tasks. Period 0 is a one-off delay until `epoch_s`. A job that is later than
-    `tolerance` (a fraction of the period) waits for the next slot; a job that is less late starts at once.
+    `tolerance` (a fraction of the period) waits for the next opening; a job that is less late starts at once.
     """
 
     epoch_s: float

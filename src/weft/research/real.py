@@ -25,7 +25,7 @@ from weft.research.claims import Measured
 from weft.testbed.build import Links, Testbed
 from weft.testbed.jobs import Replay, play
 from weft.testbed.plan import blueprint
-from weft.testbed.trials import Slots
+from weft.testbed.trials import Openings
 
 CAPACITY_GBPS = 50.0
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s
@@ -169,7 +169,7 @@ def _real(bed: Testbed, case: Case, iterations: int, folder: Path) -> tuple[floa
     gates: Sequence[dict[str, float] | None] = [None] * case.jobs
     if case.shifted:
         single = play(bed, [Replay("0", profile, (0, JOBS), 4)], folder)["0"]
-        gates = Slots.after([single] * case.jobs, time.monotonic() + 1.0).gates
+        gates = Openings.after([single] * case.jobs, time.monotonic() + 1.0).gates
     jobs = [Replay(str(k), profile, (k, k + JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
     timings = play(bed, jobs, folder).values()
     spread = np.mean([np.std(timing.rows[1:, 4] - timing.rows[1:, 0]) / case.compute_s for timing in timings])

@@ -64,16 +64,16 @@ class ReplayPhase(Section):
 
 
 class ReplayGate(Section):
-    """The named task of each iteration waits for its slot: epoch, epoch + period, ...; period 0 is a one-off delay."""
+    """The named task of each iteration waits for its opening: epoch, epoch + period, ...; a period of 0 delays once."""
 
-    epoch_s: Seconds = Field(description="The first slot.")
-    period_s: Seconds = Field(0.0, description="Time between slots; 0: a one-off delay until the first.")
+    epoch_s: Seconds = Field(description="The first opening.")
+    period_s: Seconds = Field(0.0, description="Time between openings; 0: a one-off delay until the first.")
     task: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Which task waits; a phase has one for its computation, if that takes time, and one for its bytes.",
     )
     tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.05, description="Jobs later than this fraction of a period wait for the next slot."
+        0.05, description="Jobs later than this fraction of a period wait for the next opening."
     )
 
 
@@ -83,7 +83,7 @@ class ReplayJob(Section):
     id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
     start_s: Seconds = Field(0.0, description="When it starts.")
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000_000)] = Field(description="How often the phases repeat.")
-    gate: ReplayGate | None = Field(None, description="Makes a task of each iteration wait for its slot.")
+    gate: ReplayGate | None = Field(None, description="Makes a task of each iteration wait for its opening.")
     phases: Annotated[list[ReplayPhase], Field(min_length=1)] = Field(description="One iteration.")
 
     @model_validator(mode="after")

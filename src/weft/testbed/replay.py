@@ -188,7 +188,7 @@ class Trainer:
             self.done[task].wait()
 
     def at_the_gate(self) -> None:
-        """Wait for the slot that rank 0 chooses for all, by the rule of the simulator: too late means the next one."""
+        """Wait for the opening that rank 0 chooses for all, by the simulator's rule: too late means the next one."""
         if self.gate is None:
             return
         now = time.monotonic()

@@ -37,13 +37,13 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Slots:
+class Openings:
     """Gates that let jobs take turns: the phase of each begins when that of the one before it is over."""
 
     gates: tuple[dict[str, float], ...]
 
     @classmethod
-    def after(cls, alone: Sequence[Timing], epoch: float) -> Slots:
+    def after(cls, alone: Sequence[Timing], epoch: float) -> Openings:
         """From what the jobs look like alone."""
         period = _ROOM * max(timing.median_s for timing in alone)
         gates, at = [], epoch
@@ -71,7 +71,7 @@ def trial(
             gates: Sequence[dict[str, float] | None] = [None] * len(jobs)
             scripts = any(isinstance(what, tuple) for _, what, _ in jobs)
             if settings.shift:
-                gates = Slots.after(alone, time.monotonic() + 1.0).gates
+                gates = Openings.after(alone, time.monotonic() + 1.0).gates
             if settings.pace or settings.outside:
                 _controlled(bed, cluster, jobs, gates, settings, folder, beside)
             if scripts and settings.shift and not settings.outside:

@@ -75,7 +75,7 @@ def test_a_compatible_pair_runs_as_if_alone(jitter: float, within: float) -> Non
 
 
 def test_stragglers_are_re_aligned() -> None:
-    """One worker in 2,000 iterations takes twice as long: its job misses its slot, waits for the next, and goes on."""
+    """One worker in 2,000 iterations takes twice as long: its job misses an opening, waits for the next and goes on."""
     scenario = pair()
     scenario["run"] = {"stragglers": 0.0005}
     shifted, run = iteration_s(scenario, SHIFTED)
@@ -99,7 +99,7 @@ def decide(scenario: dict[str, Any], interleave: Cassini, models: tuple[str, ...
 
 
 def test_gates_are_half_a_circle_apart() -> None:
-    """Two equal jobs: slots half a period apart, on the first transfer, with the tolerance of section 5.7."""
+    """Two equal jobs: openings half a period apart, on the first transfer, with the tolerance of section 5.7."""
     first, second = (start.gate for start in decide(pair(), Cassini()))
     assert first is not None
     assert second is not None

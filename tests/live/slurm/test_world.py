@@ -129,7 +129,7 @@ for step in range(30):
 
 def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_path: Path) -> None:
     """The gate of the start is in the environment of all four tasks on two nodes, and holds their iterations; the gate
-    that is set while they run holds the later ones: every one begins at its slot, by the clock of the machine."""
+    that is set while they run holds the later ones: every one begins at its opening, by the clock of the machine."""
     server = serving.start(Stack("shifted", Waking(planner(), 0.1), Shifted()))
     script = f"srun {' '.join(python(tmp_path, REPORT, tmp_path / 'seen'))}"
     # Iterations are said to be long, so that no estimate made before the first report reaches five of them.
@@ -144,7 +144,7 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
         held = [float(row[2]) - zero for row in rows if float(row[1]) > 0]
         assert len(held) >= 15, "iterations are held"
         early = [(at - 1.0) % 0.2 for at in held[:4]]
-        assert sum(phase < 0.06 for phase in early) >= 3, f"they begin at slots of the first gate: {early}"
+        assert sum(phase < 0.06 for phase in early) >= 3, f"they begin at openings of the first gate: {early}"
         late = [(at - 2.0) % 0.24 for at in held[-10:]]
         assert sum(phase < 0.06 for phase in late) >= 7, f"and then at those of the later one: {late}"
         if rank == 0:

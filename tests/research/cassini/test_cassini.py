@@ -68,7 +68,7 @@ def test_partly_compatible_jobs_are_held_where_they_meet_least() -> None:
         assert period_s is None or period == pytest.approx(period_s, rel=1e-3)
         apart, together = (played(SNAPSHOTS[number], how)["jobs"] for how in (True, False))
         for job in SNAPSHOTS[number].jobs:
-            assert apart[job.name]["iteration_ms"] == pytest.approx(1e3 * period, rel=2e-3)  # no slot is missed
+            assert apart[job.name]["iteration_ms"] == pytest.approx(1e3 * period, rel=2e-3)  # no opening is missed
             assert apart[job.name]["iteration_ms"] < 0.99 * together[job.name]["iteration_ms"]
     assert gates_of(SNAPSHOTS[5]) == {}
 

@@ -31,7 +31,7 @@ RATIOS = [(1, 1), (1, 2), (2, 3)]
 
 
 def test_skipped_periods_leave_no_trace() -> None:
-    """Finish times, bytes, waits, GPU seconds, missed slots and iteration times are those of the plain run."""
+    """Finish times, bytes, waits, GPU seconds, missed openings and iteration times are those of the plain run."""
     for seed in range(thorough(60)):
         rng = random.Random(seed)
         case = draw_case(rng, draw_features(rng, skip="exact"), iterations=40)
@@ -167,7 +167,7 @@ def test_others_do_not_wake_a_parked_job() -> None:
 
 
 def test_gates_are_skipped_too() -> None:
-    """Two jobs in slots of their own repeat: as good as no events, and the finish of the plain run."""
+    """Two jobs behind gates of their own repeat: as good as no events, and the finish of the plain run."""
     spec = pairs(1)
     spec["links"], n = {"l": {"gbps": 50.0}}, 2000
     spec["jobs"] = [job(name, 0.141, 641250000.0, "l", iterations=n) for name in "ab"]
@@ -180,8 +180,8 @@ def test_gates_are_skipped_too() -> None:
 
 
 def test_a_job_that_slides_within_the_tolerance_of_its_gate_has_not_come_round() -> None:
-    """Iterations of 33/32 of a period begin later and later in their slot, and each looks like the one before, until
-    the 18th would begin more than half a period late and waits: 17 iterations take 18 periods."""
+    """Iterations of 33/32 of a period begin later and later after their opening, and each looks like the one before,
+    until the 18th would begin more than half a period late and waits: 17 iterations take 18 periods."""
     spec = pairs(1)
     spec["links"] = {"l": {"gbps": 50.0}}
     spec["jobs"] = [job("a", 0.53125, 0.5 * 6.25e9, "l", iterations=17 * 20)]

@@ -85,7 +85,7 @@ class Settings:
     """`cassini:padding=0.1,metric=tail,loops=discard`: what may be set.
 
     candidates: how many plans to ask the planner for. padding: relative idle time that may be added to an iteration so
-    that it fits the periods of others (0: none, so that partly compatible jobs are not held to slots either). metric:
+    that it fits the periods of others (0: none, so that partly compatible jobs are not held to gates either). metric:
     plans are scored by the mean over links, by the worst link (tail), or, as a control, by the number of racks that
     jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
     (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
@@ -105,9 +105,9 @@ class Settings:
 
 
 class Cassini(Interleave):
-    """Algorithm 2 with exact rotations, and gates that hold compatible jobs to their slots.
+    """Algorithm 2 with exact rotations, and gates that compatible jobs are held to.
 
-    Jobs keep their slots (a periodic gate, re-aligned when more than 5 % off) if they are fully compatible, or if they
+    Jobs are held to a periodic gate (re-aligned when more than 5 % off) if they are fully compatible, or if they
     are partly compatible and their periods leave room for what does not fit. The others are shifted once. All of this
     happens only where it is expected to gain more than it costs. With `loops=discard`, candidates whose affinity graph
     has loops are passed over while there are others; if all have loops, the best is taken and its looping groups are
@@ -247,13 +247,13 @@ class Cassini(Interleave):
 
 
 def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dict[str, Any]) -> dict[str, Gate]:
-    """Slots on a common clock: that of a job which has its slots already, or one that begins now."""
+    """Openings on a common clock: that of a job which has its openings already, or one that begins now."""
     periodic = alignment.held
     traffic, shifts = layout.traffic, alignment.shifts_s
     anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
     if anchor is not None:
         base = old[anchor][0] - shifts[anchor]
-    elif periodic:  # so that no job that starts now is late for the first slot
+    elif periodic:  # so that no job that starts now is late for the first opening
         base = view.now + max(traffic[j].offset_s - shifts[j] for j in alignment.jobs)
     else:  # once: late enough that no job has passed the gated task by then
         base = view.now + max(traffic[j].iteration_s for j in alignment.jobs)
@@ -267,7 +267,7 @@ def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dic
 
 def _words(alignment: Alignment, job: str) -> str:
     shift, period = alignment.shifts_s[job], alignment.periods_s[job]
-    how = "kept to slots" if alignment.held else "shifted once"
+    how = "held to its gate" if alignment.held else "shifted once"
     loop = f", loops cost {alignment.forgone:.3f}" if alignment.looped else ""
     return f"{how}: {1e3 * shift:.1f} ms into {1e3 * period:.1f} ms, score {alignment.score:.3f}{loop}"
 

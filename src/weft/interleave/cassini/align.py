@@ -26,8 +26,8 @@ from weft.interleave.cassini.layout import (
 )
 from weft.interleave.cassini.rotate import RESTARTS, WORK, Problem, Rotation, rotate, settle, uniform_score
 
-COMPATIBLE = 0.999  # score from which jobs are held to their slots; below it only if periods have room for the rest
-MARGIN = 1.1  # room beyond what is delayed, because iterations vary and a job that misses a slot loses a whole period
+COMPATIBLE = 0.999  # score from which jobs are held to their gates; below it only if periods have room for the rest
+MARGIN = 1.1  # room beyond what is delayed, as iterations vary and a job that misses an opening loses a whole period
 _SCALES = 6
 _MANY = 64  # jobs of a looping group: with more, no longer periods and no second start are tried
 _STRETCHES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # periods tried: longer by these parts of what is missing
@@ -38,7 +38,7 @@ class Alignment:
     """Jobs that keep step: periods, shifts, the worst score on their links.
 
     `loss` is what an iteration loses with these shifts (excess and idle time, relative, summed over jobs), `loss_free`
-    without any; `held`: jobs can keep these periods, so they are held to slots; `looped`: their links make loops;
+    without any; `held`: jobs can keep these periods, so they are held to gates; `looped`: their links make loops;
     `forgone` is the score that links lose because of them, summed.
     """
 

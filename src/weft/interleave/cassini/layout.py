@@ -16,7 +16,7 @@ from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
 from weft.interleave.cassini.rotate import Problem, Rotation, score_at, uniform_score
 from weft.model.flows import Arcs, Traffic
 
-TOLERANCE = 0.05  # fraction of a period: a job that is later waits for its next slot (section 5.7)
+TOLERANCE = 0.05  # fraction of a period: a job that is later waits for its next opening (section 5.7)
 _RATIOS = sorted({q for q, _, _ in FRACTIONS} | {1.0 / q for q, _, _ in FRACTIONS})
 
 
@@ -163,7 +163,7 @@ def _in_small_ratio(a: float, b: float) -> bool:
 
 
 def headroom(together: Sequence[Traffic]) -> float:
-    """How much longer than the mean iteration a period should be, relative, so that jitter makes no slots be missed.
+    """How much longer than the mean iteration a period should be, relative, so that jitter makes jobs miss no openings.
 
     Lateness at the gate is a random walk, reflected at 0, with steps of the iteration's standard deviation s and drift
     -h. From 0 it reaches the tolerance t after s^2 / 2h^2 (exp(2 h t / s^2) - 1) - t / h iterations on average (a

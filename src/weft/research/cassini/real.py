@@ -50,7 +50,7 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
 
 
 def _adjustments(bed: Testbed, repetitions: int, iterations: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Figure 17: how often a shifted job comes so late that it has to wait for another slot."""
+    """Figure 17: how often a shifted job comes so late that it has to wait for another opening."""
     per_minute = []
     for n in range(repetitions):
         say(f"on the testbed: figure 17, repetition {n + 1} of {repetitions}")

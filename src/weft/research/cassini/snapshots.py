@@ -126,7 +126,7 @@ def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
         for found in align(layout, group, PADDING, consensus=False):
             shifts = found.shifts_s
             begin_s = max(t.iteration_s for t in traffic.values())
-            if found.held:  # on a common clock on which nobody is late for the first slot
+            if found.held:  # on a common clock on which nobody is late for the first opening
                 begin_s = max(traffic[name].offset_s - shifts[name] for name in found.jobs)
             for name in found.jobs if found.pays else ():
                 gates[name] = Gate(begin_s + shifts[name], found.periods_s[name] if found.held else 0.0, 1, TOLERANCE)

@@ -92,14 +92,14 @@ def end_iteration(E, j, now):
 
 @inner()
 def gate_opens(E, j, now):
-    """When the gated task of a job may start: now, or the next slot."""
+    """When the gated task of a job may start: now, or the next opening."""
     job = m.jobs(E)[j]
     if job.gate_period <= 0.0:
         return max(now, job.gate_epoch)
-    slot = math.floor((now - job.gate_epoch) / job.gate_period)
+    opening = math.floor((now - job.gate_epoch) / job.gate_period)
     opens = now
-    if now - (job.gate_epoch + slot * job.gate_period) > job.gate_tol * job.gate_period:
-        opens = max(now, job.gate_epoch + (slot + 1.0) * job.gate_period)
+    if now - (job.gate_epoch + opening * job.gate_period) > job.gate_tol * job.gate_period:
+        opens = max(now, job.gate_epoch + (opening + 1.0) * job.gate_period)
     if opens - job.gate_last > MISSED * job.gate_period:
         job.adjusted += 1
     job.gate_last = opens

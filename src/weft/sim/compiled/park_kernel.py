@@ -214,7 +214,7 @@ def settle_paced(E, c, now):
         else:
             m.scalars(E).fluid += steps
         _shift_job(E, j, passed)
-        job.gate_last = math.inf  # which slot it would have had is not known
+        job.gate_last = math.inf  # which opening it would have had is not known
         _carry_on(E, j, steps, passed, comp.mark, stamp)
         if measured and job.seen > 0.0:
             job.snap_comm = steps / job.seen

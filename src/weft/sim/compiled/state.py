@@ -28,7 +28,7 @@ REACHED, JOB_FINISHED, RECORDS_FULL, ASK, STIRRED = 0, 1, 2, 3, 4
 
 UNLIMITED = 1 << 62  # units of rate
 CONTINUED = 1 << 24  # in the number of a node's task: a later stage of it
-MISSED = 1.5  # periods: if a gate opens longer than this after it last did, a slot in between was missed
+MISSED = 1.5  # periods: if a gate opens longer than this after it last did, an opening in between was missed
 
 JOB = np.dtype(
     [

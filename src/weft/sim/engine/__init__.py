@@ -74,7 +74,7 @@ class Usage:
     gate_s: float  # they waited for a gate
     gpu_s: float  # GPU seconds computed, unfinished tasks included
     finish_s: float  # when the last iteration ended, if it finished
-    adjusted: int = 0  # gate slots missed
+    adjusted: int = 0  # openings of the gate missed
 
 
 class Engine:
@@ -360,7 +360,7 @@ class Engine:
         if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
             self._park.unpark(self.table, comp, self.now)
             self._park.reset(self.table, comp)
-            self.arrays.comps[comp]["ordered"] = 1  # slots matter now: paces can be measured, not computed
+            self.arrays.comps[comp]["ordered"] = 1  # openings matter now: paces can be measured, not computed
 
     def records(self) -> npt.NDArray[Any]:
         """Run-length iteration times so far."""

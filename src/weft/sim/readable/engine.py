@@ -183,10 +183,10 @@ class ReferenceEngine:
     def _gate_opens(self, job: RefJob, gate: Gate) -> float:
         if gate.period_s <= 0.0:
             return max(self.now, gate.epoch_s)
-        slot = float(math.floor((self.now - gate.epoch_s) / gate.period_s))
+        opening = float(math.floor((self.now - gate.epoch_s) / gate.period_s))
         opens = self.now
-        if self.now - (gate.epoch_s + slot * gate.period_s) > gate.tolerance * gate.period_s:
-            opens = max(self.now, gate.epoch_s + (slot + 1.0) * gate.period_s)
+        if self.now - (gate.epoch_s + opening * gate.period_s) > gate.tolerance * gate.period_s:
+            opens = max(self.now, gate.epoch_s + (opening + 1.0) * gate.period_s)
         if opens - job.gate_last > MISSED * gate.period_s:
             job.adjusted += 1
         job.gate_last = opens
