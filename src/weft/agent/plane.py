@@ -106,7 +106,7 @@ class Plane:
             self.say(f"{job}: has RDMA devices open on {host}; what goes over them cannot be paced or shifted")
 
     def observed(self, job: str, told: Progress) -> Progress:
-        """Of a job that reports nothing, what its agents have seen: phases, and the length of its iterations."""
+        """What a job has told; for one that reports nothing, what its agents have seen: phases and iterations."""
         if told.reports or self.control is None:
             return told
         return Progress(-1, -1, *self.control.own_s(job))  # a phase may be less than an iteration

@@ -24,7 +24,7 @@ from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 FINE = 840.0  # the weight of a job that shares fairly: a number that up to 8 flows of a job share evenly
 MOST = float(1 << 18)  # the weight of the first of many jobs; weights are whole numbers, and their sums small
 CLOSE = 0.05  # part by which iterations may differ from a ratio of small whole numbers
-LARGEST = 4  # of those numbers
+LARGEST = 4  # such a number
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def compatible(jobs: Sequence[Circle]) -> list[int]:
 
 
 class CcmlRule(RateRule):
-    """Of compatible jobs on a NIC each weighs `unfair` times as much as the next, whatever the number of its flows."""
+    """On a NIC each compatible job weighs `unfair` times as much as the next, whatever the number of its flows."""
 
     slot_s = math.inf
 

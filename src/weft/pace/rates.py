@@ -35,7 +35,7 @@ class Transport:
     loss_limit: float = math.inf  # bytes per second that random loss leaves a flow
     goodput: float = 1.0  # part of what is sent that counts, random losses aside
     claim: int = 1  # weight of our flows, where a rule does not give them others
-    foreign_weight: int = 1  # of a foreign flow, where ours have weights
+    foreign_weight: int = 1  # what a foreign flow weighs where ours have weights
 
 
 @dataclass(frozen=True)

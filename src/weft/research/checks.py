@@ -14,7 +14,7 @@ from weft.scenario.shipped import scenario_path
 
 # How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
 Rule = Callable[[float, Measured], Verdict | bool]
-Values = Sequence[float | None]  # of one metric, seed by seed
+Values = Sequence[float | None]  # the values of one metric, seed by seed
 FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
 Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]

@@ -31,7 +31,7 @@ CAPACITY_GBPS = 50.0
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s
 JOBS = 3  # at most beside each other; job k has server k of each rack
 Say = Callable[[str], None]
-_ITERATIONS = 20  # of a simulated case
+_ITERATIONS = 20  # simulated in each case
 
 
 def two_racks(links: Links | None = None) -> Testbed:

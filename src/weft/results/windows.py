@@ -48,7 +48,7 @@ class Windows:
 
     @property
     def length_s(self) -> float:
-        """Of a window."""
+        """How long a window lasts."""
         return self.bin_s * self.per_window
 
     def weights(self) -> Floats:

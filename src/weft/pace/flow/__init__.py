@@ -123,7 +123,7 @@ class Asked(NamedTuple):
 
     start: int  # where in the list of flows the decisions begin
     slot: int
-    part: float  # of the slot that is still to come
+    part: float  # how much of the slot is still to come
     slot_s: float
     late: int
     waiting: float
@@ -334,7 +334,7 @@ _HOW = (
     "send nothing before answers are there, or settings such "
     "as flow:slot=30ms,slots=10,delay=6ms,loss=1%,volume=1.6,leaves=40%"
 )
-MOST_SLOTS = 1000  # of a horizon
+MOST_SLOTS = 1000  # that may be planned ahead
 _CLAIM = 1000  # weight of our flows where foreign ones have less: fine enough for a percent
 
 

@@ -15,7 +15,7 @@ from weft.pace.flow.path_kernel import ROUNDING, commit, gather, inner, look, no
 
 ENOUGH = 1.0 - 2e-9
 TIGHT = 1.0 - ROUNDING
-ROUND = 1.0 - 1e-10  # of a cap: plans that fill a link exactly must not, by their rounding, ask for more than it has
+ROUND = 1.0 - 1e-10  # what is used of a cap, so that plans that fill a link exactly do not ask for more by rounding
 # These functions make no arrays. Counting references to those that they are given would cost 1.5 times as much again as
 # all they do, so numba is told to leave it out; its manual does not describe the option.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
@@ -136,7 +136,7 @@ def waits(a, s, i):
 def aim(a, f, s, w, i, least, done, allowed, left):
     """Lines 3-12 of Algorithm 2: plan, then keep up with the peers that are ahead. Into `rates`, the first as bytes
     over the length of a slot."""
-    late_part = min(a.waiting, a.part)  # of the slot, in which the answers are not there yet
+    late_part = min(a.waiting, a.part)  # the part of the slot in which the answers are not there yet
     before = late_part * s.plans[i, a.slot % s.plans.shape[1]]  # bytes over the length of a slot, as all that follows
     if a.pauses and a.part == 1.0:  # a slot begins; in the middle of one who sends has had its answers
         before = 0.0

@@ -23,9 +23,9 @@ from weft.model.flows import FlowSet
 from weft.pace.base import Pace
 from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 
-RTT_S, SEGMENT_BYTES = 2e-4, 1460.0  # of an empty network
-BUFFER_BYTES = 1e6  # of a switch's port
-MARK_S = 7.6e-5  # of queue, from which on DCTCP's packets are marked: 65 packets at 10 Gbit/s
+RTT_S, SEGMENT_BYTES = 2e-4, 1460.0  # a round trip through an empty network, and a packet's payload
+BUFFER_BYTES = 1e6  # at a switch's port
+MARK_S = 7.6e-5  # a longer queue marks DCTCP's packets: 65 packets at 10 Gbit/s
 FIRST_WINDOW = 10 * SEGMENT_BYTES
 IDLE_S = 0.2  # the retransmission timeout, after which a window starts anew
 VARIANTS = ("cubic", "reno", "bbr", "dctcp", "dctcp-ecn")

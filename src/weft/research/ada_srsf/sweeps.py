@@ -22,7 +22,7 @@ SIZES = {1: 80.0, 2: 14.0, 4: 26.0, 8: 30.0, 16: 8.0, 32: 2.0}  # GPUs of the pa
 B, ETA = K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 LOAD = 1.5  # offered, where a sweep does not vary it
 PACES = ("srsf-1", "ada-srsf", "srsf-2")
-RATIO = 16.0  # of message sizes, where the first sweep shows a gain
+RATIO = 16.0  # between message sizes, where the first sweep shows a gain
 KAPPAS = tuple(f"ada-srsf[place=lwf:{k}]" for k in (1, 2, 4, 8, 16))
 
 

@@ -18,8 +18,8 @@ from weft.testbed.build import Links, Testbed, controls
 from weft.testbed.jobs import Replay, Timing, play
 from weft.testbed.packets import Marks
 
-_JITTER = 0.01  # of computing, as in the simulated Figure 17
-_MARK_BYTES = 20_000  # of queue, from which on packets are marked: 0.8 ms of the link
+_JITTER = 0.01  # relative spread of computing, as in the simulated Figure 17
+_MARK_BYTES = 20_000  # a queue longer than this marks packets: 0.8 ms of the link
 
 
 def table(quick: bool, say: Say) -> list[dict[str, Any]]:

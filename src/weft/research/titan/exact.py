@@ -147,8 +147,8 @@ class Score:
     states: int
     solvable: int
     found: float  # part of the solvable states in which a placement was found
-    idle_optimal: float  # of those found: idle machines used as few as can be
-    all_optimal: float  # and machines in all as few as can be, the idle ones being so
+    idle_optimal: float  # part of those found that use as few idle machines as can be
+    all_optimal: float  # part of those that use as few machines in all as can be, too
     worst_idle_gap: int
     worst_gap: int  # in machines, where the idle ones are as few as can be
     bound_broken: int  # states in which C_max - used < (1 - 1/e) (C_max - optimum), for either objective

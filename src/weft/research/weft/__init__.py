@@ -25,7 +25,7 @@ from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 
 CHOOSE_ON = (1, 2, 3, 4, 5)  # seeds
-ROUNDS = (1, 2, 2)  # of them in each round of the race
+ROUNDS = (1, 2, 2)  # how many of those seeds each round of the race has
 FIRST_SEED = 6
 SEEDS, QUICK_SEEDS = 10, 3
 QUICK_RIVALS = 4

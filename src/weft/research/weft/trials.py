@@ -21,9 +21,9 @@ from weft.scenario.shipped import scenario_path
 from weft.stacks import names, resolve
 
 TWO_WEEKS_S = 14 * 86_400.0
-LOAD = 0.9  # of the cluster that a trace is put on, over its two weeks
+LOAD = 0.9  # the part of its cluster's GPU time that the two weeks of a trace ask for
 TRACE_JOBS = 1500  # drawn from the two weeks
-TITAN_JOBS = 1500  # of its trace: 4,096 GPUs are never full, so more jobs would change no ratio
+TITAN_JOBS = 1500  # taken from its trace: 4,096 GPUs are never full, so more jobs would change no ratio
 TRACES = {
     "philly": "philly/philly_jobs.csv.gz",
     "helios": "helios/venus_gpu_jobs.csv.gz",
