@@ -55,11 +55,11 @@ torch: $(VENV)/.torch-stamp
 demo: install
 	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)
 
-# Of four processes two begin with the tests on a live cluster, which mostly wait. Tests on real sockets measure rates and
-# times, so they run one after the other when the rest is done (5: none of the tests that ARGS names is of that kind).
+# Of four processes two begin with the tests on a live cluster, which mostly wait. Tests that hold measured times against
+# computed ones run when the rest is done (pytest ends with 5 if ARGS names no test of that kind).
 test: dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not testbed" $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -m testbed $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m alone $(ARGS) || [ $$? -eq 5 ]
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
 # run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.

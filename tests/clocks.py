@@ -1,8 +1,9 @@
 """Tests on real clocks: real processes against real time, which a machine that stands still can fail.
 
-Such a failure says nothing about a change. So these tests have further attempts in CI; those on real sockets, which
-compare measured rates and times, run one after the other with nothing beside them (`make test`); and if one of those
-fails to the last while a hypervisor kept the processors from this machine, CI does not judge it and says so.
+Such a failure says nothing about a change. So these tests have further attempts in CI; those that hold measured times
+against computed ones, as all on real sockets do, run one after the other with nothing beside them (`make test`); and if
+one of those fails to the last while a hypervisor kept the processors from this machine, CI does not judge it and says
+so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _BEGAN: pytest.StashKey[tuple[int, int]] = pytest.StashKey()
 
 def on_real_clocks(item: pytest.Item) -> bool:
     """Whether a test runs real processes against real time: on a cluster, an engine or a network of the kernel's."""
-    marked = any(item.get_closest_marker(name) for name in ("engine", "testbed"))
+    marked = any(item.get_closest_marker(name) for name in ("engine", "alone"))
     return marked or item.nodeid.startswith(("tests/live/", "tests/agent/", "tests/testbed/"))
 
 
@@ -45,7 +46,7 @@ def stolen_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """In CI, turn the last failure of a test on real sockets into a skip where the machine was kept from running."""
+    """In CI, turn the last failure of a test that runs alone into a skip where the machine was kept from running."""
     if call.when == "setup":
         item.stash[_BEGAN] = processor_time()
     report = yield
@@ -58,7 +59,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def unjudged(item: pytest.Item) -> str:
     """Why the failure of a test's last attempt is not judged, or nothing if it is."""
     last = getattr(item, "execution_count", 1) >= ATTEMPTS
-    if item.get_closest_marker("testbed") is None or not last or _BEGAN not in item.stash:
+    if item.get_closest_marker("alone") is None or not last or _BEGAN not in item.stash:
         return ""
     share = stolen_share(item.stash[_BEGAN], processor_time())
     return f"not judged: a hypervisor had {share:.0%} of the processor time" if share > STOLEN else ""

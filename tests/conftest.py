@@ -34,9 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
         others.wait()  # if it fails, tests say why
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: two
     worker processes begin with them, and the others compute meanwhile."""
+    for item in items:
+        if item.get_closest_marker("testbed") is not None:
+            item.add_marker("alone")  # rates and times on real sockets
     if required() and config.pluginmanager.hasplugin("rerunfailures"):
         for item in filter(clocks.on_real_clocks, items):
             item.add_marker(pytest.mark.flaky(reruns=clocks.ATTEMPTS - 1, reruns_delay=15))

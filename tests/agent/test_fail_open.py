@@ -110,6 +110,7 @@ def free(scene: Scene) -> Callable[[], bool]:
     return lambda: scene.limit("new") == scene.limit("old") == UNLIMITED
 
 
+@pytest.mark.alone
 def test_whatever_dies_or_hangs_sockets_are_free_within_a_second(scene: Scene) -> None:
     wait_until(held(scene), 20.0)
 
@@ -133,6 +134,7 @@ def test_whatever_dies_or_hangs_sockets_are_free_within_a_second(scene: Scene) -
     assert all(job.poll() is None for job in scene.jobs.values())
 
 
+@pytest.mark.alone
 def test_random_kills_leave_no_socket_paced_and_no_job_failed(scene: Scene) -> None:
     dice = random.Random(0)
     for _ in range(KILLS):

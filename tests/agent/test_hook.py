@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.engines import load_torch
 
 load_torch()
@@ -37,6 +39,7 @@ def _port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.alone
 def test_every_iteration_waits_at_the_gate_and_gradients_are_averaged(tmp_path: Path) -> None:
     asked: list[dict[str, object]] = []
     listener = socket.socket(socket.AF_UNIX)

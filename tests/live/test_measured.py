@@ -60,6 +60,7 @@ def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
         assert not honest.look(job, few, told, 500, 1.0, ran_s, 0.0)
 
 
+@pytest.mark.alone
 def test_a_lie_about_its_length_does_not_keep_the_cluster(tmp_path: Path) -> None:
     """`iterations=1` under a preemptive order: once it has outrun that, it gives way to an honest job."""
     with server(tmp_path / "run", "srsf-preemptive", 2) as serving:
@@ -152,6 +153,7 @@ def test_what_is_measured_is_forgotten_with_the_gpus() -> None:
     assert (core.table.jobs["a"].iteration_s, core.table.jobs["b"].iteration_s) == (0.0, 1.45)
 
 
+@pytest.mark.alone
 def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
     """Their profile says 0.3 s, of which 0.1 s are sent; they take 0.4 s, or longer on a busy machine. Behind gates of
     0.3 s they would take 0.6, and let go they would not be shifted. Within some seconds both are held to gates of the
@@ -189,6 +191,7 @@ def test_real_jobs_are_shifted_by_what_they_report(tmp_path: Path) -> None:
         serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()))
 
 
+@pytest.mark.alone
 def test_a_real_job_is_let_go(tmp_path: Path) -> None:
     """Iterations of 20 ms behind a gate of 300 ms: forty of them would take twelve seconds."""
     attempt = Attempt(tmp_path / "1")

@@ -106,6 +106,7 @@ def test_the_traces_prove_something(stack: str, seed: int) -> None:
     assert min(b - a for a, b in pairwise(times)) >= GAP
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("stack", "seed"), TRACES)
 def test_decisions_match_one_for_one(stack: str, seed: int, units_s: tuple[float, ...], tmp_path: Path) -> None:
     found: Decided = []
@@ -122,6 +123,7 @@ def test_decisions_match_one_for_one(stack: str, seed: int, units_s: tuple[float
     assert found == wanted
 
 
+@pytest.mark.alone
 def test_preemptions_match_too(units_s: tuple[float, ...], tmp_path: Path) -> None:
     """A long job gives way to each shorter one that comes, and goes on from its checkpoint in between."""
     found: Decided = []
