@@ -85,10 +85,10 @@ def command(installed: Path, tmp_path: Path) -> Iterator[Weft]:
 
 def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
     """A long job gives way to a short one, goes on from where it was, and survives a kill -9 of its server."""
-    first = command.serve("--world", "timers", "--stack", "srsf-preemptive")
+    first = command.serve("--world", "timers", "--option", "gpus=3", "--stack", "srsf-preemptive")
     assert first.poll() is None, first.stderr and first.stderr.read()
-    long = ("--name", "long", "--gpus", "4", "--iterations", "9000", "--iteration-s", "0.1")
-    short = ("--name", "short", "--gpus", "4", "--iterations", "5", "--iteration-s", "0.1")
+    long = ("--name", "long", "--gpus", "6", "--iterations", "9000", "--iteration-s", "0.1")
+    short = ("--name", "short", "--gpus", "6", "--iterations", "5", "--iteration-s", "0.1")
     assert command("submit", *long, "--", "none").returncode == 0
     assert command("submit", *short, "--", "none").returncode == 0
     wait_for(lambda: command.statuses().get("short") == "finished")
@@ -102,7 +102,7 @@ def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
     wait_for(lambda: command.statuses() == {"short": "finished", "long": "cancelled"})
     second.send_signal(signal.SIGTERM)
     words = second.communicate(timeout=120)[1]
-    assert "on 4 GPUs of timers in" in words
+    assert "on 6 GPUs of timers in" in words  # its option is remembered
     assert "1 jobs taken over" in words
 
 
@@ -113,6 +113,20 @@ def test_what_it_cannot_do_is_refused_in_words(command: Weft) -> None:
     assert "timers" in refused.stderr
     wrong = command("serve", "--world", "mars")
     assert "there is no such world; there are broken, local, slurm, testbed, timers" in " ".join(wrong.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--world", "local", "--option", "gpus=3"], "--option gpus: the local world has no options of its own"),
+        (["--world", "timers", "--option", "gpus"], "--option gpus: write KEY=VALUE"),
+        (["--world", "timers", "--option", "a=1", "--option", "a=2"], "--option a=2: a is there twice; leave one out"),
+    ],
+)
+def test_options_of_worlds(command: Weft, arguments: list[str], message: str) -> None:
+    refused = command("serve", *arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert message in " ".join(refused.stderr.split())
 
 
 def test_a_package_that_cannot_be_loaded_is_named(command: Weft) -> None:

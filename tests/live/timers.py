@@ -97,12 +97,15 @@ class TimerEngine:
     submits = ""
     profile_folders = None
 
+    def __init__(self, gpus_per_server: int) -> None:
+        self.gpus_per_server = gpus_per_server
+
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> TimerEngine:
-        return cls()
+        return cls(int(options["own"].get("gpus", 2)))
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
-        return single_switch(2, Machine(gpus_per_server=2))
+        return single_switch(2, Machine(gpus_per_server=self.gpus_per_server))
 
     def refuse(self, cluster: Cluster, folder: Path) -> None:
         """Everything goes."""

@@ -98,6 +98,10 @@ SwitchesOption = Annotated[
         "--switches", metavar="HOST:PORT", help="Pace flow: address of the weft switch that keeps the load tables."
     ),
 ]
+OwnOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of an installed world's own; may be repeated."),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="With --setup: the folder for the files.")]
 
 
@@ -126,6 +130,7 @@ def serve(
     priority: PriorityOption = "off",
     agents: AgentsOption = "",
     switches: SwitchesOption = "",
+    option: OwnOption = None,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -143,11 +148,11 @@ def serve(
     from weft.live.server.server import Server
 
     folder = run_folder(dir)
-    chosen = _chosen(folder, world, scenario, shared, [stack, order, place, interleave, pace])
+    chosen = _chosen(folder, world, scenario, shared, _pairs(option), [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
         "profiles": profiles or [], "take": take, "priority": priority, "agents": agents,
-        "switches": switches,
+        "switches": switches, "own": chosen["own"],
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies, estimates = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)
@@ -186,16 +191,29 @@ def _setup(out: Path | None, partitions: frozenset[str], python: str) -> None:
     print(instructions(out, partitions), end="")
 
 
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise InputError(f"--option {text}: write KEY=VALUE")
+        if key in found:
+            raise InputError(f"--option {text}: {key} is there twice; leave one out")
+        found[key] = value
+    return found
+
+
 def _chosen(
-    folder: Path, world: str | None, scenario: Path | None, shared: Path | None, layers: list[str | None]
-) -> dict[str, Any]:
-    """World, scenario, shared folder and layers: as given, else as this folder was last served with."""
+    folder: Path, world: str | None, scenario: Path | None, shared: Path | None, own: dict[str, str],
+    layers: list[str | None],
+) -> dict[str, Any]:  # fmt: skip
+    """World, its options, scenario, shared folder and layers: as given, else as this folder was last served with."""
     from weft.live.server.folders import refuse_foreign
     from weft.live.server.ledger import FILE, Ledger
 
     chosen: dict[str, Any] = {
         "world": world, "scenario": str(scenario.resolve()) if scenario else None, "layers": layers,
-        "shared": str(shared.resolve()) if shared else None,
+        "shared": str(shared.resolve()) if shared else None, "own": own,
     }  # fmt: skip
     if (folder / FILE).exists():
         refuse_foreign(folder)  # it names policies, which are run
@@ -206,6 +224,8 @@ def _chosen(
             chosen["scenario"] = before["scenario"]
         if shared is None:
             chosen["shared"] = before.get("shared")
+        if not own:
+            chosen["own"] = before.get("own", {})
         if not any(layers):
             chosen["layers"] = before["layers"]
         if world is not None and before.get("world") not in (None, world):

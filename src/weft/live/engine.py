@@ -90,8 +90,10 @@ def names() -> list[str]:
 
 
 def find(name: str, options: Mapping[str, Any]) -> Engine:
-    """The engine of that name; it takes the options that it knows."""
+    """The engine of that name; it takes the options that it knows. `own` are those that only an installed world has."""
     if name in BUILT_IN:
+        if own := options.get("own"):
+            raise InputError(f"--option {next(iter(own))}: the {name} world has no options of its own")
         module, _, kind = BUILT_IN[name].partition(":")
         made: Engine = getattr(import_module(module), kind).from_options(options)
         return made
