@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
 OWN = "from weft.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
-COMPARE = ["--stack", "fifo", "--stack", "srsf", "--place", "own.py:Own", "--seeds", "3", "--set", "workload.jobs=12"]
+COMPARE = ["--stack", "fifo", "--stack", "srsf", "--place", "own.py:Own", "--seeds", "2", "--set", "workload.jobs=8"]
 
 
 @pytest.fixture(scope="module")
