@@ -260,9 +260,10 @@ def _in_turn(shares: list[tuple[int, int]]) -> Placed:
 
 
 @cache
-def on_testbed(placer: str, model: str, workers: int) -> Testbed:
-    """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links."""
-    cluster = _cluster()
+def on_testbed(placer: str, model: str, workers: int, inside_gbps: float | None = None) -> Testbed:
+    """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links. Devices of
+    one server exchange `inside_gbps` each; None: as much as they like."""
+    cluster = _cluster(inside_gbps)
     found = place_on_testbed(placer, model, workers)
     gpus = [0] * workers
     for machine, ranks in found:
@@ -293,5 +294,5 @@ def testbed_words() -> list[str]:
 
 
 @cache
-def _cluster() -> Cluster:
-    return single_switch(8, Machine(gpus_per_server=4, nic_gbps=100.0))
+def _cluster(inside_gbps: float | None) -> Cluster:
+    return single_switch(8, Machine(gpus_per_server=4, nic_gbps=100.0, intra_server_gbps=inside_gbps))
