@@ -2,7 +2,8 @@
 
 python -m tools.dally [claims|contention|gandiva|leases|moves|quick|timers|tiresias]
 
-`claims` runs the whole reproduction over three seeds instead, and writes docs/papers/dally/claims.json.
+`claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
+`claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from tools.ada_srsf import ROOT, write_claims
 from weft.kept import kept
-from weft.research import reproduce
+from weft.research import claims_of, reproduce
 from weft.research.claims import Request, Runs
 from weft.research.dally.beyond import (
     CONTENDING,
@@ -50,11 +51,20 @@ def _ratio(mean: float, ci95: tuple[float | None, float | None]) -> str:
 def main() -> None:
     """Run what is asked for, or all tables."""
     with kept():  # what is interrupted goes on from the runs that it had finished
-        if sys.argv[1:] == ["claims"]:
+        if sys.argv[1:2] == ["claims"]:
             FOLDER.mkdir(parents=True, exist_ok=True)
-            write_claims(reproduce("dally", Request(seeds=len(SEEDS), workers=1)).claims, FOLDER)
+            request = Request(seeds=len(SEEDS), workers=1, claims=_needing_only(sys.argv[2:]))
+            write_claims(reproduce("dally", request).claims, FOLDER)
         else:
             _tables(sys.argv[1:])
+
+
+def _needing_only(experiments: Sequence[str]) -> tuple[str, ...]:
+    """The claims that can be judged by these experiments; none (all claims) if none are named."""
+    if not experiments:
+        return ()
+    needed = {name: {stack.partition("@")[2] for stack in check.stacks} for name, check in claims_of("dally").items()}
+    return tuple(name for name, mine in needed.items() if mine <= set(experiments))
 
 
 def _tables(asked: Sequence[str]) -> None:
