@@ -1,16 +1,36 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [contention|gandiva|leases|moves|quick|timers]
+python -m tools.dally [claims|contention|gandiva|leases|moves|quick|timers|tiresias]
+
+`claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
+`claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
-from weft.research.claims import Runs
-from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, METRICS, MOVES, RULES, beside, contention, rows
+from tools.ada_srsf import ROOT, write_claims
+from weft.kept import kept
+from weft.research import claims_of, reproduce
+from weft.research.claims import Request, Runs
+from weft.research.dally.beyond import (
+    CONTENDING,
+    GANDIVAS,
+    LEASES,
+    METRICS,
+    MOVES,
+    RULES,
+    TIRESIASES,
+    beside,
+    contention,
+    rows,
+)
 
+FOLDER = ROOT / "docs" / "papers" / "dally"
 SEEDS = (0, 1, 2)
+MANY = range(10)  # where a run takes a second
 
 
 def table(runs: Runs, first: str) -> str:
@@ -29,16 +49,35 @@ def _ratio(mean: float, ci95: tuple[float | None, float | None]) -> str:
 
 
 def main() -> None:
-    """Run what is asked for, or all."""
+    """Run what is asked for, or all tables."""
+    with kept():  # what is interrupted goes on from the runs that it had finished
+        if sys.argv[1:2] == ["claims"]:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            request = Request(seeds=len(SEEDS), workers=1, claims=_needing_only(sys.argv[2:]))
+            write_claims(reproduce("dally", request).claims, FOLDER)
+        else:
+            _tables(sys.argv[1:])
+
+
+def _needing_only(experiments: Sequence[str]) -> tuple[str, ...]:
+    """The claims that can be judged by these experiments; none (all claims) if none are named."""
+    if not experiments:
+        return ()
+    needed = {name: {stack.partition("@")[2] for stack in check.stacks} for name, check in claims_of("dally").items()}
+    return tuple(name for name, mine in needed.items() if mine <= set(experiments))
+
+
+def _tables(asked: Sequence[str]) -> None:
     tables = {
         "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
-        "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"),
+        "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
     }  # fmt: skip
-    asked = sys.argv[1:] or [*tables, "contention"]
+    asked = asked or [*tables, "contention"]
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
-            print(table(beside(stacks, SEEDS, experiment, name == "quick", workers=1), stacks[0]), flush=True)
+            seeds = MANY if name == "tiresias" else SEEDS
+            print(table(beside(stacks, seeds, experiment, name == "quick", workers=1), stacks[0]), flush=True)
     if "contention" in asked:
         for links, runs in contention(SEEDS, workers=1).items():
             print(f"\n{links}\n")

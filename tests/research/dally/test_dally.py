@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from weft.research import claims_of, reproduce
 from weft.research.checks import FEWEST_SEEDS
 from weft.research.claims import VERDICTS, Measured, Request, Runs
 from weft.research.dally import CLAIMS, QUICK_SEEDS, SEEDS, TABLE_II, TABLE_III
-from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, RULES, rows
+from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, RULES, TIRESIASES, rows
 from weft.research.dally.latency import SHAPES, latencies, share
 from weft.research.dally.runs import RACKS, scenario, timers_over_time
 from weft.research.report import claims_table, render
@@ -86,6 +87,16 @@ def test_quick_claims_say_what_is_run() -> None:
     given = Scenario.load(scenario("batch-8", 1, files=False, quick=True))
     assert (given.cluster.racks, given.workload.jobs) == (2, 125)
     assert claims_of("dally") == CLAIMS
+
+
+def test_the_page_has_a_number_of_every_claim_about_the_batch_on_8_and_16_racks() -> None:
+    """docs/papers/dally/claims.json was written with the claims as they are now."""
+    text = (Path(__file__).parents[3] / "docs" / "papers" / "dally" / "claims.json").read_text(encoding="utf-8")
+    recorded = {claim["id"]: claim["published"] for claim in json.loads(text)}
+    racks = {"batch-8", "batch-16"}
+    there = {name for name, check in CLAIMS.items() if {stack.partition("@")[2] for stack in check.stacks} <= racks}
+    assert there - {"figure-4.timers"} <= recorded.keys()
+    assert recorded == pytest.approx({name: CLAIMS[name].published for name in recorded}, rel=1e-4)
 
 
 def test_ranges_and_bounds_are_directions_at_best() -> None:
@@ -177,7 +188,7 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *CONTENDING):
+    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *CONTENDING):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])

@@ -104,6 +104,14 @@ def test_machine_hours_of_the_testbed() -> None:
     assert titan.throughput == pytest.approx(512 / titan.iteration_s)
 
 
+def test_devices_of_one_server_that_exchange_less_bring_dealt_elasticflow_near_titan() -> None:
+    def over(gbps: float | None) -> float:
+        return on_testbed("titan", "vgg16", 8, gbps).comm_s / on_testbed(DEALT, "vgg16", 8, gbps).comm_s
+
+    assert over(1e6) == pytest.approx(over(None), rel=1e-3)
+    assert over(None) > 2.0 > over(100.0) > over(70.0) > 1.0
+
+
 def test_bytes_between() -> None:
     """4 workers of ResNet-50, two and two in rank order: the halves that cross are 2 x 2 x K/2 = 2K."""
     from weft.workload import zoo

@@ -10,7 +10,7 @@ import pytest
 
 from weft.errors import InputError, TraceError
 from weft.model.profile import Phase, Profile
-from weft.workload.generators import Workload, WorkloadSpec, generate
+from weft.workload.generators import Workload, WorkloadSpec, generate, replayed
 from weft.workload.generators.replayed import zoo_name
 
 KNOWN = {"vgg16": 0.25, "resnet50": 0.125, "bert-large": 0.5, "inception-v3": 0.5}
@@ -43,6 +43,24 @@ def test_real_arrivals_from_the_first(jobs_csv: Path) -> None:
         ("a", 0.0, 1, 100, "x"), ("b", 10.0, 4, 400, "y"), ("c", 30.0, 8, 200, "x"),
     ]  # fmt: skip
     assert "trace jobs.csv (plain): 3 jobs of 5 rows (1 damaged, 1 left out)" in work.notes
+
+
+def test_a_trace_is_read_once_and_again_when_its_file_changes(jobs_csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, asked = replayed.read, []
+    monkeypatch.setattr(replayed, "read", lambda path, *a, **k: (asked.append(path), read(path, *a, **k))[1])
+    first, again = (make(jobs_csv, trace="jobs.csv", models=["vgg16"], seed=seed) for seed in (1, 1))
+    assert (first.jobs, first.notes) == (again.jobs, again.notes)
+    assert len(asked) == 1
+    with (jobs_csv / "jobs.csv").open("a") as file:
+        file.write("f,150,2,25,,,x\n")
+    assert [job.id for job in make(jobs_csv, trace="jobs.csv", models=["vgg16"]).jobs] == ["a", "b", "c", "f"]
+    assert len(asked) == 2
+
+
+def test_a_large_trace_is_not_remembered(jobs_csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replayed, "_MOST_ROWS", 2)
+    make(jobs_csv, trace="jobs.csv", models=["vgg16"])
+    assert replayed._sorted_rows.cache_info().currsize == 0
 
 
 def test_models_named_standing_in_or_drawn(jobs_csv: Path) -> None:

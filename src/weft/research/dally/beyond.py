@@ -33,6 +33,8 @@ MOVES = (
 )  # fmt: skip
 # Gandiva as it is, and without time slices and moves.
 GANDIVAS = (GANDIVA, "gandiva[order=fifo:backfill]")
+# Tiresias without preemption: nobody passes a job that waits, or those that fit do.
+TIRESIASES = ("tiresias[order=fifo]", "tiresias[order=fifo:backfill]")
 # The rules alone, without preemption, and under Dally's order with leases that end together.
 RULES = tuple(
     f"dally[{order},place=delay{rule}]"

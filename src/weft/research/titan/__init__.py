@@ -14,6 +14,7 @@ from weft.research.titan.runs import (
     DEALT,
     FREE,
     HD,
+    QUICK_EFFORT,
     QUICK_JOBS,
     STACKS,
     Testbed,
@@ -328,7 +329,10 @@ def reproduce(request: Request) -> Reproduction:
         claim = judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, lab.traces.seeds)
         claims.append(replace(claim, what=_labelled(claim.what)))
     quick = (
-        (f"quick: the first {QUICK_JOBS} jobs of each trace, 260 states for the exact solver.",)
+        (
+            f"quick: the first {QUICK_JOBS} jobs of each trace, run.effort {QUICK_EFFORT:g}, 260 states for the exact "
+            "solver.",
+        )
         if request.quick
         else ()
     )

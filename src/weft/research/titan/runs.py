@@ -36,6 +36,7 @@ SEEDS, QUICK_SEEDS = 3, 3
 HD = "halving-doubling"
 ELASTICFLOW, ACME = "elasticflow/raw", "acme/trace_seren.csv"
 QUICK_JOBS, SHOWN_JOBS, FEW_JOBS, SYNTHETIC_JOBS = 400, 1500, 200, 20_000
+QUICK_EFFORT = 0.2  # most of a short run is measuring windows; docs/papers/titan.md says what fewer of them change
 STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their runs take minutes
 # Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
@@ -45,7 +46,8 @@ MODELS, SIZES = ("resnet50", "vgg16"), (4, 6, 8, 10, 12)  # of the testbed's job
 
 
 def scenario(trace: str, quick: bool) -> dict[str, Any]:
-    """Trace 1 is ElasticFlow's, trace 2 Acme's, or jobs drawn from its published figures (synthetic)."""
+    """Trace 1 is ElasticFlow's, trace 2 Acme's, or jobs drawn from its published figures (synthetic). Quick: the first
+    jobs only, and fewer measuring windows."""
     made: dict[str, Any] = read_toml(scenario_path("titan"))
     work = made["workload"]
     if trace == "trace-2":
@@ -63,6 +65,7 @@ def scenario(trace: str, quick: bool) -> dict[str, Any]:
         }  # fmt: skip
     if quick:
         work["jobs"] = QUICK_JOBS
+        made["run"]["effort"] = QUICK_EFFORT
     return made
 
 
@@ -142,7 +145,7 @@ def all_placers(request: Request, jobs: int) -> dict[str, TraceRun]:
     """All placers under first come, first served on the first jobs of trace 1."""
     from weft import api
 
-    made = scenario("trace-1", quick=True)
+    made = scenario("trace-1", quick=False)
     made["workload"]["jobs"] = jobs
     stacks = {name: f"fifo[place={name}]" for name in placers(jobs)}
     compared = api.compare(
@@ -260,9 +263,10 @@ def _in_turn(shares: list[tuple[int, int]]) -> Placed:
 
 
 @cache
-def on_testbed(placer: str, model: str, workers: int) -> Testbed:
-    """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links."""
-    cluster = _cluster()
+def on_testbed(placer: str, model: str, workers: int, inside_gbps: float | None = None) -> Testbed:
+    """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links. Devices of
+    one server exchange `inside_gbps` each; None: as much as they like."""
+    cluster = _cluster(inside_gbps)
     found = place_on_testbed(placer, model, workers)
     gpus = [0] * workers
     for machine, ranks in found:
@@ -293,5 +297,5 @@ def testbed_words() -> list[str]:
 
 
 @cache
-def _cluster() -> Cluster:
-    return single_switch(8, Machine(gpus_per_server=4, nic_gbps=100.0))
+def _cluster(inside_gbps: float | None) -> Cluster:
+    return single_switch(8, Machine(gpus_per_server=4, nic_gbps=100.0, intra_server_gbps=inside_gbps))

@@ -7,7 +7,9 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from weft.errors import InputError, TraceError
 from weft.workload.generators.draft import Draft, Times
@@ -15,9 +17,10 @@ from weft.workload.generators.drawn import draw_models, draw_sizes, iterations_b
 from weft.workload.generators.spec import WorkloadSpec
 from weft.workload.streams import Stream
 from weft.workload.traces.reading import read
-from weft.workload.traces.rows import TraceJob
+from weft.workload.traces.rows import Trace, TraceJob
 from weft.workload.zoo.names import same_model, without
 
+_MOST_ROWS = 200_000  # of a trace that is remembered: more would take too much memory
 # The same model under another name.
 SAME = {
     "alexnet": "alexnet", "bert": "bert-base", "bertbase": "bert-base", "bertlarge": "bert-large",
@@ -66,13 +69,14 @@ def trace_rows(
     """The usable jobs of a trace in the order of submission, and its format; what was dropped goes to the notes."""
     field = "workload.trace" if name == spec.trace else "workload.draw_from"
     path = find_trace(name, base_dir, field)
-    trace = read(path, spec.trace_format, on_error=spec.damaged_rows)
+    trace, rows = _sorted_rows(path, _stamps(path), spec.trace_format, spec.damaged_rows)
+    if len(rows) > _MOST_ROWS:
+        _sorted_rows.cache_clear()
     notes.append(
         f"trace {name} ({trace.format}): {trace.frame.height} jobs of {trace.n_rows_in} rows "
         f"({trace.n_damaged} damaged, {trace.n_left_out} left out)"
     )
     notes += [f"trace {name}: {note}" for note in trace.notes]
-    rows = sorted(trace.jobs(), key=lambda job: job.submit_s)
     kept = [job for job in rows if _wanted(job, spec)]
     if len(kept) < len(rows):
         notes.append(f"trace {name}: {len(rows) - len(kept)} jobs are outside the chosen vc and times")
@@ -80,6 +84,21 @@ def trace_rows(
     if not kept:
         raise TraceError(f"{field}: {name} has no job that can be used; see `weft trace inspect`")
     return kept, trace.format
+
+
+@lru_cache(maxsize=1)  # a comparison reads the same trace for every stack and seed
+def _sorted_rows(
+    path: Path, stamps: tuple[tuple[str, int, int], ...], format: str | None, on_error: Literal["skip", "fail"]
+) -> tuple[Trace, tuple[TraceJob, ...]]:
+    """A trace and its jobs in the order of submission. The stamps of its files tell when it must be read again."""
+    trace = read(path, format, on_error=on_error)
+    return trace, tuple(sorted(trace.jobs(), key=lambda job: job.submit_s))
+
+
+def _stamps(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names of a trace's files, when they were changed, and their sizes."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
 
 
 def _wanted(job: TraceJob, spec: WorkloadSpec) -> bool:
