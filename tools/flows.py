@@ -1,23 +1,33 @@
-"""The picture of docs/papers/flow-scheduling.md: python -m tools.flows runs the frontier, or takes kept runs of it."""
+"""Claims and the picture of docs/papers/flow-scheduling.md.
+
+`python -m tools.flows` runs the frontier and draws it; `python -m tools.flows claims` runs the whole reproduction over
+five seeds and writes claims.json. Both take runs that were kept.
+"""
 
 from __future__ import annotations
 
-from tools.ada_srsf import ROOT, _save
+import sys
+
+from tools.ada_srsf import ROOT, _save, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
 
 
 def main() -> None:
-    """Write frontier.svg, the picture that the report of `weft reproduce flows` has."""
+    """Write claims.json, or frontier.svg: the picture that the report of `weft reproduce flows` has."""
     from weft.kept import kept
     from weft.research.claims import Request
     from weft.research.flows import reproduce
 
-    with kept():
-        result = reproduce(Request(claims=("beyond.frontier",), workers=1))
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (picture,) = result.pictures
-    _save(picture.draw(), FOLDER / "frontier.svg")
+    whole = sys.argv[1:] == ["claims"]
+    with kept():
+        result = reproduce(Request(seed=1, seeds=5, workers=1, claims=() if whole else ("beyond.frontier",)))
+    if whole:
+        write_claims(result.claims, FOLDER)
+    else:
+        (picture,) = result.pictures
+        _save(picture.draw(), FOLDER / "frontier.svg")
 
 
 if __name__ == "__main__":

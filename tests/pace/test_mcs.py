@@ -97,9 +97,15 @@ def test_a_coflow_ends_together() -> None:
 
 
 def test_parameters() -> None:
-    assert (Mcs.from_text(None).name, Mcs.from_text("reacts").name) == ("mcs", "mcs:reacts")
-    assert Mcs.from_text("reacts").transport().reacts
-    assert not Mcs.from_text(None).transport().reacts  # foreign traffic has what its senders leave
-    for wrong in ("", "react", "reacts,reacts"):
-        with pytest.raises(StackError, match="write mcs or mcs:reacts"):
+    """Foreign traffic has what its senders leave by default, or a part of its half: 40 % of it is 0.2 of a link."""
+    texts = ("reacts", "leaves=100%", "leaves=40%", "leaves=0%")
+    names = [Mcs.from_text(text).name for text in (None, *texts)]
+    assert names == ["mcs", "mcs:reacts", "mcs:reacts", "mcs:leaves=40%", "mcs"]
+    none, whole, some = (Mcs.from_text(text).transport() for text in (None, "reacts", "leaves=40%"))
+    assert (none.reacts, whole.reacts, some.reacts) == (False, True, True)
+    assert whole.foreign_weight == whole.claim
+    assert some.foreign_weight / (some.foreign_weight + some.claim) == pytest.approx(0.2)
+    assert all(transport.start_after for transport in (none, whole, some))
+    for wrong in ("", "react", "reacts,reacts", "leaves=", "leaves=%", "leaves=40", "leaves=101%", "leaves=nan%", "4%"):
+        with pytest.raises(StackError, match="write mcs, mcs:reacts"):
             Mcs.from_text(wrong)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Kind = TypeVar("Kind", bound=np.generic)
 
+CLAIM = 1000  # weight of our flows where foreign ones have less: fine enough for a percent
 MOST_RANK = 1 << 20  # the largest weight, and the last level, that a rule may give
 
 
@@ -36,6 +37,13 @@ class Transport:
     goodput: float = 1.0  # part of what is sent that counts, random losses aside
     claim: int = 1  # weight of our flows, where a rule does not give them others
     foreign_weight: int = 1  # what a foreign flow weighs where ours have weights
+
+    @classmethod
+    def leaving(cls, part: float, start_after: bool = False) -> Self:
+        """Single flows that leave a foreign flow beside one of them this part of its half, by weights. If none of it, a
+        foreign flow has what their rates leave; all of it is left by senders that react to loss."""
+        claim, theirs = (1, 1) if part in (0.0, 1.0) else (CLAIM, max(round(CLAIM * part / (2.0 - part)), 1))
+        return cls(opened=True, start_after=start_after, reacts=part > 0.0, claim=claim, foreign_weight=theirs)
 
 
 @dataclass(frozen=True)

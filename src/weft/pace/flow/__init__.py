@@ -25,7 +25,7 @@ from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
+from weft.pace.rates import CLAIM, Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
 WINDOW = 4  # slots
 
@@ -280,7 +280,7 @@ class FlowRule(RateRule):
         planned = live[self.plans[live, slot % self.spec.slots] > 0.0]
         levels = np.zeros(len(flows), np.int64)
         levels[live] = ~np.isin(flows.job[live], flows.job[planned])
-        weights = np.full(len(flows), _CLAIM, np.int64) if self.spec.leaves > 0.0 else None
+        weights = np.full(len(flows), CLAIM, np.int64) if 0.0 < self.spec.leaves < 1.0 else None
         return Limits(np.full(len(flows), np.inf), weights, levels)
 
     def _hear(self, slot: int, flows: int) -> tuple[Floats, Floats]:
@@ -335,7 +335,6 @@ _HOW = (
     "as flow:slot=30ms,slots=10,delay=6ms,loss=1%,volume=1.6,leaves=40%"
 )
 MOST_SLOTS = 1000  # that may be planned ahead
-_CLAIM = 1000  # weight of our flows where foreign ones have less: fine enough for a percent
 
 
 def _settings(text: str) -> FlowSpec:
@@ -386,12 +385,8 @@ class Flow(RatedPace):
         return cls(None if arg is None else _settings(arg))
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
-        """Single flows that leave a foreign flow beside one of them so much of its half, by weights; if none of it,
-        then what our plans leave."""
-        leaves = self.spec.leaves
-        if leaves <= 0.0:
-            return super().transport(packet_loss)
-        return Transport(opened=True, claim=_CLAIM, foreign_weight=max(round(_CLAIM * leaves / (2.0 - leaves)), 1))
+        """Single flows that leave a foreign flow what the settings say."""
+        return Transport.leaving(self.spec.leaves)
 
     def rates(self) -> RateRule:
         """The rule of one run."""

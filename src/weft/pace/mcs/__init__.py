@@ -2,8 +2,8 @@
 
 A central scheduler sees all flows and all NICs, and no link between them (Tian et al., INFOCOM 2018). Its senders keep
 the rates they were given, and foreign traffic has what they leave; with `mcs:reacts` they slow down for loss, so that
-foreign flows have their fair share beside them. `job_order` and `coflow_rates` are meant to be read; mcs_kernel.py does
-the same operations in the same order for thousands of jobs.
+foreign flows have their fair share beside them, and with `mcs:leaves=40%` that part of it. `job_order` and
+`coflow_rates` are meant to be read; mcs_kernel.py does the same operations in the same order for thousands of jobs.
 """
 
 from __future__ import annotations
@@ -143,22 +143,28 @@ class McsRule(RateRule):
 
 
 class Mcs(RatedPace):
-    """`mcs`, or `mcs:reacts`; see the module."""
+    """`mcs`, `mcs:reacts`, or `mcs:leaves=X%`; see the module."""
 
-    def __init__(self, reacts: bool = False) -> None:
-        self.reacts = reacts
-        self.name = "mcs:reacts" if reacts else "mcs"
+    def __init__(self, leaves: float = 0.0) -> None:
+        self.leaves = leaves
+        self.name = {0.0: "mcs", 1.0: "mcs:reacts"}.get(leaves, f"mcs:leaves={100 * leaves:g}%")
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`mcs` or `mcs:reacts`."""
-        if arg not in (None, "reacts"):
-            raise StackError(f"mcs:{arg}: write mcs or mcs:reacts")
-        return cls(arg == "reacts")
+        """`mcs`, `mcs:reacts`, or `mcs:leaves=X%`."""
+        if arg is None or arg == "reacts":
+            return cls(float(arg is not None))
+        try:
+            leaves = float(arg.removeprefix("leaves=").removesuffix("%")) / 100.0 if arg[-1:] == "%" else -1.0
+        except ValueError:
+            leaves = -1.0
+        if not arg.startswith("leaves=") or not 0.0 <= leaves <= 1.0:
+            raise StackError(f"mcs:{arg}: write mcs, mcs:reacts, or mcs:leaves=X% with X from 0 to 100")
+        return cls(leaves)
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows that start after one another."""
-        return Transport(opened=True, start_after=True, reacts=self.reacts)
+        return Transport.leaving(self.leaves, start_after=True)
 
     def rates(self) -> RateRule:
         """The rule of one run."""

@@ -8,13 +8,19 @@ leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  
 
 
 @leaf
+def match(winner, total, at):
+    """Who wins between the two below `at`: the larger total, of equal ones the first; a place may be empty (-1)."""
+    one, other = winner[2 * at], winner[2 * at + 1]
+    return one if other < 0 or total[one] >= total[other] else other
+
+
+@leaf
 def play_up(winner, total, link, leaves):
     """A tournament among links, of which the one with the largest total wins and of several the first: play the matches
     of this link again, whose total has fallen. `winner` has the final at 1 and the links from `leaves` on."""
     at = (leaves + link) >> 1
     while at > 0:
-        one, other = winner[2 * at], winner[2 * at + 1]
-        best = one if other < 0 or total[one] >= total[other] else other
+        best = match(winner, total, at)
         if best != link and winner[at] == best:  # it was not the winner here, and so it is no winner above
             break
         winner[at] = best
@@ -42,8 +48,7 @@ def job_order(job, path, left, capacity):
     winner = np.full(2 * leaves, -1, np.int64)
     winner[leaves : leaves + links] = np.arange(links)
     for at in range(leaves - 1, 0, -1):
-        one, other = winner[2 * at], winner[2 * at + 1]
-        winner[at] = one if other < 0 or total[one] >= total[other] else other
+        winner[at] = match(winner, total, at)
     weight, places = np.ones(jobs), np.full(jobs, -1, np.int64)
     by_job = np.argsort(need[:, 0], kind="mergesort")
     mine = np.searchsorted(need[:, 0][by_job], np.arange(jobs + 1))

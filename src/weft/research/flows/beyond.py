@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 AGAINST = ("tcp:cubic", "ccml", "mcs:reacts", "mcs", "fair")
 HARD = "shortest:100"  # chosen on seeds 1 to 5: of those tried, the hardest that takes no more from others than mcs
 PUSHES = ("shortest:1", "shortest:2", "shortest", "shortest:8", "shortest:20", "shortest:50", HARD)
-OTHERS = ("flow:leaves=15%", "flow", "mcs", "mcs:reacts", "ccml", "tcp:ideal", "fair")
+GIVES_WAY = ("mcs", "mcs:leaves=15%", "mcs:leaves=40%", "mcs:leaves=70%", "mcs:reacts")  # more and more
+OTHERS = ("flow:leaves=15%", "flow", *GIVES_WAY, "ccml", "tcp:ideal", "fair")
 
 
 def bed_10(pace: str, held_out: bool = False) -> Setting:

@@ -20,7 +20,7 @@ from weft.workload.traces.reading import read
 from weft.workload.traces.rows import Trace, TraceJob
 from weft.workload.zoo.names import same_model, without
 
-_MOST_ROWS = 200_000  # of a trace that is remembered: more would take too much memory
+_MOST_ROWS = 200_000  # a longer trace is not remembered: it would take too much memory
 # The same model under another name.
 SAME = {
     "alexnet": "alexnet", "bert": "bert-base", "bertbase": "bert-base", "bertlarge": "bert-large",
