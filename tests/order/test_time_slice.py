@@ -13,7 +13,7 @@ from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
 
 
-@pytest.mark.parametrize("text", [None, "7"])
+@pytest.mark.parametrize("text", [None, "30"])
 def test_conforms(text: str | None) -> None:
     check_order(lambda: TimeSlice.from_text(text), range(3))
 

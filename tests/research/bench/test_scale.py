@@ -23,8 +23,8 @@ def test_the_large_size_says_what_four_times_the_work_costs() -> None:
     """Small here: what is said, not how much it is."""
     said: list[str] = []
     figures = large(True, said.append)
-    assert said[:2] == ["64 GPUs, 640 jobs ...", "256 GPUs, 2,560 jobs ..."]
-    assert (figures["64_gpus_jobs"], figures["256_gpus_jobs"]) == (640, 2560)
+    assert said[:2] == ["64 GPUs, 128 jobs ...", "256 GPUs, 512 jobs ..."]
+    assert (figures["64_gpus_jobs"], figures["256_gpus_jobs"]) == (128, 512)
     ratio = figures["256_gpus_cpu_s"] / figures["64_gpus_cpu_s"]
     assert figures["cost_of_four_times_the_work"] == pytest.approx(ratio)
 

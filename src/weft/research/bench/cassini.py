@@ -29,7 +29,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     pairs = [_timed(rotate, random_circles(rng, 2), CAPACITY) for _ in range(n)]
     say("three jobs on a link, against the exact search without a limit")
     triples, gaps, exact = [], [], 0
-    for _ in range(20 if quick else 200):
+    for _ in range(8 if quick else 200):
         circles = random_circles(rng, 3)
         seconds, found = _timed(rotate, circles, CAPACITY)
         truth = found if found.exact else rotate(circles, CAPACITY, work=2_000_000_000)

@@ -69,11 +69,11 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 def large(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Two runs, the second with four times the GPUs and jobs of the first."""
-    few = 64 if quick else 25_600
+    few, per_gpu = (64, 2) if quick else (25_600, 10)
     found: dict[str, Any] = {}
     for gpus in (few, 4 * few):
-        say(f"{gpus:,} GPUs, {10 * gpus:,} jobs ...")
-        figures = _measured(scenario(10 * gpus, gpus, 0.8, 4.0, "srsf"), say)
+        say(f"{gpus:,} GPUs, {per_gpu * gpus:,} jobs ...")
+        figures = _measured(scenario(per_gpu * gpus, gpus, 0.8, 4.0, "srsf"), say)
         found |= {f"{gpus}_gpus_{name}": value for name, value in figures.items()}
     found["cost_of_four_times_the_work"] = found[f"{4 * few}_gpus_cpu_s"] / found[f"{few}_gpus_cpu_s"]
     return found
