@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +85,18 @@ def test_our_own_pace_is_held_out() -> None:
     result = reproduce(Request(quick=True, seed=1, claims=("beyond.shortest",), workers=1))
     assert result.claims[0].seeds == (6, 7)
     assert any(re.match(r"beyond\.shortest: cross traffic gets [+-]", note) for note in result.notes)
+
+
+def test_the_page_has_what_the_whole_run_measured() -> None:
+    """Every claim as it is now, and every interval as docs/papers/flow-scheduling.md shows it."""
+    page = Path(__file__).parents[3] / "docs" / "papers" / "flow-scheduling.md"
+    measured = json.loads((page.parent / page.stem / "claims.json").read_text())
+    assert {claim["id"]: claim["published"] for claim in measured} == {k: c.published for k, c in CLAIMS.items()}
+    text = page.read_text().replace("\N{MINUS SIGN}", "-")
+    for claim in measured:
+        low, high = claim["ci95"]
+        if low is not None and claim["unit"] == "%":
+            assert f"{claim['measured']:.1f} [{low:.1f}, {high:.1f}]" in text, claim["id"]
 
 
 def test_the_whole_tree_is_run_at_one_seed() -> None:
