@@ -91,11 +91,11 @@ MUTANTS: list[Mutant] = [
         "sim/compiled/events_kernel.py",
         ("one iteration too many", "if job.done >= job.total:", "if job.done > job.total:"),
         (
-            "a gate opens a slot early",
-            "opens = max(now, job.gate_epoch + (slot + 1.0) * job.gate_period)",
-            "opens = max(now, job.gate_epoch + slot * job.gate_period)",
+            "a gate opens a period early",
+            "opens = max(now, job.gate_epoch + (opening + 1.0) * job.gate_period)",
+            "opens = max(now, job.gate_epoch + opening * job.gate_period)",
         ),
-        ("missed slots are not counted", "        job.adjusted += 1\n", "        job.adjusted += 0\n"),
+        ("missed openings are not counted", "        job.adjusted += 1\n", "        job.adjusted += 0\n"),
         ("GPUs go to the last turn", "better = key < other or", "better = key > other or"),
         (
             "GPU seconds ignore the number of workers",

@@ -50,8 +50,8 @@ PACES: list[Mutant] = [
          "            weight[j] -="),
         ("stages that are done count", "& ~self.done & (flows", "& (flows"),
         ("the order is made once", "if when.begins or len(again):", "if len(again):"),
-        ("foreign flows keep their share", "start_after=True, reacts=self.reacts", "start_after=True, reacts=True"),
-        ("broadcasts follow their pushes", "start_after=True, ", ""),
+        ("foreign flows keep their share", "Transport.leaving(self.leaves, ", "Transport.leaving(1.0, "),
+        ("broadcasts follow their pushes", "self.leaves, start_after=True", "self.leaves"),
     ),
     *_of(
         "mcs/mcs_kernel.py", _MCS,
