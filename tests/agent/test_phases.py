@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.agent.said import report
 from weft.agent.conductor import Conductor
@@ -64,7 +69,44 @@ def test_a_pause_in_the_middle_of_a_ring_does_not_end_a_phase_whose_volume_is_kn
     assert phases.look(now + 0.61, sent + 1e6, 0) == ""
     assert phases.look(now + 0.62, sent + 1e6, 0) == "ends"
     assert phases.look(now + 1.00, sent + 1.5e6, 0) == "begins"
-    assert phases.look(now + 1.16, sent + 1.5e6, 0) == "ends"  # it was a shorter one
+    assert phases.look(now + 1.74, sent + 1.5e6, 0) == ""  # iterations are 0.5 s apart; 1.5 times that must pass
+    assert phases.look(now + 1.76, sent + 1.5e6, 0) == "ends"  # it was a shorter one
+
+
+def _played(phases: Phases, now: float, sent: float, iteration: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Pauses and the bytes after them, looked at every 10 ms: at 10 MB/s."""
+    for pause, volume in iteration:
+        for _ in range(round(pause / 0.01)):
+            now += 0.01
+            phases.look(now, sent, 0)
+        for _ in range(round(volume / 1e5)):
+            now, sent = now + 0.01, sent + 1e5
+            phases.look(now, sent, 0)
+    return now, sent
+
+
+@given(st.lists(st.lists(st.integers(4, 15), max_size=4), min_size=8, max_size=8), st.integers(40, 90))
+def test_bursts_of_one_iteration_are_put_together_again(stalls: list[list[int]], computing: int) -> None:
+    """A host of a ring sends an iteration's 2 MB in one to five bursts: in between it waits for the others, for less
+    than half the time that the job computes. Its volume and its period are those of whole iterations."""
+    phases, now, sent, starts = Phases(), 0.0, 0.0, []
+    for waits in stalls:
+        starts.append(now + 0.01 * computing)
+        parts = [4e5] * len(waits) + [2e6 - 4e5 * len(waits)]
+        pauses = [0.01 * pause for pause in (computing, *waits)]
+        now, sent = _played(phases, now, sent, list(zip(pauses, parts, strict=True)))
+    _played(phases, now, sent, [(0.01 * computing, 1e5)])  # the next iteration ends the last burst
+    assert phases.volume == pytest.approx(2e6, rel=0.06)
+    assert phases.pattern.period_s == pytest.approx(median(b - a for a, b in pairwise(starts[-6:])), abs=0.021)
+
+
+def test_another_volume_is_learned_when_iterations_change() -> None:
+    phases, now, sent = Phases(), 0.0, 0.0
+    for volume in (1e6, 3e6, 5e5):
+        for _ in range(6):
+            now, sent = _played(phases, now, sent, [(0.4, volume)])
+        now, sent = _played(phases, now, sent, [(0.4, 1e5)])
+        assert phases.volume == pytest.approx(volume)
 
 
 def test_levels_and_weights_become_rates() -> None:

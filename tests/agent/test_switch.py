@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -74,6 +75,24 @@ def test_two_hosts_never_plan_more_than_the_link_has(switches: SwitchService) ->
     assert max(loads[:7]) <= whole * 1.001
     assert sent["a"] >= volume * 0.999
     assert sent["b"] >= volume * 0.999
+    assert first.lost == second.lost == 0
+
+
+def test_a_job_that_waits_for_its_other_hosts_leaves_the_link_to_others(switches: SwitchService) -> None:
+    """A ring's host that has sent its chunk has nothing to send until another host has. What it had planned for the
+    link between the racks is free at once, and it plans again when there is something to send."""
+    first, second = _host("s0", switches), _host("s1", switches)
+    whole, sent = SHARED.bytes_per_s * PAYLOAD, {"a": 0.0, "b": 0.0}
+    first.begin("a", 20 * SLOT_S * whole)
+    second.begin("b", 20 * SLOT_S * whole)
+    assert first.decide(100.1 * SLOT_S, sent)["a"] == pytest.approx(whole)
+    _settle(switches)
+    assert second.decide(100.2 * SLOT_S, sent)["b"] == pytest.approx(0.0, abs=1e-6 * whole)
+    assert first.decide(101.1 * SLOT_S, sent, resting=["a"])["a"] == math.inf
+    _settle(switches)
+    assert second.decide(101.2 * SLOT_S, sent)["b"] == pytest.approx(whole)
+    _settle(switches)
+    assert first.decide(102.1 * SLOT_S, sent)["a"] == pytest.approx(0.0, abs=1e-6 * whole)
     assert first.lost == second.lost == 0
 
 

@@ -100,10 +100,13 @@ class FlowHost:
         """Whether another slot has begun."""
         return int(now // self.slot_s) != self._slot
 
-    def decide(self, now: float, sent: Mapping[str, float], begun: Collection[str] = ()) -> dict[str, float]:
+    def decide(
+        self, now: float, sent: Mapping[str, float], begun: Collection[str] = (), resting: Collection[str] = ()
+    ) -> dict[str, float]:
         """The rates of jobs that send, for what is left of this slot; `sent` are the bytes of their phases so far.
 
-        At the start of a slot that is all of them, within a slot those that have just begun.
+        At the start of a slot that is all of them, within a slot those that have just begun. Jobs that are `resting`
+        have nothing to send until other hosts have sent to this one: they leave their links to others.
         """
         jobs = self._sending if self.passed(now) else {job: self._sending[job] for job in begun}
         slot = int(now // self.slot_s)
@@ -111,7 +114,7 @@ class FlowHost:
         if slot != self._slot:
             self._pass(slot, sent)
         began = time.perf_counter()
-        message = self._message(slot, sent, jobs)
+        message = self._message(slot, sent, jobs, resting)
         answer = self._ask(message)
         waited = self.waited_s[-1] if message["ask"] and self.waited_s else 0.0
         rates: dict[str, float] = {}
@@ -123,11 +126,15 @@ class FlowHost:
                 {int(f): said[2] for f, said in told.items() if said[0] >= slot - 1},
             )
             for flow in sending.mine:
-                links = None if answer is None and self.switches else self._links(job, flow, answer)
-                schedule = self.scheduler.decide(flow.id, slot, links, peers, part)
+                if job in resting:
+                    schedule, rate = self.scheduler.rest(flow.id, slot), math.inf
+                else:
+                    links = None if answer is None and self.switches else self._links(job, flow, answer)
+                    schedule = self.scheduler.decide(flow.id, slot, links, peers, part)
+                    rate = schedule.rates[0] if self._silent < _PATIENT else math.inf
                 self.nics[flow.path[0]].post(flow.id, flow.path[0], slot, schedule.rates)
                 posts.append((flow.id, flow.path, [round(rate, 1) for rate in schedule.rates]))
-                rates[job] = rates.get(job, 0.0) + (schedule.rates[0] if self._silent < _PATIENT else math.inf)
+                rates[job] = rates.get(job, 0.0) + rate
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
             self.switches.tell("slot", posted, self.slot_s)
@@ -156,10 +163,12 @@ class FlowHost:
             for job, sending in jobs.items()
         }
 
-    def _message(self, slot: int, sent: Mapping[str, float], jobs: Mapping[str, _Sending]) -> Message:
+    def _message(
+        self, slot: int, sent: Mapping[str, float], jobs: Mapping[str, _Sending], resting: Collection[str]
+    ) -> Message:
         ask: list[tuple[int, list[int]]] = []
         for job, sending in jobs.items():
-            for flow in sending.mine:
+            for flow in () if job in resting else sending.mine:
                 mates = [other.id for other in self.jobs[job] if other.id != flow.id]
                 ask += [(link, mates) for link in flow.path[1:]]
         over, self._over = self._over, []

@@ -86,6 +86,7 @@ class Agent:
         self._heard, self._report_s = 0.0, REPORT_S
         self.stopping = False
         self.flow: FlowHost | None = None
+        self._resting: set[str] = set()  # jobs in a phase that wait for their other hosts
         self._secret = secret
         self._guardian = self._guard()
         self._line: Line | None = None
@@ -194,7 +195,8 @@ class Agent:
 
     def _pace_flows(self, flow: FlowHost, now: float) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like. A phase
-        begins at once, as in the simulator: nobody is held before it but by a gate."""
+        begins at once, as in the simulator: nobody is held before it but by a gate. A job in whose sockets nothing
+        waits is waiting for its other hosts."""
         planned = {name: job for name, job in self.jobs.items() if name in flow.jobs}
         begun: set[str] = set()
         for name, job in planned.items():
@@ -207,8 +209,11 @@ class Agent:
             if not flow.sending(name):
                 job.rate = float(FLOOR_BYTES_PER_S) if job.waits else None
                 self._apply(job)
+        resting = {name for name, job in planned.items() if flow.sending(name) and not job.busy}
+        begun |= {name for name in self._resting - resting if flow.sending(name)}
+        self._resting = resting
         if begun or flow.passed(now):
-            rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun)
+            rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun, resting)
             for name, rate in rates.items():
                 self.jobs[name].rate = rate if rate < float("inf") else None
                 self._apply(self.jobs[name])

@@ -1,4 +1,9 @@
-"""Phases: when a job communicates, seen from its sockets alone; and from that its period, bytes and duty cycle."""
+"""Phases: when a job communicates, seen from its sockets alone; and from that its period, bytes and duty cycle.
+
+In a ring hosts wait for each other, so that a host may send an iteration's bytes in several bursts. The pauses between
+iterations are those in which the job computes: the long ones. Bursts with a shorter pause between them belong to one
+iteration.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from itertools import pairwise
 from statistics import median
 
 BEGIN_BYTES = 20_000  # less than this is control traffic: a barrier, a heartbeat
-GAP_S = 0.03  # a pause this long ends a phase whose volume is not known yet
-_KNOWN = 5  # phases whose median is the volume of an iteration
+GAP_S = 0.03  # a pause this long ends a burst, and a phase while no volume is known
+_KNOWN = 5  # iterations whose median counts
+_BURSTS = 40  # that are remembered
 _PATIENT = 5  # times as long may a pause be in a phase that is not complete: in a ring hosts wait for each other
-_CLOSE = 0.98  # fraction of a phase's volume that counts as all of it: the rest may be headers or rounding
+_LONG = 0.5  # fraction of a typical pause between iterations: a pause is one of them if it is longer
+_LONGER = 1.5  # times a typical pause: a phase that is quiet for so long has ended, even if it is not complete
+_CLOSE = 0.02  # bytes that may be missing from a phase, or be too many, as a fraction: headers or rounding
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,13 @@ class Pattern:
         return self.phase_s / self.period_s if self.period_s > 0 else 0.0
 
 
+@dataclass
+class _Burst:
+    start_s: float
+    end_s: float
+    bytes: float = 0.0
+
+
 class Phases:
     """Fed with (time, bytes that arrived so far, bytes waiting); says when communication begins and ends."""
 
@@ -37,11 +52,12 @@ class Phases:
         self.talking = False
         self.sent = 0.0  # in this phase
         self._base = self._last = -1.0
-        self._since = self._moved = 0.0
+        self._moved = 0.0
         self._waiting = 0
-        self._starts: deque[float] = deque(maxlen=_KNOWN + 1)
-        self._lengths: deque[float] = deque(maxlen=_KNOWN)
-        self._volumes: deque[float] = deque(maxlen=_KNOWN)
+        self._bursts: deque[_Burst] = deque(maxlen=_BURSTS)
+        self._open = False  # the last burst goes on
+        self._pause_s = 0.0  # that is typical between iterations
+        self._seen = Pattern()
         self._count = 0
 
     def look(self, now: float, acked: float, waiting: int) -> str:
@@ -49,42 +65,84 @@ class Phases:
         if self._base < 0 or acked < self._last:  # the first look, or a connection has gone
             self._base = self._last = acked
             self._moved = now
-        moved = acked > self._last or waiting > 0
-        self._last, self._waiting = acked, waiting
+        grown, self._last, self._waiting = acked - self._last, acked, waiting
+        moved = grown > 0 or waiting > 0
+        quiet = 0.0 if moved else now - self._moved
+        self._note(now, grown, moved, quiet)
+        if moved:
+            self._moved = now
         if not self.talking:
             if acked + waiting - self._base >= BEGIN_BYTES:
-                self.talking, self._since, self._moved = True, now, now
-                self.sent = acked - self._base
+                self.talking, self.sent = True, acked - self._base
                 return "begins"
-            if moved:
-                self._moved = now
-            elif now - self._moved > self.gap_s:
+            if quiet > self.gap_s:
                 self._base = acked  # small talk is over
             return ""
         self.sent = acked - self._base
-        if moved:
-            self._moved = now
-        quiet = now - self._moved
-        complete = self.volume > 0 and abs(self.sent / self.volume - 1) <= 1 - _CLOSE and not waiting
-        patience = self.gap_s if self.volume <= 0 else _PATIENT * self.gap_s
-        if quiet > patience or (complete and quiet > 0):
-            self._end(now - quiet)
+        if quiet > self._patience() or (quiet > 0 and self._complete()):
+            self.talking, self.sent, self._base = False, 0.0, self._last
+            self._count += 1
             return "ends"
         return ""
 
-    def _end(self, at: float) -> None:
-        self.talking = False
-        self._base = self._last
-        self._count += 1
-        self._starts.append(self._since)
-        self._lengths.append(at - self._since)
-        self._volumes.append(self.sent)
-        self.sent = 0.0
+    def _complete(self) -> bool:
+        """Whether the phase has all bytes of an iteration, or of several that ran together."""
+        if self.volume <= 0:
+            return False
+        times = max(round(self.sent / self.volume), 1)
+        return abs(self.sent / self.volume - times) <= _CLOSE
+
+    def _patience(self) -> float:
+        """How long the phase may be quiet."""
+        if self.volume <= 0 or self.sent > (1 + _CLOSE) * self.volume:
+            return self.gap_s
+        return max(_PATIENT * self.gap_s, _LONGER * self._pause_s)
+
+    def _note(self, now: float, grown: float, moved: bool, quiet: float) -> None:
+        """Take the look down as part of a burst, or of the pause after one."""
+        if moved:
+            if not self._open:
+                if self._bursts and self._bursts[-1].bytes < BEGIN_BYTES:
+                    self._bursts.pop()
+                self._bursts.append(_Burst(now, now))
+                self._open = True
+            self._bursts[-1].end_s = now
+            self._bursts[-1].bytes += grown
+        elif self._open and quiet > self.gap_s:
+            self._open = False
+            if self._bursts[-1].bytes >= BEGIN_BYTES:
+                self._learn()
+
+    def _learn(self) -> None:
+        """Put bursts together to iterations."""
+        pauses = sorted((b.start_s - a.end_s for a, b in pairwise(self._bursts)), reverse=True)
+        if len(pauses) < 2:
+            return
+        shortest = _LONG * pauses[1]  # the longest may be an accident
+        groups: list[_Burst] = []
+        between: list[float] = []
+        for burst in self._bursts:
+            pause = burst.start_s - groups[-1].end_s if groups else 0.0
+            if groups and pause < shortest:
+                groups[-1].end_s = burst.end_s
+                groups[-1].bytes += burst.bytes
+            else:
+                between.append(pause)
+                groups.append(_Burst(burst.start_s, burst.end_s, burst.bytes))
+        if len(groups) < 3:
+            return
+        groups, self._pause_s = groups[-_KNOWN - 1 :], median(between[1:][-_KNOWN:])
+        last = groups[-_KNOWN:]
+        self._seen = Pattern(
+            median(b.start_s - a.start_s for a, b in pairwise(groups)),
+            median(group.end_s - group.start_s for group in last),
+            median(group.bytes for group in last),
+        )
 
     @property
     def volume(self) -> float:
         """Bytes of a phase; 0 while fewer than three were seen."""
-        return median(self._volumes) if len(self._volumes) >= 3 else 0.0
+        return self._seen.phase_bytes
 
     @property
     def left(self) -> float:
@@ -94,8 +152,5 @@ class Phases:
     @property
     def pattern(self) -> Pattern:
         """Medians of the last iterations."""
-        if len(self._starts) < 3:
-            return Pattern(phases=self._count)
-        starts = list(self._starts)
-        period = median(b - a for a, b in pairwise(starts))
-        return Pattern(period, median(self._lengths), median(self._volumes), self._count)
+        seen = self._seen
+        return Pattern(seen.period_s, seen.phase_s, seen.phase_bytes, self._count)

@@ -137,6 +137,12 @@ class HostScheduler:
         known.rates = rates
         return Schedule(flow, slot, tuple(rates))
 
+    def rest(self, flow: int, slot: int) -> Schedule:
+        """The flow has nothing to send until its feeders have: until then it plans nothing."""
+        known = self._flows[flow]
+        known.rates = [0.0] * self.slots
+        return Schedule(flow, slot, tuple(known.rates))
+
     def cut(self, flow: int, slot: int, peers: Peers, part: float = 1.0) -> Schedule | None:
         """A feeder told that it is slower than this flow planned for: less in this slot (None: nothing changes)."""
         known = self._flows[flow]
