@@ -40,7 +40,7 @@ def job_order(loads: Sequence[Mapping[int, float]]) -> list[int]:
         busiest = max(sorted(total), key=total.__getitem__, default=-1)
         there = [j for j in sorted(left) if loads[j].get(busiest, 0.0) > 0.0] or sorted(left)
         cost = {j: weight[j] / (loads[j].get(busiest, 0.0) or 1.0) for j in there}
-        last = min(reversed(there), key=cost.__getitem__)  # of several the one that came last
+        last = min(reversed(there), key=cost.__getitem__)  # if several cost the same, the one that came last
         for j in there:
             weight[j] -= cost[last] * loads[j].get(busiest, 0.0)
         places[last] = place
@@ -105,7 +105,7 @@ class McsRule(RateRule):
     def begin(self, demand: Demand) -> None:
         """NICs are the first and last links of paths."""
         self.capacity = demand.capacity
-        self.place: Ints = np.zeros(0, np.int64)  # of the job of each row
+        self.place: Ints = np.zeros(0, np.int64)  # by row: its job's place in the order
         self.done: Bools = np.zeros(0, np.bool_)  # rows that have ended in this iteration of their job
         self.owner: Ints = np.zeros(0, np.int64)  # whose rows they are
 

@@ -22,8 +22,8 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
-WEIGHT = 4.0  # of a job of ours against one foreign flow on one link
-ROUNDS = 40  # of prices; where flows meet on one link the first is exact
+WEIGHT = 4.0  # a job of ours weighs as much as so many foreign flows on a link
+ROUNDS = 40  # in which prices are settled; where flows meet on one link the first is exact
 
 
 def owed(
@@ -111,7 +111,7 @@ class ShortestRule(RateRule):
     def begin(self, demand: Demand) -> None:
         """Nobody else sends yet."""
         self.capacity = demand.capacity
-        self.part: dict[int, float] = {}  # of an iteration alone that a job, known by its uid, sends for
+        self.part: dict[int, float] = {}  # by a job's uid: the fraction of an iteration alone for which it sends
         self.others(np.zeros((0, 1), np.int64), np.zeros(0))
 
     @property

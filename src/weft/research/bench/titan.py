@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRACES = {"elasticflow": FILES["elasticflow_raw"], **{name: FILES[name] for name in ("helios_venus", "philly", "pai")}}
 SLICE = 2000
 EVERY = 16  # one in so many decisions is timed in CPU seconds, too: asking for them takes as long as a small decision
-SEEDS = (0, 1, 2)  # of slices
+SEEDS = (0, 1, 2)  # each takes another slice of the trace
 MOVED = 1e-12  # relative, for the spread of the exact run itself
 SHORTER = 20  # jobs of a slice are so many times shorter, since its exact run would otherwise take half an hour
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 PAPER = "flows"
 SLOTS_MS = (20, 40, 60, 80, 100)
-DELAY_MS = 6.2  # of a negotiation with a switch, Figure 12(a)
+DELAY_MS = 6.2  # a negotiation with a switch takes so long, Figure 12(a)
 TCP = ("tcp:cubic", "tcp:reno", "tcp:bbr", "tcp:dctcp")
 PUSHES = (15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
 PROTOTYPE = (

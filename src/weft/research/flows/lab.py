@@ -26,7 +26,7 @@ from weft.workload import zoo
 
 NIC_GBPS = 25.0
 TWO_SERVERS = "[batch=64,parallel=parameter-server,servers=2,apart=true]"
-GPU = "P100"  # of the zoo's, the one nearest to the testbed's GTX 1080 Ti
+GPU = "P100"  # the zoo's GPU that is nearest to the testbed's GTX 1080 Ti
 
 
 @dataclass(frozen=True)

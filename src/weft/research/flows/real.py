@@ -51,7 +51,7 @@ class Ran:
     foreign: tuple[np.ndarray[Any, np.dtype[np.float64]], ...] = ()  # by foreign flow: times, and bytes handed over
     drops_per_s: float = 0.0  # at the NIC of the first server
     costs: Mapping[str, list[float]] = field(default_factory=dict)
-    agent_cpu: float = 0.0  # of a core, the mean of the agents
+    agent_cpu: float = 0.0  # the mean over the agents, as a fraction of a core
     switch_mbps: float = 0.0
 
     @property

@@ -64,7 +64,7 @@ class _Lab:
 
 
 _Check = LabCheck[_Lab]
-_Numbers = Mapping[str, Mapping[str, float]]  # of one seed: placer, name of the number
+_Numbers = Mapping[str, Mapping[str, float]]  # at one seed, by placer and by the name of the number
 
 
 def _check(what: str, published: float, unit: str, measure: Callable[[_Lab], float], rule: Rule) -> _Check:

@@ -42,7 +42,7 @@ STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their 
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
 FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])
 EPOCHS, IMAGES, BATCH = 200, 50_000, 512
-MODELS, SIZES = ("resnet50", "vgg16"), (4, 6, 8, 10, 12)  # of the testbed's jobs: their models and workers
+MODELS, SIZES = ("resnet50", "vgg16"), (4, 6, 8, 10, 12)  # the models and numbers of workers of the testbed's jobs
 
 
 def scenario(trace: str, quick: bool) -> dict[str, Any]:
