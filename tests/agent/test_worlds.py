@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import serve_until
-from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.host import FLOOR_BYTES_PER_S, Agent
 from weft.agent.sockets import UNLIMITED, Process, may_trace
 from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.live.engine import find
@@ -93,3 +94,33 @@ def test_stacks_that_shift_and_pace_are_accepted_and_jobs_finish(stack: str, pac
         world = serving.world
         assert isinstance(world, PacedWorld)
         assert (world.control is not None) == paced  # gates alone need no agent while jobs are young
+
+
+def test_a_job_of_the_same_name_under_another_server_is_left_alone(tmp_path: Path) -> None:
+    """Two servers on one machine, each with a job "a": an agent finds the one of its own server's folder. A process
+    that names no folder was started by nobody's server, and any agent may take it."""
+    folders = {name: tmp_path / name for name in ("mine", "theirs", "nobody's")}
+    children = {}
+    for name, folder in folders.items():
+        folder.mkdir()
+        told = {} if name == "nobody's" else {"WEFT_SERVER_DIR": str(folder.resolve())}
+        children[name] = subprocess.Popen([sys.executable, str(STREAM)], env={**ENVIRONMENT, "WEFT_JOB": "a", **told})
+    agent = Agent("local", folders["mine"], near=True)
+    try:
+        expected = {children["mine"].pid, children["nobody's"].pid}
+        until = time.monotonic() + 20.0
+        while time.monotonic() < until:
+            agent.scan()
+            found = set(agent.jobs["a"].processes) if "a" in agent.jobs else set()
+            if found >= expected:
+                break
+            time.sleep(0.1)
+        time.sleep(1.5)  # an agent looks again at processes younger than a second
+        agent.scan()
+        agent.scan()
+        assert set(agent.jobs["a"].processes) == expected
+    finally:
+        agent.close()
+        for child in children.values():
+            child.kill()
+            child.wait()

@@ -240,7 +240,7 @@ class Agent:
         found: dict[str, set[int]] = {}
         self._scans += 1
         if self._scans % 2:
-            self._pids = jobs_here(self.namespace, self._seen, self.host)
+            self._pids = jobs_here(self.namespace, self._seen, self.host, str(self.folder.resolve()))
         for pid, name in self._pids.items():
             found.setdefault(name, set()).add(pid)
         for name in [name for name in self.jobs if name not in found]:

@@ -181,9 +181,9 @@ def namespace_of(pid: int | str) -> int:
         return 0
 
 
-def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "") -> dict[int, str]:
+def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "", folder: str = "") -> dict[int, str]:
     """Processes of jobs (WEFT_JOB in their environment) in a network namespace, by number; those that Slurm has started
-    on another node than `node` are left to the agent there.
+    on another node than `node` are left to the agent there, and those of a server with another folder to its agents.
 
     `seen` remembers processes that were looked at: a process keeps the environment that it was started with.
     """
@@ -196,7 +196,8 @@ def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "") -> di
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
                     told = dict(pair.partition(b"=")[::2] for pair in file.read().split(b"\0"))
-                if told.get(b"SLURMD_NODENAME", node.encode()) == node.encode():
+                here = told.get(b"SLURMD_NODENAME", node.encode()) == node.encode()
+                if here and told.get(b"WEFT_SERVER_DIR", folder.encode()) == folder.encode():
                     name = told.get(b"WEFT_JOB", b"").decode() or None
             except OSError:
                 pass  # gone, or not ours to read

@@ -237,9 +237,10 @@ class LocalWorld(LiveWorld[Task]):
         attempt = task.attempt or self.attempt(task.job.id, task.starts)
         description = task.description
         own = environment(self.cluster, task.gpus, task.job.id, task.starts, task.saved, description.iterations)
+        own["WEFT_SERVER_DIR"] = home = str(self.folder.resolve())
         return {
             "key": task.job.id,
-            "home": str(self.folder.resolve()),
+            "home": home,
             "argv": list(description.argv),
             "cwd": description.cwd,
             "env": {**description.env, **own, "WEFT_PROGRESS_SOCKET": str(attempt.folder.resolve() / "p.sock")},
