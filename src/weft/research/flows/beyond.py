@@ -66,6 +66,9 @@ def frontier(lab: Lab) -> Callable[[], Figure] | None:
     return lambda: draw([points[pace] for pace in PUSHES], {"tcp:cubic": (0.0, 0.0)} | {p: points[p] for p in OTHERS})
 
 
+_LEFT = ("mcs", "flow:leaves=15%", "ccml")  # paces with another one at their right: their names stand at the left
+
+
 def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, float]]) -> Figure:
     """The pushes of our own pace as a line, the other paces as points; `fair` marks what others are owed."""
     from weft.results.pictures.style import PALETTE, house_style, new_figure, tidy_axes
@@ -77,8 +80,9 @@ def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, flo
             axes.annotate(pace, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=PALETTE[0])
         for pace, (x, y) in others.items():
             axes.plot([x], [y], color=PALETTE[1], marker="s", markersize=4, linestyle="none")
-            aside = (-24, -3) if pace == "mcs" else (5, -10)  # it lies beside flow
-            axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8)
+            left = pace in _LEFT
+            aside, side = ((-5, -3), "right") if left else ((5, -10), "left")
+            axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8, ha=side)
         axes.axvline(others["fair"][0], color="#9aa4b2", linewidth=0.8, linestyle="--")
         tidy_axes(
             axes, "", "cross traffic's goodput over that beside CUBIC (%)", "mean JCT saved over CUBIC (%)", grid="both"
