@@ -107,8 +107,10 @@ def _bed_controls(pace: str) -> tuple[Control, ...]:
     return (
         compared("without cross traffic", bed("flow", alone=True), over_alone),
         *(compared(words, bed(other), over) for words, other in (*leaves, *done)),
+        *(compared(f"{words}, over flow itself", bed(other), bed("flow")) for words, other in done),
         *(compared(f"{other} instead", bed(other), over) for other in RIVALS),
         *(compared(f"{o} instead, without cross traffic", bed(o, alone=True), over_alone) for o in RIVALS),
+        compared("ccml over equal weights, without cross traffic", bed("ccml", alone=True), bed("ccml:1", alone=True)),
     )
 
 
@@ -119,6 +121,10 @@ def _cloud_controls() -> tuple[Control, ...]:
     return (
         compared("without cross traffic", cloud("flow:host-only", True), cloud("tcp:cubic", True)),
         *(compared(words, cloud(pace), cloud("tcp:cubic")) for words, pace in changed),
+        *(
+            compared(f"{words}, without cross traffic", cloud(pace, True), cloud("tcp:cubic", True))
+            for words, pace in changed
+        ),
     )
 
 

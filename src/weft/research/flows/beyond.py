@@ -36,6 +36,7 @@ def against(place: Callable[..., Setting]) -> tuple[Control, ...]:
     return (
         *(compared(f"over {pace}", ours, place(pace, held_out=True)) for pace in AGAINST),
         compared("shortest:8 over ccml", harder, ccml),
+        compared("shortest:8 over fair", harder, place("fair", held_out=True)),
     )
 
 
