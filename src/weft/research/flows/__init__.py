@@ -2,7 +2,7 @@
 
 The readings are those of docs/papers/flow-scheduling.md. Figures 7 to 9 and Table I are runs of the shipped scenario
 `flows` (its NICs at several speeds), Figure 14 of `flows-cloud`, Figure 15 of `flows-tree` (runs.py); the others are
-played in lab.py. Claims of our own pace are in beyond.py.
+played in lab.py. What is changed in them to find a cause is in controls.py, claims of our own pace are in beyond.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,16 @@ from weft.research.checks import LabCheck, Rule, chosen, equal, judge, nearly, o
 from weft.research.claims import Measured, Picture, Reproduction, Request
 from weft.research.flows import beyond
 from weft.research.flows import lab as flows_lab
+from weft.research.flows.controls import (
+    DELAY_MS,
+    PUSHES,
+    SLOTS_MS,
+    bed_controls,
+    cloud_controls,
+    slot,
+    slots,
+    tree_controls,
+)
 from weft.research.flows.runs import (
     LEAST,
     MEAN,
@@ -45,14 +55,7 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 PAPER = "flows"
-SLOTS_MS = (20, 40, 60, 80, 100)
-DELAY_MS = 6.2  # a negotiation with a switch takes so long, Figure 12(a)
 TCP = ("tcp:cubic", "tcp:reno", "tcp:bbr", "tcp:dctcp")
-PUSHES = (15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
-PROTOTYPE = (
-    "volume=1.6", "no-estimate", "no-estimate,leaves=40%", "no-estimate,leaves=100%", "own-load", "quantised",
-)  # fmt: skip
-RIVALS = ("tcp:ideal", "mcs", "mcs:reacts", "ccml", "shortest")
 RESILIENT = ("tcp:bbr", "tcp:dctcp", "tcp:dctcp-ecn")  # the second by RFC 8257, the third as in older kernels
 PS = flows_lab.TWO_SERVERS
 
@@ -98,67 +101,13 @@ def _played(
     return _Check(what, published, unit, lambda lab: Measured(measure()), rule, controls=controls)
 
 
-def _bed_controls(pace: str) -> tuple[Control, ...]:
-    """Figure 8 once more: without traffic of others; with senders that leave foreign TCP more; with each thing that the
-    prototype does; and what other paces save."""
-    over, over_alone = bed(pace), bed(pace, alone=True)
-    leaves = [(f"if foreign TCP keeps {x} % of its share", f"flow:leaves={x}%") for x in PUSHES]
-    done = [(f"as {option}", f"flow:{option}") for option in PROTOTYPE]
-    return (
-        compared("without cross traffic", bed("flow", alone=True), over_alone),
-        *(compared(words, bed(other), over) for words, other in (*leaves, *done)),
-        *(compared(f"{words}, over flow itself", bed(other), bed("flow")) for words, other in done),
-        *(compared(f"{other} instead", bed(other), over) for other in RIVALS),
-        *(compared(f"{o} instead, without cross traffic", bed(o, alone=True), over_alone) for o in RIVALS),
-        compared("ccml over equal weights, without cross traffic", bed("ccml", alone=True), bed("ccml:1", alone=True)),
-    )
-
-
-def _cloud_controls() -> tuple[Control, ...]:
-    """Figure 14(a) with one thing changed in the scheduler, and without traffic of others."""
-    changed = (("with switches", "flow"), ("with slots of 10 ms", "flow:host-only,slot=10ms"),
-               ("if what nobody has planned for may be used", "flow:host-only,fill"))  # fmt: skip
-    return (
-        compared("without cross traffic", cloud("flow:host-only", True), cloud("tcp:cubic", True)),
-        *(compared(words, cloud(pace), cloud("tcp:cubic")) for words, pace in changed),
-        *(
-            compared(f"{words}, without cross traffic", cloud(pace, True), cloud("tcp:cubic", True))
-            for words, pace in changed
-        ),
-    )
-
-
-def _tree_controls(rival: str) -> tuple[Control, ...]:
-    """Figure 15 with one thing changed at a time, and once on the whole tree."""
-    changed = (("what nobody has planned for may be used", "flow:fill"), ("slots of 10 ms", "flow:slot=10ms"),
-               ("no switches", "flow:host-only"), ("rates change at slots only", "flow:quantised"),
-               ("equal shares instead", "equal"), ("shortest instead", "shortest"))  # fmt: skip
-    return (
-        compared("the whole tree, one seed", tree("flow"), tree(rival)),
-        *(compared(words, tree(pace, sliced=True), tree(rival, sliced=True)) for words, pace in changed),
-    )
-
-
-def _slot(ms: int, more: str = f"delay={DELAY_MS}ms", alone: bool = False) -> Setting:
-    return bed(f"flow:{f'slot={ms}ms,' if ms != 60 else ''}{more}", alone=alone)
-
-
 def _best_slot(lab: Lab) -> Measured:
     """The slot with the least mean JCT, and from which to which slot that may be chance."""
-    found = {ms: lab.mean_s(_slot(ms)) for ms in SLOTS_MS}
+    found = {ms: lab.mean_s(slot(ms)) for ms in SLOTS_MS}
     best = min(found, key=found.__getitem__)
-    ahead = {ms: saved(lab, _slot(best), _slot(ms)).ci95[0] for ms in SLOTS_MS if ms != best}
+    ahead = {ms: saved(lab, slot(best), slot(ms)).ci95[0] for ms in SLOTS_MS if ms != best}
     perhaps = [best, *(ms for ms, least in ahead.items() if least is None or least <= 0.0)]
     return Measured(float(best), (float(min(perhaps)), float(max(perhaps))))
-
-
-def _slots(words: str, more: str, alone: bool = False) -> Control:
-    """Figure 7(b) with one thing changed: mean JCT by the length of a slot."""
-    settings = {ms: _slot(ms, more, alone) for ms in SLOTS_MS}
-    return Control(
-        words, tuple(settings.values()),
-        lambda lab: ", ".join(f"{ms} ms {lab.mean_s(setting):.1f} s" for ms, setting in settings.items()),
-    )  # fmt: skip
 
 
 def _is(published: float, measured: Measured) -> bool:
@@ -255,20 +204,20 @@ CLAIMS: dict[str, _Check] = {
     "figure-7b.best-slot": _Check(
         f"slots of {', '.join(map(str, SLOTS_MS))} ms, answers {DELAY_MS} ms late: the one with the least mean JCT "
         "(reproduced: the published one, and surely no other)", 60.0, "ms", _best_slot, equal,
-        needs=tuple(map(_slot, SLOTS_MS)),
+        needs=tuple(map(slot, SLOTS_MS)),
         controls=(
-            compared("20 ms over 60 ms", _slot(20), _slot(60)),
-            _slots("a host sends nothing until it has its answers", f"pauses,delay={DELAY_MS}ms"),
-            _slots("answers three times as late", f"delay={3 * DELAY_MS:g}ms"),
-            _slots("senders that react to loss", f"delay={DELAY_MS}ms,leaves=100%"),
-            _slots("without cross traffic", f"delay={DELAY_MS}ms", alone=True),
+            compared("20 ms over 60 ms", slot(20), slot(60)),
+            slots("a host sends nothing until it has its answers", f"pauses,delay={DELAY_MS}ms"),
+            slots("answers three times as late", f"delay={3 * DELAY_MS:g}ms"),
+            slots("senders that react to loss", f"delay={DELAY_MS}ms,leaves=100%"),
+            slots("without cross traffic", f"delay={DELAY_MS}ms", alone=True),
         ),
     ),
     **{
         f"figure-8.saving-over-{pace.replace(':', '-')}": replace(
             _saving(
                 f"6 servers, 25 Gbit/s: flow saves average JCT over {pace}", 15.0, bed("flow"), bed(pace),
-                controls=_bed_controls(pace) if pace == "tcp:cubic" else (),
+                controls=bed_controls(pace) if pace == "tcp:cubic" else (),
             ),
             slow=pace not in ("tcp:cubic", "pcc"),  # nearly the same model as CUBIC
         )
@@ -312,7 +261,7 @@ CLAIMS: dict[str, _Check] = {
     "figure-14.host-only-over-tcp-cubic": _saving(
         "12 instances: flow without switches saves average JCT over tcp:cubic", 8.5, cloud("flow:host-only"),
         cloud("tcp:cubic"),
-        controls=_cloud_controls(),
+        controls=cloud_controls(),
     ),
     "figure-14b.gpt2": _faster(
         "12 instances: GPT2 with flow:host-only over tcp:cubic", 15.0, "gpt2", cloud("flow:host-only"),
@@ -322,7 +271,7 @@ CLAIMS: dict[str, _Check] = {
         f"figure-15.saving-over-{pace}": _saving(
             f"a tenth of the three-tier tree: flow saves average JCT over {pace}", published,
             tree("flow", sliced=True), tree(pace, sliced=True),
-            controls=_tree_controls(pace),
+            controls=tree_controls(pace),
         )
         for pace, published in (("mcs", 33.6), ("ccml", 23.3))
     },
