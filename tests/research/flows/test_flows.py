@@ -99,6 +99,24 @@ def test_the_page_has_what_the_whole_run_measured() -> None:
             assert f"{claim['measured']:.1f} [{low:.1f}, {high:.1f}]" in text, claim["id"]
 
 
+def test_the_page_has_what_was_changed_in_every_claim_that_fails() -> None:
+    """Each change has its mean and interval on the page; a change without chance in it has its mean."""
+    page = Path(__file__).parents[3] / "docs" / "papers" / "flow-scheduling.md"
+    folder = page.parent / page.stem
+    failing = {claim["id"] for claim in json.loads((folder / "claims.json").read_text()) if claim["verdict"] == "no"}
+    text, looked_at = page.read_text().replace("\N{MINUS SIGN}", "-"), set()
+    for note in json.loads((folder / "causes.json").read_text()):
+        head, _, words = note.partition(": ")
+        claim, _, change = head.partition(", ")
+        if claim in failing and change:
+            found = re.match(r"-?[\d.]+( \[[^]]*\])?", words)
+            if found is not None:
+                assert found[0].replace("+", "") in text, note
+                looked_at.add(claim)
+    changed = {name for name, check in CLAIMS.items() if name in failing and check.controls}
+    assert looked_at == changed
+
+
 def test_the_whole_tree_is_run_at_one_seed() -> None:
     """Its tenth, and everything else, at all that were asked for; a quick run knows nothing but the tenth."""
     whole, tenth = runs.tree("mcs"), runs.tree("mcs", sliced=True)
