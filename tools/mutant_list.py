@@ -10,13 +10,20 @@ __all__ = ["MUTANTS", "Mutant"]
 @dataclass(frozen=True)
 class Mutant:
     """Replace `old` by `new` in a file of the package. `judges` are the tests that should notice; by default those of
-    the engine."""
+    the engine. `also` are further places, each a file, old and new: a rule that a kernel and its readable twin both
+    have is broken in both, so that comparing them does not give it away."""
 
     file: str
     why: str
     old: str
     new: str
     judges: tuple[str, ...] = ()
+    also: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[str, str, str], ...]:
+        """All places: file, old and new."""
+        return ((self.file, self.old, self.new), *self.also)
 
 
 def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:

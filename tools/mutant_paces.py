@@ -11,6 +11,13 @@ def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
     return [Mutant(f"pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
 
 
+def _both(folder: str, judges: str, *changes: tuple[str, tuple[str, str], tuple[str, str]]) -> list[Mutant]:
+    """Break a rule in the readable twin and in the kernel, so that only a sequence by hand can notice."""
+    twin, kernel = f"pace/{folder}/__init__.py", f"pace/{folder}/{folder}_kernel.py"
+    named = tuple(judges.split())
+    return [Mutant(twin, why, *plain, named, ((kernel, *compiled),)) for why, plain, compiled in changes]
+
+
 _CCML = "tests/pace/test_ccml.py"
 _PCC = "tests/pace/test_pcc.py"
 _MCS = "tests/pace/test_mcs.py tests/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
@@ -29,6 +36,10 @@ PACES: list[Mutant] = [
         ("two flows of a job weigh twice as much", " / self.beside[job]), 1)", "), 1)"),
         ("a job that is gone still counts", "            self._weigh(uid, nics)\n\n", "\n"),
         ("a foreign flow weighs nothing", "foreign_weight=int(FINE)", "foreign_weight=1"),
+        ("iterations may differ by a tenth", "CLOSE = 0.05", "CLOSE = 0.1"),
+        ("ratios are of numbers up to 3", "LARGEST = 4", "LARGEST = 3"),
+        ("ratios are of numbers up to 5", "LARGEST = 4", "LARGEST = 5"),
+        ("weights have no bound", "self.unfair ** min(steps, deepest)", "self.unfair**steps"),
     ),
     *_of(
         "pcc.py", _PCC,
@@ -42,6 +53,13 @@ PACES: list[Mutant] = [
         ("Vivace's steps are not bounded", "side * np.minimum(wanted, most)", "side * wanted"),
         ("Vivace's bound does not grow", "np.where(wanted > most, before + 1.0, 0.0)", "0.0"),
         ("Vivace's gradient is not amplified", "np.abs(gradient) * amplified(self.steps[rows])", "np.abs(gradient)"),
+        ("trials are ever wider apart", "np.minimum(self.eps[again] + LEAST_EPS, MOST_EPS)",
+         "self.eps[again] + LEAST_EPS"),
+        ("trials stay wide after a return", "self._try(back, LEAST_EPS)", "self._try(back, self.eps[back])"),
+        ("Vivace turns round with large steps", "np.where(same, self.steps[rows] + 1.0, 1.0)",
+         "self.steps[rows] + 1.0"),
+        ("who waits for others learns as from loss", "beyond = np.where(full, ", "beyond = np.where(True, "),
+        ("random loss is not noticed", "np.maximum(beyond - kept, came.loss)", "beyond - kept"),
         ("a slot that it began in counts", "self.tried[live] = when.begins", "self.tried[live] = True"),
     ),
     *_of(
@@ -50,6 +68,7 @@ PACES: list[Mutant] = [
          "            weight[j] -="),
         ("stages that are done count", "& ~self.done & (flows", "& (flows"),
         ("the order is made once", "if when.begins or len(again):", "if len(again):"),
+        ("the order is not remade when an iteration begins", "if when.begins or len(again):", "if when.begins:"),
         ("foreign flows keep their share", "Transport.leaving(self.leaves, ", "Transport.leaving(1.0, "),
         ("broadcasts follow their pushes", "self.leaves, start_after=True", "self.leaves"),
     ),
@@ -61,8 +80,22 @@ PACES: list[Mutant] = [
         ("the busiest NIC stays the busiest", "play_up(winner, total, int(need[b, 1]), leaves)", "pass"),
         ("a coflow's flows do not end together", "rate = left[a] / seconds", "rate = room[out[a]]"),
     ),
+    *_both(
+        "mcs", _MCS,
+        ("others lose no weight", ("weight[j] -= cost[last] * loads[j].get(busiest, 0.0)", "weight[j] -= 0.0"),
+         ("weight[j] -= least * there[j]\n", "weight[j] -= 0.0\n")),
+        ("backfilling is in reverse order",
+         ("for name in ranked:\n        for i in", "for name in reversed(ranked):\n        for i in"),
+         ("for g in ranked:\n        for a in", "for g in ranked[::-1]:\n        for a in")),
+    ),
     *_of(
         "tcp/__init__.py", _TCP,
+        ("CUBIC gains above its last peak as below", "Control(0.7, 3.0 * 0.3 / 1.7)",
+         "Control(0.7, 3.0 * 0.3 / 1.7, 3.0 * 0.3 / 1.7)"),
+        ("a window is idle after a tenth of a second", "IDLE_S = 0.2", "IDLE_S = 0.1"),
+        ("marks come four times later", "MARK_S = 7.6e-5", "MARK_S = 4 * 7.6e-5"),
+        ("buffers hold 3 MB", "BUFFER_BYTES = 1e6", "BUFFER_BYTES = 3e6"),
+        ("BBR keeps half a pipe", "self.window[new] = 2.0 * flows", "self.window[new] = 0.5 * flows"),
         ("slow start costs nothing", "caps[fresh] -= missed_bytes(caps[fresh]) / lasts", "pass"),
         ("what a slow start lost is not sent again", "caps[rows] - self.lost[rows] / lasts", "caps[rows]"),
         ("an idle window is kept", "* self.slot_s >= IDLE_S", "* self.slot_s >= 1e9"),
@@ -82,6 +115,11 @@ PACES: list[Mutant] = [
         ("a queue takes no time", "trips = seconds / max(window[i] / rate[i], rtt_s)", "trips = seconds / rtt_s"),
         ("slow start ends where there is room", "2.0 * max(free, first)", "1.0 * max(free, first)"),
         ("a tooth idles for nothing", "idle, full = (knee - low) * rtt_s / gain,", "idle, full = 0.0,"),
+    ),
+    *_both(
+        "shortest", _SHORTEST,
+        ("a job needs the sum over its links", ("max(needs.values(), default=0.0) for", "sum(needs.values()) for"),
+         ("longest[j] = max(longest[j], need[link])", "longest[j] += left[live[a]] / capacity[link]")),
     ),
     *_of(
         "shortest/__init__.py", _SHORTEST,

@@ -66,8 +66,10 @@ class Verdict:
 
 
 def misplaced(mutants: Iterable[Mutant] = MUTANTS) -> list[Mutant]:
-    """Mutants whose place in the source is not found exactly once."""
-    return [m for m in mutants if (PACKAGE / m.file).read_text(encoding="utf-8").count(m.old) != 1]
+    """Mutants of which a place in the source is not found exactly once."""
+    return [
+        m for m in mutants if any((PACKAGE / f).read_text(encoding="utf-8").count(old) != 1 for f, old, _ in m.places)
+    ]
 
 
 def judge(mutant: Mutant | None, limit_s: int, judges: Sequence[str] = JUDGES) -> Verdict:
@@ -75,9 +77,9 @@ def judge(mutant: Mutant | None, limit_s: int, judges: Sequence[str] = JUDGES) -
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         copy = Path(folder) / "src" / "weft"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        if mutant is not None:
-            file = copy / mutant.file
-            file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
+        for name, old, new in () if mutant is None else mutant.places:
+            file = copy / name
+            file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
         return Verdict(mutant, *_first_failure(folder, limit_s, judges))
 
 

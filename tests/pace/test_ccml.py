@@ -39,6 +39,16 @@ def test_compatible_by_hand() -> None:
     assert compatible([half]) == compatible([]) == []
 
 
+def test_how_close_iterations_must_be_to_a_ratio() -> None:
+    """docs/baselines/ccml.md: within 5 % of a ratio of whole numbers up to 4. 2 and 2.08 s differ by 4 %, 2 and 2.16 s
+    by 8 %. 3 and 4 s repeat a shift every second. 4 and 5 s would do so too, but 5 is too large a number, and 4 x 4 s
+    and 3 x 5 s, the nearest, differ by 1 in 15, 6.7 %."""
+    assert common_s(2.0, 2.08) == pytest.approx(2.0)
+    assert common_s(2.0, 2.16) == common_s(2.16, 2.0) == 0.0
+    assert common_s(3.0, 4.0) == common_s(4.0, 3.0) == pytest.approx(1.0)
+    assert common_s(4.0, 5.0) == common_s(5.0, 4.0) == 0.0
+
+
 def shares(weights: np.ndarray, nics: list[int], capacity: list[int]) -> list[float]:  # type: ignore[type-arg]
     """What flows of these weights have of their NICs, in millionths."""
     sharers = [Sharer({nic: 1}, claim=int(w)) for nic, w in zip(nics, weights, strict=True)]
@@ -76,6 +86,21 @@ def test_weights_by_hand() -> None:
     later = rule.decide(Moment(1), flows, np.array([1, 2, 3])).weights
     assert later is not None
     assert shares(later[1:4], [0, 0, 0], [21]) == pytest.approx([8.4, 8.4, 4.2])
+
+
+def test_weights_have_a_bound() -> None:
+    """docs/baselines/ccml.md: seven compatible jobs on a NIC. From the last to the first they would weigh 840 x 1, 4,
+    16, 64, 256, 1024 and 4096. 840 x 256 = 215,040 is below 2^18 = 262,144 and 840 x 1024 = 860,160 is above, so the
+    first two weigh 2^18."""
+    capacity = [21.0, 99.0]
+    flows = jobs_on(((0,),) * 7, (10.0,) * 7, capacity)
+    rule = CcmlRule()
+    rule.begin(Demand(np.array(capacity)))
+    for row in range(7):
+        rule.came(np.array([row]), flows)
+    weights = rule.decide(Moment(0), flows, np.arange(7)).weights
+    assert weights is not None
+    assert weights.tolist() == [262144, 262144, 215040, 53760, 13440, 3360, 840]
 
 
 def test_jobs_that_are_not_compatible_share_fairly() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,13 +27,49 @@ def test_by_hand() -> None:
     assert bottleneck_s([(0, 2, 8.0)], [0.0, 0, 10, 10], [10.0] * 4) == float("inf")
 
 
-def test_the_order_of_jobs_by_hand() -> None:
-    """docs/baselines/mcs.md: NIC 0 has 3 + 2 + 2 seconds to do, NIC 1 has 1 + 4. On NIC 0 job 0 has least weight for
-    its seconds, 1/3: it goes last, and jobs 1 and 2 keep 1 - 2/3. Then NIC 1 has most left, 4 s, all of job 2: it goes
-    second. By smallest bottleneck first it would be job 1, job 0, job 2."""
-    assert job_order([{0: 3.0, 1: 1.0}, {0: 2.0}, {0: 2.0, 1: 4.0}]) == [2, 0, 1]
-    assert job_order([{0: 1.0}, {0: 1.0}]) == [0, 1]  # alike: who came first goes first
-    assert job_order([]) == []
+def _order_by_kernel(loads: Sequence[Mapping[int, float]]) -> list[int]:
+    """`job_order`, asked of the kernel: each load is a flow from its NIC, of 1 byte a second, to a NIC that is so fast
+    that it is never the busiest."""
+    rows = [(j, nic, seconds) for j, mine in enumerate(loads) for nic, seconds in mine.items()]
+    job, path = np.array([row[0] for row in rows], np.int64), np.array([(row[1], 2) for row in rows], np.int32)
+    left, capacity = np.array([row[2] for row in rows]), np.array([1.0, 1.0, 1e9])
+    return [int(place) for place in McsRule().kernel.job_order(job, path.reshape(-1, 2), left, capacity)]
+
+
+@pytest.mark.parametrize("order", [job_order, _order_by_kernel])
+def test_the_order_of_jobs_by_hand(order: Any) -> None:
+    """docs/baselines/mcs.md: NIC 0 has 4 + 2 seconds to do for jobs 0 and 1, NIC 1 has 2 + 3 for jobs 1 and 2. On NIC
+    0, which has most, job 0 has the least weight for its seconds (1/4 against 1/2), so job 0 goes last. Job 1 pays 2 s
+    x 1/4 and keeps a weight of 1/2. Then NIC 1 has most, 5 s: there job 1 has 1/2 / 2 = 1/4 and job 2 has 1/3, so job 1
+    goes second and job 2 first. If job 1 had kept its whole weight it would have 1/2 and go first, as it would by the
+    smallest bottleneck."""
+    assert order([{0: 4.0}, {0: 2.0, 1: 2.0}, {1: 3.0}]) == [2, 1, 0]
+    assert order([{0: 1.0}, {0: 1.0}]) == [0, 1]  # alike: who came first goes first
+    assert order([]) == []
+
+
+def _rates_by_kernel(
+    job: Sequence[int], nics: Sequence[tuple[int, int]], left: Sequence[float], capacity: Sequence[float],
+    places: Mapping[int, int],
+) -> list[float]:  # fmt: skip
+    """`coflow_rates`, asked of the kernel."""
+    uid, path, size = np.array(job), np.array(nics, np.int32), np.array(left)
+    place, found = np.array([places[name] for name in job]), np.zeros(len(job))
+    McsRule().kernel.decide(
+        np.arange(len(job)), path, uid, np.zeros(len(job)), size, np.array(capacity), place, found
+    )  # fmt: skip
+    return [float(rate) for rate in found]
+
+
+@pytest.mark.parametrize("rates", [coflow_rates, _rates_by_kernel])
+def test_backfilling_is_in_the_order_of_jobs(rates: Any) -> None:
+    """NICs of 10. Job 0 comes first and its flow from NIC 0 to 2 takes all of NIC 0. Jobs 1 and 2 both have a flow from
+    NIC 0, so as coflows they have nothing. NIC 1 is free for a flow of each: job 1 comes before job 2 and has all 10 of
+    it for its flow to NIC 4, and nothing is left for the flow of job 2 to NIC 5. With the two places exchanged job 2
+    has the 10."""
+    flows = ([0, 1, 1, 2, 2], [(0, 2), (0, 3), (1, 4), (0, 3), (1, 5)], [8.0, 4.0, 4.0, 4.0, 4.0], [10.0] * 6)
+    assert rates(*flows, {0: 0, 1: 1, 2: 2}) == pytest.approx([10.0, 0.0, 10.0, 0.0, 0.0])
+    assert rates(*flows, {0: 0, 1: 2, 2: 1}) == pytest.approx([10.0, 0.0, 0.0, 0.0, 10.0])
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(4, 7), st.integers(1, 5)), min_size=1, max_size=4),
@@ -64,6 +103,29 @@ def test_jobs_are_ordered_by_all_of_their_stages() -> None:
     assert rule.decide(Moment(0), flows, np.array([0, 2])).caps.tolist() == [0.0, 0.0, 10.0]
     rule.over(np.array([1]), flows)
     assert rule.decide(Moment(1), flows, np.array([0, 2])).caps.tolist() == [10.0, 0.0, 0.0]
+
+
+def test_the_order_is_remade_when_an_iteration_begins() -> None:
+    """A NIC of 10 bytes/s, all within one slot. Job 0 has 2 of its 8 bytes left and job 1 has 6: job 0 goes first. Job
+    0 ends and begins its next iteration at once, with 8 bytes: now job 1 has fewer, 6, and goes first. Then job 2 comes
+    with 7 bytes: it goes after job 1 and before job 0."""
+    capacity = np.array([10.0] * 3)
+    flows = flow_set(3, 2)
+    for row, size in enumerate((8.0, 6.0, 7.0)):
+        flows.put(row, row, FlowRows(((0, 2),), (size,), (0.0,), ((0, 0),), ((0, 0),)), capacity)
+    flows.active[:2], flows.sent[0] = True, 6.0
+    rule = McsRule()
+    rule.begin(Demand(capacity))
+    assert rule.decide(Moment(0), flows, np.array([0, 1])).caps.tolist() == [10.0, 0.0, 0.0]
+    rule.over(np.array([0]), flows)
+    flows.sent[0] = 0.0
+    later = Moment(0, 0.5, begins=False)
+    assert rule.decide(later, flows, np.array([0, 1])).caps.tolist() == [0.0, 10.0, 0.0]
+    flows.active[2] = True
+    assert rule.decide(later, flows, np.arange(3)).caps.tolist() == [0.0, 10.0, 0.0]
+    rule.over(np.array([1]), flows)
+    flows.active[1] = False
+    assert rule.decide(later, flows, np.array([0, 2])).caps.tolist() == [0.0, 0.0, 10.0]
 
 
 @given(JOBS, st.data())

@@ -76,6 +76,34 @@ def test_rates_by_hand() -> None:
     assert rates([[((0,), 10.0)], [((0,), 10.0)]], [8.0], [10.0]) == [[8.0], [0.0]]
 
 
+def _rates_by_kernel(
+    jobs: list[list[tuple[tuple[int, ...], float]]], room: list[float], capacity: list[float]
+) -> list[list[float]]:  # fmt: skip
+    """`rates`, asked of the kernel, which is told of no others: all room is ours."""
+    assert room == capacity
+    job = np.array([j for j, flows in enumerate(jobs) for _ in flows])
+    path = np.array([(*links, -1)[:2] for flows in jobs for links, _ in flows], np.int32)
+    left, caps = np.array([left for flows in jobs for _, left in flows]), np.zeros(len(job))
+    none, weights = np.zeros((0, 1), np.int64), np.ones(len(jobs))
+    rule = ShortestRule()
+    rule.kernel.decide(
+        np.arange(len(job)), job, path, left, np.array(capacity), none, np.zeros(0), weights, ROUNDS, caps
+    )  # fmt: skip
+    return [[float(rate) for rate in caps[job == j]] for j in range(len(jobs))]
+
+
+@pytest.mark.parametrize("rates", [rates, _rates_by_kernel])
+def test_the_busiest_link_of_a_job_is_what_it_needs(rates: Any) -> None:
+    """docs/baselines/shortest.md: links of 10. Job 0 has 20 bytes for link 0 and 15 for link 1, so 2 and 1.5 s; job 1
+    has 30 bytes for link 0, 3 s. The most on any link is 2 s and 3 s: job 0 goes first, though both of its links
+    together have 3.5 s to do. Flows on one link do add up: with two flows of 20 bytes on link 0, 4 s, job 0 goes after
+    job 1."""
+    ten = [10.0, 10.0]
+    assert rates([[((0,), 20.0), ((1,), 15.0)], [((0,), 30.0)]], ten, ten) == [[10.0, 10.0], [0.0]]
+    assert rates([[((0, 1), 20.0)], [((0,), 30.0)]], ten, ten) == [[10.0], [0.0]]  # 2 s, or 4 s by the sum
+    assert rates([[((0,), 20.0), ((0,), 20.0)], [((0,), 30.0)]], ten, ten) == [[0.0, 0.0], [10.0]]
+
+
 def test_two_jobs_on_one_nic() -> None:
     """As on the page of `equal`: pushes of 6 and 4 bytes at 10 bytes/s. The shorter is done after 0.4 s, the other
     after 1 s; shared fairly it would be 0.8 and 1 s."""

@@ -16,10 +16,8 @@ from weft.pace.mcs import Mcs
 from weft.pace.pcc import Pcc
 from weft.pace.rates import Carried, Demand, Moment
 from weft.pace.tcp import (
-    BUFFER_BYTES,
     CONTROLS,
     FIRST_WINDOW,
-    MARK_S,
     RTT_S,
     SEGMENT_BYTES,
     VARIANTS,
@@ -72,6 +70,8 @@ def test_loss() -> None:
 LINE = 3.125e9  # 25 Gbit/s
 CAPACITY = np.array([LINE] * 3)  # two NICs that send, and the port of the server that both send to
 PIPE = LINE * RTT_S
+# As docs/baselines/tcp.md states them, and not as the code does: a port's buffer, and the queue that marks packets.
+BUFFER_BYTES, MARK_S = 1e6, 7.6e-5
 
 
 def two_flows(uids: tuple[int, int] = (0, 1)) -> FlowSet:
@@ -95,8 +95,8 @@ def play(rule: TcpRule, flows: FlowSet, slots: int, first: int = 0) -> list[list
     return seen
 
 
-def started(variant: str = "cubic", buffer_bytes: float = BUFFER_BYTES) -> TcpRule:
-    rule = TcpRule(variant, buffer_bytes)
+def started(variant: str = "cubic", buffer_bytes: float | None = None) -> TcpRule:
+    rule = TcpRule(variant) if buffer_bytes is None else TcpRule(variant, buffer_bytes)
     rule.begin(Demand(CAPACITY))
     return rule
 
@@ -113,7 +113,8 @@ def test_slow_start_by_hand() -> None:
 
 
 def test_a_flow_alone_has_its_link_but_for_slow_start_and_its_overshoot() -> None:
-    """The first window is twice what pipe and buffer hold (1.625 MB): half of it is lost and sent again."""
+    """The first window is twice what a pipe of 0.625 MB and a buffer of 1 MB hold: half of it, 1.625 MB, is lost and
+    sent again."""
     rule, flows = started(), two_flows()
     flows.active[0] = True
     first, second = (rates[0] for rates in play(rule, flows, 2))
@@ -121,6 +122,23 @@ def test_a_flow_alone_has_its_link_but_for_slow_start_and_its_overshoot() -> Non
     assert first == pytest.approx(LINE - (missed_bytes(np.array([LINE]))[0] + lost) / rule.slot_s)
     assert second == pytest.approx(LINE)
     assert rule.window[0] < PIPE + BUFFER_BYTES
+
+
+@pytest.mark.parametrize(
+    ("variant", "top", "gained"),
+    [("cubic", 1000, 450 / 17), ("cubic", 109, 42), ("cubic", 50, 50), ("reno", 1000, 50), ("reno", 50, 50)],
+)
+def test_windows_grow_as_fast_as_reno_above_the_last_peak(variant: str, top: int, gained: float) -> None:
+    """docs/baselines/tcp.md: a window of 100 segments fits into a pipe of 428, so a round trip takes 0.2 ms and a slot
+    has 50 of them. CUBIC gains 3 x 0.3 / 1.7 = 9 / 17 segments in each while it is below its last peak: 450 / 17 =
+    26.5. With its last peak at 109 segments it is there after 17 round trips, and gains 1 in each of the other 33: 9 +
+    33 = 42. Above its last peak it gains 50, as Reno always does."""
+    rule, flows = started(variant), two_flows()
+    flows.active[0] = True
+    play(rule, flows, 1)
+    rule.window[0], rule.top[0] = 100 * SEGMENT_BYTES, top * SEGMENT_BYTES
+    play(rule, flows, 1, 1)
+    assert rule.window[0] / SEGMENT_BYTES == pytest.approx(100 + gained)
 
 
 def saw_law(keeps: float, b: float) -> float:
@@ -201,21 +219,32 @@ def test_rates_follow_windows_and_windows_even_out() -> None:
         assert later < float(np.mean(shares[-50:])) < 0.52, variant
 
 
+def test_bbr_keeps_two_pipes() -> None:
+    """Two pipes of 625 kB are 1.25 MB in flight: alone it has all of its link, but for a slow start; beside a window
+    as large it has half."""
+    rule, flows = started("bbr"), two_flows()
+    flows.active[0] = True
+    assert play(rule, flows, 2)[1][0] == pytest.approx(LINE)
+    flows.active[1] = True
+    assert play(rule, flows, 2, 2)[1] == pytest.approx([0.5 * LINE] * 2)
+    assert rule.window.tolist() == pytest.approx([1.25e6] * 2)
+
+
 def test_an_idle_window_starts_anew() -> None:
-    """After 50 ms a flow goes on with its window, after 300 ms with a slow start up to three quarters of it; the next
-    job on the same row knows nothing."""
+    """Within 200 ms (50 ms, 190 ms) a flow goes on with its window, after more (210 ms, 300 ms) with a slow start up to
+    three quarters of it; the next job on the same row knows nothing."""
     rule, flows = started(), two_flows()
     flows.active[0] = True
     play(rule, flows, 30)
     window = rule.window[0]
-    for pause, fresh in ((5, False), (30, True)):
+    for pause, fresh in ((5, False), (19, False), (21, True), (30, True)):
         rule, flows = started(), two_flows()
         flows.active[0] = True
         play(rule, flows, 30)
         flows.active[0], flows.sent[0] = False, 0.0
         rule.over(np.array([0]), flows)
         flows.active[0] = True
-        caps = rule.decide(Moment(30 + pause), flows, np.array([0])).caps
+        caps = rule.decide(Moment(29 + pause), flows, np.array([0])).caps
         assert (caps[0] < 0.95 * LINE) == fresh
         assert rule.window[0] == pytest.approx(max(0.75 * window, rule.threshold[0]) if fresh else window, rel=0.1)
     flows.put(0, 0, FlowRows(((0, 2),), (1e12,), (0.0,), ((0, 0),), ((0, 0),)), CAPACITY, 9)
@@ -275,6 +304,18 @@ def test_dctcp_keeps_its_queue_at_the_marks() -> None:
         assert rule.window.sum() == pytest.approx(PIPE + MARK_S * LINE, rel=0.15)
 
 
+def test_dctcp_marks_by_hand() -> None:
+    """docs/baselines/tcp.md: the pipe holds 625,000 bytes, and a queue of 0.076 ms at 25 Gbit/s 237,500 more. Two
+    windows of a megabyte are marked and shrink to 862,500 bytes together; two that come to less stay as they are."""
+    for windows, left in ((1e6, 862_500.0), (4.3e5, 860_000.0)):
+        rule, flows = started("dctcp"), two_flows()
+        flows.active[:] = True
+        play(rule, flows, 1)
+        rule.window[:] = windows
+        rule.decide(Moment(1), flows, np.arange(2))
+        assert rule.window.sum() == pytest.approx(left)
+
+
 def test_a_window_that_is_not_used_makes_room() -> None:
     """A flow that sends a tenth of what its window allows keeps twice that; the other has the rest."""
     rule, flows = started(), two_flows()
@@ -308,6 +349,11 @@ def test_parameters() -> None:
     for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB"):
         assert Tcp.from_text(name).name == f"tcp:{name}"
     assert Tcp.from_text(None).name == "tcp:cubic"
+    assert Tcp.from_text("reno,buffer=1000kB").name == "tcp:reno"  # a megabyte is what it has anyway
+    for tcp, buffer_bytes in ((Tcp(), 1e6), (Tcp.from_text("reno"), 1e6), (Tcp.from_text("cubic,buffer=200kB"), 2e5)):
+        rule = tcp.rates()
+        assert isinstance(rule, TcpRule)
+        assert rule.buffer_bytes == buffer_bytes
     wrong = ("vegas", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas", "", "ideal-", "cubic,", "cubic,buffer=-1kB",
              "cubic,goodput=0%", "cubic,buffer=1kB,buffer=2kB")  # fmt: skip
     for text in wrong:
