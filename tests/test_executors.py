@@ -19,7 +19,7 @@ from tests.test_api import scenario
 from weft import registry
 from weft.api import compile_kernels
 from weft.errors import InputError
-from weft.executors import using
+from weft.executors import _deaf, using
 from weft.place.fitting import FirstFit
 from weft.registry import LAYERS, register
 
@@ -126,3 +126,23 @@ def test_workers_end_with_a_comparison_that_is_killed(running: subprocess.Popen[
             return
         time.sleep(0.1)
     pytest.fail("workers are still there ten seconds after their parent was killed")
+
+
+def test_an_interrupt_while_workers_are_started_is_not_lost() -> None:
+    """It waits until they are started. It was ignored once, and a comparison went on for minutes after Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    started = []
+
+    def start() -> None:
+        with _deaf():
+            os.kill(os.getpid(), signal.SIGINT)
+            started.append(True)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert started
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -264,21 +264,34 @@ def _tidy_end() -> Iterator[None]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Workers started inside ignore interrupts at first, so that one during their imports leaves no traceback."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
+    """An interrupt waits until workers are started; these hear none before `_begin_worker`, so that one during their
+    imports leaves no traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # somebody else is told of interrupts, or nobody is
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))  # other threads may still be told of one
+    _mask(signal.SIG_BLOCK)  # workers inherit this, and an interrupt waits for them, too
     try:
         yield
     finally:
+        _mask(signal.SIG_UNBLOCK)
         signal.signal(signal.SIGINT, before)
+    if came:
+        before(came[0], None)
+
+
+def _mask(how: int) -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(how, {signal.SIGINT})
 
 
 def _begin_worker() -> None:
     """An interrupted worker dies without a traceback of its own, because the parent tells the user. A worker whose
     parent was killed ends too, instead of waiting for work for ever."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _mask(signal.SIG_UNBLOCK)
     parent = multiprocessing.parent_process()
 
     def follow() -> None:

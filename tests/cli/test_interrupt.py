@@ -39,7 +39,9 @@ def test_interrupted_comparison(running: subprocess.Popen[str]) -> None:
     os.killpg(running.pid, signal.SIGINT)  # what a terminal does
     out, err = running.communicate(timeout=60)
     said = "error: interrupted; the same command continues from the finished runs"
-    assert (running.returncode, out, err.splitlines()[0]) == (130, "", said)
+    assert (out, err.splitlines()[0]) == ("", said)
+    # `python -m` ends by the signal itself if that came while a string was executed; a shell shows 130 for both.
+    assert running.returncode in (130, -signal.SIGINT)
     assert "Traceback" not in err
     assert "leaked" not in err
     for _ in range(100):
