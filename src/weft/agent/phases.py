@@ -86,17 +86,15 @@ class Phases:
         return ""
 
     def _complete(self) -> bool:
-        """Whether the phase has all bytes of an iteration, or of several that ran together."""
-        if self.volume <= 0:
-            return False
-        times = max(round(self.sent / self.volume), 1)
-        return abs(self.sent / self.volume - times) <= _CLOSE
+        """Whether the phase has all bytes of an iteration, or of two that ran together."""
+        return self.volume > 0 and any(abs(self.sent / self.volume - times) <= _CLOSE for times in (1, 2))
 
     def _patience(self) -> float:
-        """How long the phase may be quiet."""
-        if self.volume <= 0 or self.sent > (1 + _CLOSE) * self.volume:
+        """How long the phase may be quiet. One with more than an iteration's bytes is not waited for as long."""
+        if self.volume <= 0:
             return self.gap_s
-        return max(_PATIENT * self.gap_s, _LONGER * self._pause_s)
+        long = _LONGER * self._pause_s if self.sent <= (1 + _CLOSE) * self.volume else 0.0
+        return max(_PATIENT * self.gap_s, long)
 
     def _note(self, now: float, grown: float, moved: bool, quiet: float) -> None:
         """Take the look down as part of a burst, or of the pause after one."""

@@ -116,6 +116,7 @@ def limits(job: str, node: str) -> set[int]:
     return found - {0}
 
 
+@pytest.mark.alone
 def test_a_pace_is_refused_without_agents_and_carried_out_by_those_of_a_jobs_nodes(
     serving: Serving, box: Sandbox, agents: Agents
 ) -> None:
