@@ -61,6 +61,7 @@ def test_notes_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], monkeyp
             "error: seed 9223372036854775808 is out of range; give 0 to 2^63 - 1\n",
         ),
         (["reproduce", "x", "--list"], "error: reproduce: there is no paper x"),
+        (["reproduce", "ada-srsf", "--list", "--claim", "x"], "error: reproduce: there is no claim x; --list shows"),
     ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
@@ -74,3 +75,5 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{CLAIM:40s} SRSF(1): average JCT" in lines
     assert run(["reproduce", "ada-srsf", "--list", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(lines)
+    assert run(["reproduce", "ada-srsf", "--list", "--claim", CLAIM]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{CLAIM:40s} SRSF(1): average JCT"]

@@ -213,7 +213,7 @@ def test_the_kernel_says_the_same(
 
 
 def test_its_weight_is_a_setting() -> None:
-    assert (Shortest.from_text(None).name, Shortest.from_text("4").name) == ("shortest", "shortest")
+    assert (Shortest.from_text(None).name, Shortest.from_text("8").name) == ("shortest", "shortest")
     assert Shortest.from_text("2.5").name == "shortest:2.5"
     for wrong in ("", "x", "0", "-1", "nan", "inf"):
         with pytest.raises(StackError, match="write shortest"):

@@ -29,7 +29,9 @@ def reproduce(
             metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan; or weft, our own stack."
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, under a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of it, in about a minute: fewer seeds, or fewer and smaller runs.")
+    ] = False,
     claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
@@ -55,12 +57,14 @@ def reproduce(
     from weft.kept import kept
     from weft.research import claims_of
     from weft.research import reproduce as run
+    from weft.research.checks import chosen
     from weft.research.claims import Request
     from weft.research.report import claims_text, write
     from weft.results.files import refuse_unwritable
 
     if show:
-        words = {name: check.what for name, check in claims_of(paper, quick).items()}
+        claims = claims_of(paper, quick)
+        words = {name: claims[name].what for name in chosen(Request(claims=tuple(claim or ())), claims)[0]}
         if json:
             print_json(words)
         else:

@@ -40,7 +40,7 @@ CollectiveName = Literal[
 class Section(BaseModel):
     """A table of a scenario or job file: nothing but the keys below, of exactly these types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class LinkRow(Section):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +21,9 @@ from weft.model.cluster import Cluster
 from weft.pace.rates import MOST_RANK, Transport
 from weft.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
-from weft.sim.engine import Engine
+from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import make_program, transfer_node
+from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec
 
 _LONG_S = 1000.0  # a flow without an end sends this many seconds' worth of line rate again and again
@@ -101,6 +103,11 @@ class Others:
         for k in list(self._job_rows):
             self._end(engine, k)
 
+    def so_far(self, engine: Engine) -> float:
+        """Bytes that all of them have delivered by now."""
+        running = sum(engine.sent_bytes(row) for row in self._job_rows.values())
+        return float(self.bytes.sum()) + running * (1.0 - self._loss)
+
     def _start(self, engine: Engine, flow: _Change) -> None:
         line = min(float(engine.spec.capacity[link]) for link in flow.path)
         lasts = flow.end_s - flow.when_s
@@ -132,3 +139,18 @@ class Others:
         path = self.cluster.topology.route(server, other, round_)
         end = min(end, (round_ + 1) * self.cross.every_s)  # exactly when the next round begins, to the last bit
         return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)
+
+
+def delivered_alone(cluster: Cluster, network: NetworkSpec, seed: int, moments: Sequence[float]) -> list[float]:
+    """Bytes that the traffic of others delivers by each of these moments, in ascending order, where no job sends."""
+    lowering = Lowering(cluster, network)
+    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, n_gpus=cluster.n_gpus))
+    others = Others(cluster, network, seed, Transport())
+    found = []
+    for moment in moments:
+        while others.next_s <= moment:
+            engine.run(others.next_s)
+            others.change(engine)
+        engine.run(moment)
+        found.append(others.so_far(engine))
+    return found

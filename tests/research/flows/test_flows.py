@@ -69,7 +69,25 @@ def test_a_control_says_what_others_get() -> None:
     lab = runs.Lab(Request(quick=True, seeds=2, workers=1), pair)
     words = runs.compared("over fair", pair[0], pair[1]).shows(lab)
     number = r"[+-]?[0-9.]+ \[[+-]?[0-9.]+, [+-]?[0-9.]+\] %"
-    assert re.fullmatch(rf"{number}; cross traffic {number} more", words), words
+    both = rf"cross traffic gets {number} more while jobs run, {number} more by the end of both"
+    assert re.fullmatch(rf"{number}; {both}", words), words
+
+
+def test_what_others_get_by_the_end_of_both() -> None:
+    """By hand, from what is measured of each run: its goodput and end, and what the same traffic delivers alone."""
+    ours, fair = (runs.bed(pace) for pace in ("shortest", "fair"))
+    lab = runs.Lab(Request(quick=True, seeds=1, seed=3, workers=1), [ours, fair])
+    end = {s: float(lab.runs[s][0].jobs["finish_s"].max()) for s in (ours, fair)}  # type: ignore[arg-type]
+    sent = {s: end[s] * (lab.runs[s][0].foreign_bytes_per_s or 0.0) for s in (ours, fair)}
+    alone = {s: lab.others_alone(s, 3, end[s]) for s in (ours, fair)}
+    assert end[ours] < end[fair]
+    assert all(sent[s] < alone[s] for s in (ours, fair))  # jobs are in their way
+    more = (sent[ours] + alone[fair] - alone[ours]) / sent[fair] - 1.0
+    measured = [of(lab, ours, fair).value or 0.0 for of in (runs.others_more_together, runs.others_more)]
+    assert measured[0] == pytest.approx(100.0 * more)
+    assert measured[0] > measured[1]  # the network is theirs once our jobs have ended
+    backwards = runs.others_more_together(lab, fair, ours).value
+    assert backwards == pytest.approx(100.0 * (1.0 / (1.0 + more) - 1.0))
 
 
 def test_our_own_pace_is_held_out() -> None:

@@ -22,7 +22,7 @@ from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
 from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
-WEIGHT = 4.0  # a job of ours weighs as much as so many foreign flows on a link
+WEIGHT = 8.0  # a job of ours weighs as much as so many foreign flows on a link
 ROUNDS = 40  # in which prices are settled; where flows meet on one link the first is exact
 
 

@@ -42,12 +42,11 @@ from weft.research.flows.runs import (
     cloud,
     compared,
     faster,
-    interval,
     means,
-    others_more,
     played,
     saved,
     tree,
+    who_pays,
 )
 from weft.scenario.shipped import scenario_path
 
@@ -334,7 +333,7 @@ def _who_pays(lab: Lab, name: str, needs: tuple[Setting, ...]) -> list[str]:
     """What the cross traffic gets in a comparison of two settings, if there is any."""
     if len(needs) != 2 or lab.runs[needs[0]][0].foreign_bytes_per_s is None:
         return []
-    return [f"{name}: cross traffic gets {interval(others_more(lab, *needs), '+')} more."]
+    return [f"{name}: cross traffic gets {who_pays(lab, needs[0], needs[1])}."]
 
 
 def _pictures(lab: Lab) -> tuple[Picture, ...]:

@@ -16,6 +16,7 @@ from weft.scenario.shipped import scenario_path
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
+    from weft.scenario import Scenario
 
 SEEDS, QUICK_SEEDS = 5, 2
 FIRST_HELD_OUT, HELD_OUT = 6, 10  # the first seed that our own pace was not chosen on, and how many of them are run
@@ -45,6 +46,11 @@ class Setting:
     def pace(self) -> str:
         """The pace of the stack."""
         return self.stack.partition("pace=")[2].removesuffix("]")
+
+    @property
+    def place(self) -> tuple[str, float | None, bool, bool]:
+        """What settings have in common whose cross traffic is the same at the same seed."""
+        return self.scenario, self.nic_gbps, self.alone, self.sliced
 
     @property
     def words(self) -> str:
@@ -90,6 +96,8 @@ class Lab:
         first, few = max(request.seed, FIRST_HELD_OUT), request.seeds or QUICK_SEEDS
         self.held_out = [first + i for i in range(few if request.quick else max(request.seeds or 0, HELD_OUT))]
         self.runs: dict[Setting, list[RunResult]] = {setting: [] for setting in dict.fromkeys(settings)}
+        self._given: dict[Setting, Scenario] = {}
+        self._alone: dict[tuple[Any, int], dict[float, float]] = {}
         tasks, owners = [], []
         for setting in self.runs:
             given = Scenario.load(scenario_path(setting.scenario))
@@ -99,6 +107,7 @@ class Lab:
                 if setting.alone:
                     data.pop("network", None)
                 given = Scenario.load({**data, **{table: {**data[table], **new} for table, new in changes.items()}})
+            self._given[setting] = given
             for seed in self.seeds_of(setting):
                 tasks.append(api.Task(given, Layers(setting.stack), seed, False))
                 owners.append(setting)
@@ -123,6 +132,21 @@ class Lab:
         found = [of(x, y) for x, y in zip(self.runs[a], self.runs[b], strict=True)]
         return Measured.over_seeds([value for value in found if value is not None])
 
+    def others_alone(self, setting: Setting, seed: int, by_s: float) -> float:
+        """Bytes that the cross traffic of a setting delivers by the end of one of its runs, where no job sends."""
+        from weft.scenario.build import build_cluster, physics
+        from weft.sim.foreign import delivered_alone
+
+        key = setting.place, seed
+        if key not in self._alone:
+            like = [other for other in self.runs if other.place == setting.place and seed in self.seeds_of(other)]
+            ends = sorted({_end_s(self.runs[other][self.seeds_of(other).index(seed)]) for other in like})
+            given = self._given[setting]
+            network, _ = physics(given, seed)
+            found = delivered_alone(build_cluster(given, seed), network, seed, ends)
+            self._alone[key] = dict(zip(ends, found, strict=True))
+        return self._alone[key][by_s]
+
     def mean_s(self, setting: Setting) -> float:
         """Mean JCT over jobs and seeds."""
         return float(np.mean([MEAN(run) for run in self.runs[setting]]))
@@ -143,13 +167,39 @@ def saved(lab: Lab, a: Setting, b: Setting, metric: Callable[[RunResult], float]
 
 
 def others_more(lab: Lab, a: Setting, b: Setting) -> Measured:
-    """How much more the cross traffic gets through than in another setting at the same seed, in percent."""
+    """How much more the cross traffic gets through, while jobs run, than in another setting at the same seed, in
+    percent: the mean goodput of each run, up to its own end."""
 
     def of(x: RunResult, y: RunResult) -> float | None:
         mine, theirs = x.foreign_bytes_per_s, y.foreign_bytes_per_s
         return None if mine is None or not theirs else 100.0 * (mine / theirs - 1.0)
 
     return lab.over_seeds(a, b, of)
+
+
+def others_more_together(lab: Lab, a: Setting, b: Setting) -> Measured:
+    """How much more the cross traffic has delivered, by the moment at which the jobs of both settings have ended, than
+    in another setting at the same seed, in percent. After the end of its own jobs a setting leaves the network to the
+    cross traffic, which is the same in both."""
+    found = []
+    for seed, x, y in zip(lab.seeds_of(a), lab.runs[a], lab.runs[b], strict=True):
+        if x.foreign_bytes_per_s is not None and y.foreign_bytes_per_s:
+            ends = _end_s(x), _end_s(y)
+            alone = [lab.others_alone(a, seed, end) for end in ends]
+            mine, theirs = x.foreign_bytes_per_s * ends[0] - alone[0], y.foreign_bytes_per_s * ends[1] - alone[1]
+            found.append(100.0 * ((mine + max(alone)) / (theirs + max(alone)) - 1.0))
+    return Measured.over_seeds(found)
+
+
+def _end_s(run: RunResult) -> float:
+    """When the last job ended, and with it the run."""
+    return float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
+
+
+def who_pays(lab: Lab, a: Setting, b: Setting) -> str:
+    """Both measures of what the cross traffic gets, in words."""
+    meanwhile, together = (interval(of(lab, a, b), "+") for of in (others_more, others_more_together))
+    return f"{meanwhile} more while jobs run, {together} more by the end of both"
 
 
 def model_speed(run: RunResult, model: str) -> float | None:
@@ -183,10 +233,12 @@ class Control:
 
 def compared(words: str, a: Setting, b: Setting, of: Callable[[Lab, Setting, Setting], Measured] = saved) -> Control:
     """The same comparison between two other settings: of jobs (by default their mean JCT), and of the cross traffic."""
-    others = "" if a.alone or a.scenario == "flows-tree" else "; cross traffic {} more"
-    return Control(
-        words, (a, b), lambda lab: interval(of(lab, a, b)) + others.format(interval(others_more(lab, a, b), "+"))
-    )  # fmt: skip
+
+    def shows(lab: Lab) -> str:
+        others = "" if a.alone or a.scenario == "flows-tree" else f"; cross traffic gets {who_pays(lab, a, b)}"
+        return interval(of(lab, a, b)) + others
+
+    return Control(words, (a, b), shows)
 
 
 def played(words: str, measure: Callable[[], float]) -> Control:

@@ -22,7 +22,7 @@ MOST_ITERATIONS = 10**12  # most iterations of a job: counts stay exact in the e
 class JobSpec(BaseModel):
     """One job of an explicit list: [[workload.job]]."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     id: str = Field("", description="Name of the job; by default its place in the list.")
     model: str = Field(description="Model of the zoo.", min_length=1)
@@ -46,7 +46,7 @@ class JobSpec(BaseModel):
 class WorkloadSpec(BaseModel):
     """Which jobs there are and when they come."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     source: Source = Field(
         "poisson",

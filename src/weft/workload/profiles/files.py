@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,7 +30,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)  # most runs read no profile files
 
 
 class _BucketEntry(_Strict):
@@ -103,9 +104,9 @@ class _GraphFile(_Strict):
     tasks: list[Annotated[_ComputeEntry | _TransferEntry, Field(discriminator="type")]]
 
 
-_FILE: TypeAdapter[_MeasuredFile | _GraphFile] = TypeAdapter(
-    Annotated[_MeasuredFile | _GraphFile, Field(discriminator="kind")]
-)
+@cache
+def _either() -> TypeAdapter[_MeasuredFile | _GraphFile]:
+    return TypeAdapter(Annotated[_MeasuredFile | _GraphFile, Field(discriminator="kind")])
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
         said = f"is {raw['kind']!r}" if "kind" in raw else "is missing"
         raise InputError(f'{path}: kind {said}; give "measured" (times by batch) or "graph" (tasks of one iteration)')
     try:
-        parsed = _FILE.validate_python(raw)
+        parsed = _either().validate_python(raw)
     except ValidationError as error:
         raise InputError(f"{path}: {_where(error)}; correct the field") from error
     if isinstance(parsed, _MeasuredFile):
