@@ -1,7 +1,7 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
 # make bounds the kernels' tests with every index checked, and the oldest numba
-# make bench  the benchmarks        make mutants   does the suite notice a broken engine or pace?
+# make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
 

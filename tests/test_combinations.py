@@ -36,6 +36,7 @@ def test_commas_of_a_parameter_stay() -> None:
     assert policies_in("place", ["even:best-fit"]) == ["even:best-fit"]
     for layer, texts, words in (
         ("pace", ["fare"], "did you mean fair"), ("pace", ["fair,fair"], "twice"), ("order", [""], "names nothing"),
+        ("place", ["dealt:"], "write dealt:PLACE"), ("place", ["ff,even"], "write even:PLACE"),
     ):  # fmt: skip
         with pytest.raises(StackError, match=words):
             policies_in(layer, texts)

@@ -1,4 +1,4 @@
-"""Does the suite notice a broken engine or pace? python -m tools.mutants breaks one place at a time and sees.
+"""Does the suite notice a broken engine, pace or place? python -m tools.mutants breaks one place at a time and sees.
 
 Each mutant is applied to a copy of the package. Kernels run there as plain Python (NUMBA_DISABLE_JIT=1), so nothing is
 compiled, and a fast part of the suite is run against it until a test fails. A mutant that no test notices is a gap in
@@ -25,10 +25,11 @@ from rich.table import Table
 from tools.mutant_list import MUTANTS as ENGINE
 from tools.mutant_list import Mutant
 from tools.mutant_paces import PACES
+from tools.mutant_places import PLACES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "weft"
-MUTANTS = [*ENGINE, *PACES]
+MUTANTS = [*ENGINE, *PACES, *PLACES]
 
 # The quickest judges first: pytest stops at the first failure.
 JUDGES = [

@@ -14,7 +14,7 @@ from itertools import product
 
 from weft.core.stack import Stack
 from weft.errors import StackError
-from weft.registry import is_file, make, near
+from weft.registry import WRAPS, is_file, make, near
 from weft.registry import names as policy_names
 from weft.stacks import resolve
 
@@ -74,7 +74,7 @@ def policies(layer: str) -> list[str]:
 def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
     known = set(policy_names(layer))
-    begins = known | {"even", "dealt"} if layer == "place" else known
+    begins = known.union(WRAPS) if layer == "place" else known
     found: list[str] = []
     for text in texts:
         fresh = True
@@ -86,9 +86,9 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
             fresh = False
     for one in found:
         inner = re.sub(_HOW, "", one) if layer == "place" else one
-        if not inner:
+        if not one:
             raise StackError(f"--{layer.removesuffix('s')} names nothing{near('', sorted(known))}")
-        make(layer, inner)
+        make(layer, inner or one)
         if found.count(one) > 1:
             raise StackError(f"--{layer.removesuffix('s')} names {one} twice; name each once")
     return found

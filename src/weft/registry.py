@@ -25,6 +25,7 @@ from typing import Any
 
 from weft.errors import StackError
 
+WRAPS = ("dealt", "even")  # what stands before the name of a place and changes its answers: stacks.py makes these
 LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
 
 # The policies that come with weft: one line each, imported when asked for.
@@ -185,7 +186,12 @@ def _find(layer: str, name: str) -> Any:
         return getattr(import_module(module), attribute)
     if name in _installed(layer):
         return _load(layer, _installed(layer)[name])
-    raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, names(layer))}")
+    known = names(layer)
+    if layer == "place":
+        if name in WRAPS or name.startswith("dealt/"):
+            raise StackError(f"{name} stands before a place; write {name}:PLACE, as in {name}:best-fit")
+        known = sorted([*known, *WRAPS])
+    raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, known)}")
 
 
 def near(name: str, known: list[str]) -> str:

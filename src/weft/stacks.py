@@ -19,7 +19,7 @@ from weft.order.base import Order
 from weft.place.base import Place
 from weft.place.pattern import HD
 from weft.planners.base import Planner
-from weft.registry import is_file, make, near
+from weft.registry import WRAPS, is_file, make, near
 from weft.registry import names as policy_names
 from weft.suited import adaptive
 
@@ -207,22 +207,24 @@ def _begins(piece: str, layer: str) -> bool:
     """Whether a policy of that layer may begin like this."""
     name = piece.partition(":")[0]
     known = policy_names("planners" if layer == "planner" else layer)
-    return name in known or is_file(piece) or (layer == "place" and name in ("even", "dealt"))
+    return name in known or is_file(piece) or (layer == "place" and name in WRAPS)
 
 
-def _place(text: str) -> Place:
+def _place(text: str, around: tuple[str, ...] = ()) -> Place:
     """A place by its name. `even:NAME` holds it to as many workers on each server; `dealt:NAME` deals its ranks out."""
-    how, colon, inner = text.partition(":")
-    if colon and how == "even":
-        return Even(_place(inner))
-    if colon and (how == "dealt" or how.startswith("dealt/")):
-        _, slash, collective = how.partition("/")
+    how, _, inner = text.partition(":")
+    wrap, slash, collective = how.partition("/")
+    if wrap in around:
+        raise StackError(f"{text}: {wrap} stands before this place already; write it once")
+    if inner and how == "even":
+        return Even(_place(inner, (*around, wrap)))
+    if inner and wrap == "dealt":
         if slash and not collective:
             raise StackError(f"{text}: write dealt:{inner}, or dealt/COLLECTIVE:{inner}")
         collective = collective or HD
         if collective not in COLLECTIVES:
             raise StackError(f"{text}: there is no collective {collective}{near(collective, list(COLLECTIVES))}")
-        return Dealt(_place(inner), collective)
+        return Dealt(_place(inner, (*around, wrap)), collective)
     return cast(Place, make("place", text))
 
 

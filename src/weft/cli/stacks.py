@@ -23,12 +23,13 @@ def stacks(json: JsonOption = False) -> None:
 
     Example: weft stacks
     """
-    from weft.registry import LAYERS
+    from weft.registry import LAYERS, WRAPS
     from weft.registry import names as policy_names
     from weft.stacks import ABOUT, describe, names
 
     known = {name: {**describe(name), "about": ABOUT.get(name, "")} for name in names()}
     layers = {layer: policy_names(layer) for layer in LAYERS}
+    layers["place"] = sorted([*layers["place"], *(f"{wrap}:PLACE" for wrap in WRAPS)])
     if json:
         print_json({"stacks": known, "layers": layers})
         return

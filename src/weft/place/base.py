@@ -30,6 +30,7 @@ class Place(Policy):
 
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
+    reserves: bool = False  # keeps GPUs free for jobs that others pass; it need not where nobody passes (`observe`)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
 
     @abstractmethod
@@ -47,5 +48,9 @@ class Place(Policy):
         return None
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        """Called once per cycle after the plan is settled, with the jobs that start; returns the next state."""
+        """Called once per cycle after the plan is settled, with the jobs that start; returns the next state.
+
+        A place that `reserves` is not called under a strict order: GPUs that are kept for a job behind the first that
+        does not fit would be of use to nobody.
+        """
         return state

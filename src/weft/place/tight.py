@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
 from weft.model.cluster import Cluster
+from weft.model.job import Job
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.place.base import Answer, Place
@@ -20,6 +22,7 @@ from weft.place.pattern import HD, Dealing
 
 Ints = npt.NDArray[np.int64]
 PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under any order that prefers small ones
+UNKNOWN_S = 3600.0  # a job of unknown length may wait so long at least, and is protected for so long at least
 
 
 class Tight(Place):
@@ -34,9 +37,12 @@ class Tight(Place):
     No job starves. When a job has waited, in all, for `PATIENCE` times as long as it takes alone, the machines that are
     nearest to being free are kept for it and no other job is put on them. Once it has started, no other job is put on
     its GPUs until it ends, not even where a preemptive order would have it give way. One job at a time is protected in
-    this way: the one that is longest overdue.
+    this way: the longest overdue of those that the machines that are up could hold. If a job's length is not known, the
+    time that it has run stands for it, and `UNKNOWN_S` at least: it may wait for `PATIENCE` times its run time or an
+    hour, and is protected until it has run for as long again, or for an hour.
     """
 
+    reserves = True
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
     def __init__(self, collective: str = HD) -> None:
@@ -80,22 +86,23 @@ class Tight(Place):
         The job that they are kept for changes at most once at any moment. Otherwise a preemptive order that clears
         machines for one job after another would never get to the end of that moment.
         """
-        kept = state["kept"]
-        if kept is not None and (kept["job"] in view.waiting or kept["job"] in view.running):
-            return state
-        if view.now <= state["changed_s"]:
-            return state if kept is None else {"kept": None, "changed_s": view.now}
-        waiting = [job for job in view.waiting.values() if job.id not in started]
-        late_s, name = max(((self._late_s(view, job), job.id) for job in waiting), default=(0.0, ""))
-        if late_s > 0.0:
-            servers = _nearest(view, view.waiting[name].job.gpus)
-            return {"kept": {"job": name, "servers": servers}, "changed_s": view.now}
-        return state if kept is None else {"kept": None, "changed_s": view.now}
+        kept = _still(view, started, state["kept"])
+        if kept is not None:
+            return state if kept is state["kept"] else {**state, "kept": kept}
+        if view.now > state["changed_s"]:
+            late = ((self._late_s(view, job), job.id) for job in view.waiting.values() if job.id not in started)
+            for _, name in sorted((job for job in late if job[0] > 0.0), reverse=True):
+                servers = _nearest(view, view.waiting[name].job)
+                if servers:
+                    return {"kept": {"job": name, "servers": servers}, "changed_s": view.now}
+        return state if state["kept"] is None else {"kept": None, "changed_s": view.now}
 
     def _late_s(self, view: ClusterView, job: JobView) -> float:
         """Seconds by which a job's waiting, in all, exceeds what it may wait."""
         waited_s, iterations = view.now - job.job.submit_s - job.run_s, PATIENCE * job.job.iterations
-        if not job.job.known or waited_s < iterations * job.job.profile.compute_s:
+        if not job.job.known:
+            return waited_s - max(UNKNOWN_S, PATIENCE * job.run_s)
+        if waited_s < iterations * job.job.profile.compute_s:
             return 0.0
         gpus = job.job.gpus
         return waited_s - iterations * view.estimate(job.job, gpus, _closest(view.cluster, gpus)).iteration_s
@@ -110,12 +117,12 @@ class Tight(Place):
         A job that sends for a share of its time takes turns with the others for that share of theirs.
         """
         there, near = view.estimate(job.job, gpus, spread), view.estimate(job.job, gpus, closest)
-        left = view.iterations_left(job.id)
+        left = _left(view, job)
         own_s, others_s = there.iteration_s - near.iteration_s, 0.0
         for other in _senders(view, offer, shares) if spread.servers > 1 and there.comm_s > 0 else ():
             beside = view.estimate(other.job, len(other.gpus), Spread.of(view.cluster, other.gpus))
             own_s += there.comm_s * beside.comm_s / beside.iteration_s
-            together_s = min(left * there.iteration_s, view.iterations_left(other.id) * beside.iteration_s)
+            together_s = min(left * there.iteration_s, _left(view, other) * beside.iteration_s)
             others_s += together_s / beside.iteration_s * beside.comm_s * there.comm_s / there.iteration_s
         return max(0.0, left * own_s + others_s)
 
@@ -145,7 +152,32 @@ def _pays(view: ClusterView, job: JobView, own: Spread, other: Spread) -> bool:
     slow_s, fast_s = (view.estimate(job.job, len(job.gpus), spread).iteration_s for spread in (own, other))
     slow_s = max(slow_s, measured_s(view, job))
     lost_s = view.restart_s + view.iterations_done(job.id) % max(1, job.job.checkpoint_every) * slow_s
-    return view.iterations_left(job.id) * (slow_s - fast_s) > 2.0 * lost_s
+    return _left(view, job) * (slow_s - fast_s) > 2.0 * lost_s
+
+
+def _left(view: ClusterView, job: JobView) -> int:
+    """Iterations that a job is expected still to do: as many again as it has done, where its length is not known."""
+    return view.iterations_left(job.id) if job.job.known else max(1, view.iterations_done(job.id))
+
+
+def _still(view: ClusterView, started: tuple[str, ...], kept: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What is kept from now on for the job that it was kept for; None if that job is gone, has been protected for long
+    enough, or finds no room on the machines that are up. Other machines are kept when one of them fails."""
+    name = "" if kept is None else kept["job"]
+    job = view.running.get(name) or view.waiting.get(name)
+    if kept is None or job is None:
+        return None
+    if name in view.running:
+        enough = not job.job.known and job.run_time_s(view.now) - job.run_s >= max(job.run_s, UNKNOWN_S)
+        return None if enough else kept
+    if name in started or all(view.offer.usable[gpu] for gpu in _gpus_of(view.cluster, kept["servers"])):
+        return kept
+    servers = _nearest(view, job.job)
+    return {**kept, "servers": servers} if servers else None
+
+
+def _gpus_of(cluster: Cluster, servers: list[int]) -> Iterable[int]:
+    return chain.from_iterable(cluster.servers[server].gpus for server in servers)
 
 
 def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str, Any] | None) -> Offer:
@@ -156,7 +188,7 @@ def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str,
     runs = view.running.get(kept["job"])
     if runs is None and kept["job"] not in view.waiting:
         return offer  # it is gone
-    names = runs.gpus if runs is not None else chain.from_iterable(cluster.servers[s].gpus for s in kept["servers"])
+    names = runs.gpus if runs is not None else _gpus_of(cluster, kept["servers"])
     return offer.without(np.fromiter(names, dtype=np.int64), cluster.server_of_gpu)
 
 
@@ -234,11 +266,15 @@ def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:
     return tightest(np.where(racks == best[2], free, 0), racks, gpus)
 
 
-def _nearest(view: ClusterView, gpus: int) -> list[int]:
-    """Machines to keep for a job: those with the most free GPUs, among all that would be a closest place if they were
-    empty."""
-    sizes, racks = view.cluster.gpus_per_server, view.cluster.rack_of_server
-    free = view.offer.free_per_server
+def _nearest(view: ClusterView, job: Job) -> list[int]:
+    """Machines to keep for a job: those with the most free GPUs, among all that are up and would be a closest place if
+    they were empty. There are none if those that are up cannot hold it."""
+    racks, free, gpus = view.cluster.rack_of_server, view.offer.free_per_server, job.gpus
+    sizes = np.bincount(view.cluster.server_of_gpu[view.offer.usable], minlength=len(racks))
+    if job.per_server:
+        sizes = np.where(sizes >= job.per_server, job.per_server, 0)
+    if sizes.sum() < gpus or job.memory_bytes > view.cluster.gpu_memory_bytes:
+        return []
     by_rack: list[tuple[int, list[int]]] = []
     for rack in np.flatnonzero(np.bincount(racks, weights=sizes) >= gpus).tolist():
         chosen = _roomiest(np.flatnonzero(racks == rack), sizes, free, gpus)

@@ -57,6 +57,27 @@ def test_two_servers_of_four_by_hand() -> None:
     assert across(dealt) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("free", "plain", "dealt"),
+    [
+        ((3, 6, 7), 3.0, 1.0),
+        ((2, 3, 6, 7), 2.0, 1.0),
+        ((2, 3, 5, 6, 7), 1.5, 1.0),
+    ],
+)
+def test_small_jobs_by_hand(free: tuple[int, ...], plain: float, dealt: float) -> None:
+    """All free GPUs of two servers, K bytes. Three ranks: 1 hands K to 0 and gets it back, 2 K; 0 and 2 exchange K/2
+    twice, K. In plain order 0 is alone, 3 K; dealt, 2 is. Four, 2 + 2: exchanges of K/2 with rank +- 2 cross, 2 x 2 x
+    K/2; dealt, those of K/4 with rank +- 1. Five, 2 + 3: 1 hands K to 0, and the other four go on as such. In plain
+    order 0 exchanges K/2 with 3 and K/4 with 2 across, each twice, 1.5 K; so it would if the smaller server chose its
+    ranks first. Dealt, the larger one has 0, 1 and 3, and 0 with 2 and 3 with 4 exchange K/4 across, K."""
+    busy = {gpu for gpu in range(CLUSTER.n_gpus) if gpu not in free}
+    for place, expected in ((BestFit(), plain), (Dealt(BestFit()), dealt)):
+        gpus = placed(place, len(free), busy)
+        assert gpus is not None
+        assert across(gpus) == pytest.approx(expected)
+
+
 @given(st.sets(st.integers(0, CLUSTER.n_gpus - 1), max_size=20), st.integers(1, 16))
 @settings(max_examples=60)
 def test_the_gpus_are_those_of_the_place_inside_and_no_more_bytes_cross(busy: set[int], gpus: int) -> None:

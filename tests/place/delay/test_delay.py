@@ -179,6 +179,12 @@ def test_a_wait_counts_once() -> None:
     assert state["waits"]["machine"]["4"] == [[22.0, 17.0, "a"]]
 
 
+def test_over_several_racks_as_few_of_them_as_possible() -> None:
+    """Free: 2, 1 in the first rack, 2, 0 in the second, 2, 2 in the third; 6 GPUs. Three machines have 2 each, and with
+    both of the third rack they are in two racks, not in three."""
+    assert Case([2, 1, 2, 0, 2, 2], racks=3).ask(DelayScheduling.from_text("no-wait"), 6)[0] == Spread(3, 2)
+
+
 def test_every_offer_has_its_reason_in_the_log() -> None:
     """Two servers of 4 GPUs; a and b leave 2 free on each; c (4 GPUs) declines them for 20 s, then takes them."""
     jobs = [toy_job("a", 2, 100), toy_job("b", 3, 100), toy_job("c", 3, 5), toy_job("d", 2, 5, submit_s=1.0)]

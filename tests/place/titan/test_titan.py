@@ -213,6 +213,40 @@ def test_the_search_tells_machines_apart_by_their_limits_to_all_others(pair: tup
     assert {machine for machine, _ in found} == set(pair)
 
 
+@pytest.mark.parametrize("outward", [True, False])
+def test_the_search_compares_limits_in_both_directions(outward: bool) -> None:
+    """Two workers exchange K/2, one free GPU on each of three machines; 1 and 2 may send each other K/10. Beside that
+    they differ in one direction only: towards machine 0, or from it, 1 has no room. So 0 and 2 are the place."""
+    limits = _limit({(1, 0) if outward else (0, 1): 0.0, (1, 2): 0.1, (2, 1): 0.1})
+    found = search(kind(2), np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.bool_), limits, (0, 2))
+    assert found == ((0, (0,)), (2, (1,)))
+
+
+def test_the_search_compares_the_limits_between_two_machines() -> None:
+    """The first worker sends to the second, and only machine 1 may send to machine 0. As seen from any other machine
+    the two are alike (there is no other), but they cannot change places."""
+    room, limits = np.ones(2, dtype=np.int64), _limit({(0, 1): 0.0})
+    found = search(kind(2, "point-to-point"), room, room == 4, limits, (0, 2))
+    assert found == ((1, (0,)), (0, (1,)))
+
+
+def _limit(some: dict[tuple[int, int], float]) -> Callable[[int, int], float]:
+    return lambda a, b: some.get((a, b), 1.0)
+
+
+def test_the_search_does_not_give_up_early() -> None:
+    """Two workers, 30 machines that all differ: only the last two may send each other K/2. The first worker is tried on
+    the 28 before them, the second beside each on 29 others, and then on 29: 28 x 30 + 30 = 870 tries."""
+    room = np.ones(30, dtype=np.int64)
+
+    def between(a: int, b: int) -> float:
+        return 1.0 if min(a, b) == 28 else 1e-6 * (30 * a + b)
+
+    found = search(kind(2), room, room == 4, between, (0, 2))
+    assert found is not None
+    assert {machine for machine, _ in found} == {28, 29}
+
+
 def test_the_search_looks_at_one_of_several_machines_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six machines whose limits are the same, and too low for anything: the first worker is tried on one of them and
     the second on that one (which is full) and on one other, not on all."""

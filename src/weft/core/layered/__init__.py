@@ -84,7 +84,9 @@ class Layered(Planner):
         """Turn an outcome into a candidate. `ask_s` is when a job that this cycle did not ask about becomes due; if
         that is now, the next cycle asks about it."""
         started = tuple(job for job in outcome.placed if job in view.waiting)
-        state: State = {"order": ranking.state, "place": self.place.observe(view, started, outcome.state)}
+        state: State = {"order": ranking.state, "place": outcome.state}
+        if not (ranking.strict and self.place.reserves):
+            state["place"] = self.place.observe(view, started, outcome.state)
         if self._cap is not None:
             new = {user: [*caused.get(user, ()), *[view.now] * n] for user, n in outcome.caused.items()}
             state["caused"] = {**caused, **new}

@@ -38,7 +38,7 @@ class Even(Place):
         self.inner = inner
         self.name = f"even:{inner.name}"
         self.needs = inner.needs
-        self.names_gpus = inner.names_gpus
+        self.names_gpus, self.reserves = inner.names_gpus, inner.reserves
 
     def initial_state(self) -> State:
         return self.inner.initial_state()
@@ -145,7 +145,7 @@ class Dealt(Place):
         self.needs = inner.needs | {Fact.PROFILE}
         self.names_gpus = inner.names_gpus
         self.shares_gpus = inner.shares_gpus
-        self.uneven = inner.uneven
+        self.uneven, self.reserves = inner.uneven, inner.reserves
         self._dealing = Dealing(collective)
 
     def initial_state(self) -> State:
