@@ -354,15 +354,37 @@ def test_parameters() -> None:
         rule = tcp.rates()
         assert isinstance(rule, TcpRule)
         assert rule.buffer_bytes == buffer_bytes
-    wrong = ("vegas", "cubic,buffer=2", "cubic,size=2kB", "ideal-vegas", "", "ideal-", "cubic,", "cubic,buffer=-1kB",
-             "cubic,goodput=0%", "cubic,buffer=1kB,buffer=2kB")  # fmt: skip
-    for text in wrong:
+    for text in ("vegas", "ideal-vegas", "", "ideal-"):
         with pytest.raises(StackError, match="write tcp:X"):
             Tcp.from_text(text)
-    for text in ("ideal,buffer=2kB", "ideal-reno,goodput=90%"):
-        with pytest.raises(StackError, match="tcp:ideal has no buffer and no goodput to set"):
-            Tcp.from_text(text)
-    for text in ("bbr,buffer=2kB", "dctcp,buffer=2kB,goodput=90%"):
-        with pytest.raises(StackError, match="loses nothing to a full buffer here; only cubic and reno take buffer="):
-            Tcp.from_text(text)
-    assert Tcp.from_text("bbr,goodput=90%").goodput == 0.9
+    for text in ("bbr,goodput=90%", "cubic,buffer=2kB,goodput=90%", "cubic,goodput=90%,buffer=2kB"):
+        assert Tcp.from_text(text).goodput == 0.9
+
+
+BUFFER, GOODPUT = "buffer= takes whole kilobytes", "goodput= takes whole percent from 1% to 100%"
+NO_SETTING = "settings are buffer=, such as buffer=200kB, and goodput=, such as goodput=95%"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cubic,buffer=2", f"buffer=2: {BUFFER}"),
+        ("cubic,buffer=-1", f"buffer=-1: {BUFFER}"),
+        ("cubic,buffer=1MB", f"buffer=1MB: {BUFFER}"),
+        ("cubic,buffer=", f"buffer=: {BUFFER}"),
+        ("cubic,goodput=0%", f"goodput=0%: {GOODPUT}"),
+        ("cubic,buffer=200kB,goodput=101%", f"goodput=101%: {GOODPUT}"),
+        ("cubic,size=2kB", f"size=2kB: {NO_SETTING}"),
+        ("cubic,", f"an empty setting: {NO_SETTING}"),
+        ("cubic,goodput=90%,", f"an empty setting: {NO_SETTING}"),
+        ("cubic,buffer=1kB,buffer=2kB", "buffer= is set twice"),
+        ("bbr,buffer=1MB", "bbr loses nothing to a full buffer here; only cubic and reno take buffer="),
+        ("dctcp,buffer=2kB,goodput=90%", "dctcp loses nothing to a full buffer here; only cubic and reno take buffer="),
+        ("ideal,buffer=2kB", "tcp:ideal has no buffer and no goodput to set; write tcp:ideal"),
+        ("ideal-reno,goodput=0%", "tcp:ideal has no buffer and no goodput to set; write tcp:ideal-reno"),
+    ],
+)
+def test_the_setting_that_is_wrong_is_named(text: str, said: str) -> None:
+    with pytest.raises(StackError) as raised:
+        Tcp.from_text(text)
+    assert str(raised.value).startswith(f"tcp:{text}: {said}")

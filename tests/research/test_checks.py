@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.errors import InputError
@@ -9,6 +11,7 @@ from weft.research import reproduce
 from weft.research.checks import (
     Check,
     bounded,
+    chosen,
     compared,
     equal,
     graded,
@@ -183,6 +186,23 @@ def test_unknown_names_are_refused_with_a_hint() -> None:
         reproduce("adasrsf", Request())
     with pytest.raises(InputError, match=r"there is no claim table-iv.ff.jct; did you mean table-iv.ff.jct-"):
         reproduce("ada-srsf", Request(claims=("table-iv.ff.jct",)))
+
+
+def test_a_quick_run_names_what_it_leaves_out() -> None:
+    """A group of claims by what its names begin with only if none of it is run. Of a group that is partly run up to
+    four names are shown, else how many they are; three names or fewer in all are shown as they are."""
+
+    def left_out(slow: str, fast: str) -> list[str]:
+        check = Check("", 1.0, "", (), lambda runs: Measured(1.0), nearly)
+        checks = {name: replace(check, slow=True) for name in slow.split()} | dict.fromkeys(fast.split(), check)
+        names, notes = chosen(Request(quick=True), checks)
+        assert names == fast.split()
+        return notes
+
+    assert left_out("a.1 b.1 b.2 a.3", "a.2 c.1") == ["quick: without a.1, a.3, b.*."]
+    assert left_out("a.1 a.2 a.3 a.4 a.5 b.1", "a.6") == ["quick: without 5 of 6 of a.*, b.*."]
+    assert left_out("b.1 b.2 a.3", "a.2") == ["quick: without b.1, b.2, a.3."]
+    assert left_out("", "a.1") == []
 
 
 def test_how_many_seeds() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Generic, TypeVar
@@ -275,13 +275,30 @@ def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]
-    notes = [f"quick: without {_named(late)}."] if late else []
+    notes = [f"quick: without {_named(late, checks)}."] if late else []
     return [name for name in checks if name not in late], notes
 
 
-def _named(names: Sequence[str]) -> str:
-    """A few names as they are; of many, what they begin with."""
-    return ", ".join(names if len(names) < 4 else dict.fromkeys(f"{name.split('.')[0]}.*" for name in names))
+def _named(late: Sequence[str], checks: Iterable[str]) -> str:
+    """A few names as they are; of many, what they begin with, if all that begin so are among them. Of a group that is
+    partly among them the names, or how many they are."""
+    if len(late) < 4:
+        return ", ".join(late)
+    everyone, mine = _groups(checks), _groups(late)
+    return ", ".join(
+        f"{group}.*" if len(names) == len(everyone[group])
+        else ", ".join(names) if len(names) <= 4
+        else f"{len(names)} of {len(everyone[group])} of {group}.*"
+        for group, names in mine.items()
+    )  # fmt: skip
+
+
+def _groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by what they begin with."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.split(".")[0], []).append(name)
+    return found
 
 
 def judge(

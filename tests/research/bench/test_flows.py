@@ -1,4 +1,4 @@
-"""`weft bench flows`: every job runs, and a host decides in less than the paper's 1.5 ms."""
+"""`weft bench flows`: every job runs and every figure is there. How long a decision takes is not tested."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from weft.research.bench import available, load
 def test_a_small_run() -> None:
     assert "flows" in available()
     figures = load("flows")(True, print)
-    assert figures["jobs_started"] == 100
-    assert figures["flow_decisions"] > 100_000
-    assert figures["decision_ms_median"] < 1.5
+    measured = {"whole_s", "cpu_s", "decision_ms_median", "decision_ms_p90"}
+    counted = {key: value for key, value in figures.items() if key not in measured}
+    decisions = counted.pop("flow_decisions")
+    assert counted == {"servers": 200, "jobs_started": 100, "simulated_s": 60}
+    assert decisions > 100_000
+    assert measured <= figures.keys()
+    assert figures["decision_ms_median"] <= figures["decision_ms_p90"]

@@ -205,8 +205,28 @@ _HOW = (
     f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or with settings such as "
     "tcp:cubic,buffer=200kB,goodput=95%"
 )
-_SETTINGS = re.compile(r"(?=.)(?:buffer=([0-9]{1,9})kB)?(?:(?:^|,)goodput=([1-9][0-9]?|100)%)?")
+_SETTINGS = {  # what each takes, and that in words
+    "buffer": (re.compile("([0-9]{1,9})kB"), "whole kilobytes (at most nine digits), such as buffer=200kB"),
+    "goodput": (re.compile("([1-9][0-9]?|100)%"), "whole percent from 1% to 100%, such as goodput=95%"),
+}
 _BBR_GOODPUT = 0.98  # it drains its queue for 0.2 s of every 10
+
+
+def _read(pace: str, setting: str, variant: str) -> tuple[str, int]:
+    """Name and number of one setting of a pace."""
+    name, equals, text = setting.partition("=")
+    if not equals or name not in _SETTINGS:
+        raise StackError(
+            f"{pace}: {setting or 'an empty setting'}: settings are buffer=, such as buffer=200kB, and goodput=, such "
+            "as goodput=95%"
+        )
+    if name == "buffer" and (CONTROLS[variant].even or CONTROLS[variant].smooth):
+        raise StackError(f"{pace}: {variant} loses nothing to a full buffer here; only cubic and reno take buffer=")
+    pattern, takes = _SETTINGS[name]
+    number = pattern.fullmatch(text)
+    if number is None:
+        raise StackError(f"{pace}: {setting}: {name}= takes {takes}")
+    return name, int(number[1])
 
 
 class Tcp(Pace):
@@ -233,20 +253,18 @@ class Tcp(Pace):
             raise StackError(f"tcp:{arg}: {_HOW}")
         if not comma:
             return cls(variant, ideal)
-        found = _SETTINGS.fullmatch(settings)
-        if found is None:
-            raise StackError(f"tcp:{arg}: {_HOW}")
         if ideal:
             raise StackError(f"tcp:{arg}: tcp:ideal has no buffer and no goodput to set; write tcp:{kind}")
-        buffer, percent = found.groups()
-        if buffer and (CONTROLS[variant].even or CONTROLS[variant].smooth):
-            raise StackError(
-                f"tcp:{arg}: {variant} loses nothing to a full buffer here; only cubic and reno take buffer="
-            )
+        found = {}
+        for setting in settings.split(","):
+            name, value = _read(f"tcp:{arg}", setting, variant)
+            if name in found:
+                raise StackError(f"tcp:{arg}: {name}= is set twice; write it once")
+            found[name] = value
         return cls(
             variant,
-            buffer_bytes=1e3 * int(buffer) if buffer else BUFFER_BYTES,
-            goodput=int(percent) / 100.0 if percent else 1.0,
+            buffer_bytes=1e3 * found["buffer"] if "buffer" in found else BUFFER_BYTES,
+            goodput=found.get("goodput", 100) / 100.0,
         )
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
