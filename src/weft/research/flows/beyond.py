@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.research.flows.runs import Control, Lab, Setting, bed, cloud, compared, others_more, saved
+from weft.research.flows.runs import Control, Lab, Setting, bed, cloud, compared, others_more_together, saved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,9 @@ def frontier(lab: Lab) -> Callable[[], Figure] | None:
     settings = [bed(pace, held_out=True) for pace in (*PUSHES, *OTHERS)]
     if not all(setting in lab.runs for setting in (cubic, *settings)):
         return None
-    points = {s.pace: (others_more(lab, s, cubic).value or 0.0, saved(lab, s, cubic).value or 0.0) for s in settings}
+    points = {
+        s.pace: (others_more_together(lab, s, cubic).value or 0.0, saved(lab, s, cubic).value or 0.0) for s in settings
+    }
     return lambda: draw([points[pace] for pace in PUSHES], {"tcp:cubic": (0.0, 0.0)} | {p: points[p] for p in OTHERS})
 
 
@@ -84,7 +86,6 @@ def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, flo
             aside, side = ((-5, -3), "right") if left else ((5, -10), "left")
             axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8, ha=side)
         axes.axvline(others["fair"][0], color="#9aa4b2", linewidth=0.8, linestyle="--")
-        tidy_axes(
-            axes, "", "cross traffic's goodput over that beside CUBIC (%)", "mean JCT saved over CUBIC (%)", grid="both"
-        )
+        x_label = "cross traffic delivered by the end of both runs, over that beside CUBIC (%)"
+        tidy_axes(axes, "", x_label, "mean JCT saved over CUBIC (%)", grid="both")
     return figure
