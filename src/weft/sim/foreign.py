@@ -23,7 +23,6 @@ from weft.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import make_program, transfer_node
-from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec
 
 _LONG_S = 1000.0  # a flow without an end sends this many seconds' worth of line rate again and again
@@ -143,8 +142,8 @@ class Others:
 
 def delivered_alone(cluster: Cluster, network: NetworkSpec, seed: int, moments: Sequence[float]) -> list[float]:
     """Bytes that the traffic of others delivers by each of these moments, in ascending order, where no job sends."""
-    lowering = Lowering(cluster, network)
-    engine = Engine(EngineSpec(lowering.capacity, lowering.ports, n_gpus=cluster.n_gpus))
+    capacity = cluster.topology.capacity
+    engine = Engine(EngineSpec(capacity, np.zeros(len(capacity), np.bool_), n_gpus=cluster.n_gpus))
     others = Others(cluster, network, seed, Transport())
     found = []
     for moment in moments:
