@@ -144,7 +144,7 @@ PACES: list[Mutant] = [
         "flow/plan.py", _FLOW,
         ("the cheapest slot is not looked for", "load[order[at - 1]] * TIGHT > load[d]", "False"),
         ("waiting costs nothing", "cost, rest = d + 1.0, left", "cost, rest = 0.0, left"),
-        ("a job gives way to itself", "(room - others) * (1.0 / (count + 1.0))", "room - b"),
+        ("a job gives way to itself", "(room - others) * part", "room - b"),
         ("a push is not raised", "max(followers, default=0.0)", "0.0"),
         ("a raised rate takes what is not free", "min(rate + increase, most, free)", "min(rate + increase, most)"),
         ("a raised rate jumps", "min(rate + increase, most, free)", "min(rate + increase, free)"),

@@ -37,24 +37,24 @@ def path_state(
     `own` is what the flow itself has posted. Where late or lost messages let more be posted than a link has, everybody
     keeps their part of it: without that, hosts that see each other late give way to each other for ever.
     """
-    free, path_load, prices = [], [], []
-    for t in range(slots):
-        least, total, cost = float("inf"), 0.0, 0.0
-        for n, (load, room) in enumerate(zip(loads, available, strict=True)):
-            b = max(load[t], 0.0)
-            count, theirs = mates[n] if mates is not None else (0, ())
+    free, path_load, prices = [float("inf")] * slots, [0.0] * slots, [0.0] * slots
+    posted = own if own is not None else [0.0] * slots
+    for n, (load, room) in enumerate(zip(loads, available, strict=True)):
+        count, theirs = mates[n] if mates is not None else (0, ())
+        per_byte, part, least = price(1.0, room), 1.0 / (count + 1.0), ROUNDING * room
+        for t in range(slots):
+            b = load[t] if load[t] > 0.0 else 0.0
             others = b - theirs[t] if count else b
-            others = others if others > ROUNDING * room else 0.0
-            total += others
-            cost += price(others, room)
-            rest, mine = room - b, own[t] if own is not None else 0.0
+            if others > least:
+                path_load[t] += others
+                prices[t] += others * per_byte
+            else:
+                others = 0.0
+            rest, mine = room - b, posted[t]
             if mine > 0.0 and mine + b > room * LOOSE:
                 rest = room * mine / (mine + b)
-            least = min(least, rest, (room - others) * (1.0 / (count + 1.0)))
-        free.append(max(least, 0.0))
-        path_load.append(total)
-        prices.append(cost)
-    return free, path_load, prices
+            free[t] = min(free[t], rest, (room - others) * part)
+    return [max(room, 0.0) for room in free], path_load, prices
 
 
 def plan(left: float, free: Sequence[float], load: Sequence[float], prices: Sequence[float]) -> list[float]:
