@@ -167,8 +167,8 @@ def saved(lab: Lab, a: Setting, b: Setting, metric: Callable[[RunResult], float]
 
 
 def others_more(lab: Lab, a: Setting, b: Setting) -> Measured:
-    """By how many percent the cross traffic's mean goodput, from the start of a run to the end of its last job, is above
-    that of another setting at the same seed."""
+    """By how many percent the cross traffic's mean goodput, from the start of a run to the end of its last job, is
+    above that of another setting at the same seed."""
 
     def of(x: RunResult, y: RunResult) -> float | None:
         mine, theirs = x.foreign_bytes_per_s, y.foreign_bytes_per_s
@@ -178,9 +178,9 @@ def others_more(lab: Lab, a: Setting, b: Setting) -> Measured:
 
 
 def others_more_together(lab: Lab, a: Setting, b: Setting) -> Measured:
-    """By how many percent the cross traffic has delivered more bytes than in another setting at the same seed, counted up
-    to the moment at which the jobs of both have ended. The setting whose jobs end first leaves the network to the cross
-    traffic, which goes on alone; it is the same in both."""
+    """By how many percent the cross traffic has delivered more bytes than in another setting at the same seed, counted
+    up to the moment at which the jobs of both have ended. The setting whose jobs end first leaves the network to the
+    cross traffic, which goes on alone; it is the same in both."""
     found = []
     for seed, x, y in zip(lab.seeds_of(a), lab.runs[a], lab.runs[b], strict=True):
         if x.foreign_bytes_per_s is not None and y.foreign_bytes_per_s:
