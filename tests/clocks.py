@@ -17,6 +17,7 @@ from tests.engines import required
 __all__ = ["ATTEMPTS", "on_real_clocks", "processor_time", "pytest_runtest_makereport", "stolen_share"]
 
 ATTEMPTS = 4  # in CI
+PLACES = ("tests/live/", "tests/agent/", "tests/testbed/", "tests/cli/test_serve.py", "tests/cli/test_interrupt.py")
 STOLEN = 0.1  # the share of processor time from which measured times mean nothing
 
 _BEGAN: pytest.StashKey[tuple[int, int]] = pytest.StashKey()
@@ -25,7 +26,7 @@ _BEGAN: pytest.StashKey[tuple[int, int]] = pytest.StashKey()
 def on_real_clocks(item: pytest.Item) -> bool:
     """Whether a test runs real processes against real time: on a cluster, an engine or a network of the kernel's."""
     marked = any(item.get_closest_marker(name) for name in ("engine", "alone"))
-    return marked or item.nodeid.startswith(("tests/live/", "tests/agent/", "tests/testbed/"))
+    return marked or item.nodeid.startswith(PLACES)
 
 
 def processor_time(stat: Path = Path("/proc/stat")) -> tuple[int, int]:

@@ -75,13 +75,17 @@ def test_a_day_in_the_life(folder: Path, launch: Launch, tmp_path: Path, capsys:
     launch("--stack", "srsf", "--record", str(trace)).kill()
     first = launch("--record", str(trace))
     told = ["--iterations", "100", "--model", "resnet50"]
-    assert run(["submit", "--gpus", "2", *told, "--name", "a", "--", "sh", "-c", "sleep 1; echo $WEFT_JOB"]) == 0
+    # Job a runs until the test lets it end: a slow machine then cannot miss the moment at which it runs.
+    ends = tmp_path / "ends"
+    script = f"until [ -e {ends} ]; do sleep 0.1; done; echo $WEFT_JOB"
+    assert run(["submit", "--gpus", "2", *told, "--name", "a", "--", "sh", "-c", script]) == 0
     assert run(["submit", "--gpus", "16", *told, "--", "sleep", "60"]) == 0
     assert capsys.readouterr().out == "a\njob-2\n"
     wait_for(lambda: listed(capsys) == {"a": "running", "job-2": "waiting"})
     first.kill()
     assert run(["queue"]) == 0
     assert "wants 16 GPUs; fewer are free" in " ".join(capsys.readouterr().out.split())
+    ends.touch()
     second = launch("--metrics", "0", "--record", str(trace))
     wait_for(lambda: listed(capsys) == {"a": "finished", "job-2": "running"})
     assert (folder / "jobs/a/1/output").read_text() == "a\n"
@@ -105,7 +109,7 @@ def check_trace(trace: Path, tmp_path: Path, capsys: Capture) -> None:
     jobs = {job.job_id: job for job in read(trace, on_error="fail").jobs()}
     assert set(jobs) == {"a", "job-2"}
     assert (jobs["a"].gpus, jobs["a"].iterations, jobs["a"].status) == (2, 100, "finished")
-    assert 1.0 <= (jobs["a"].duration_s or 0.0) < 30.0
+    assert 0.0 < (jobs["a"].duration_s or 0.0) < 120.0
     scenario = tmp_path / "again.toml"
     scenario.write_text(
         '[cluster]\ntopology = "leaf-spine"\nracks = 2\nservers_per_rack = 2\ngpus_per_server = 4\n'
