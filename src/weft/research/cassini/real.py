@@ -15,10 +15,11 @@ from weft.model.profile import Phase, Profile
 from weft.research.cassini.snapshots import FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
 from weft.research.real import JOBS, Say, row, two_racks
 from weft.testbed.build import Links, Testbed, controls
-from weft.testbed.jobs import Replay, Timing, play
+from weft.testbed.jobs import Replay, Timing, overlap, play
 from weft.testbed.packets import Marks
 
 _JITTER = 0.01  # relative spread of computing, as in the simulated Figure 17
+_LONGER = (0.0, 0.01, 0.02)  # periods of the gates of Figure 17: as the profiles say, and with some room as controls
 _MARK_BYTES = 20_000  # a queue longer than this marks packets: 0.8 ms of the link
 
 
@@ -34,10 +35,15 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
     with two_racks() as bed, tempfile.TemporaryDirectory(prefix="weft-cassini-") as folder:
         for name, snapshot in chosen.items():
             measured: dict[tuple[str, bool], list[float]] = {}
+            met: dict[str, list[float]] = {}
             for n in range(repetitions):
                 say(f"on the testbed: {name}, repetition {n + 1} of {repetitions}")
                 for shifted in (False, True):
-                    for who, timing in _played(bed, snapshot, shifted, iterations, Path(folder)).items():
+                    found = _played(bed, snapshot, shifted, iterations, Path(folder))
+                    if not shifted:
+                        for which, part in _quarters(iterations).items():
+                            met.setdefault(which, []).append(_met(list(found.values()), part))
+                    for who, timing in found.items():
                         ms = 1e3 * float((timing.rows[2:, 2] - timing.rows[2:, 1]).mean())
                         measured.setdefault((who, shifted), []).append(ms)
             for job in snapshot.jobs:
@@ -45,16 +51,39 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
                     what = f"{name}: {job.name}, {'shifted' if shifted else 'together'}, communication"
                     simulated = played(snapshot, shifted)["jobs"][job.name]["comm_ms"]
                     rows.append(row(what, "ms", published or None, simulated, measured[job.name, shifted], 0.0))
-        rows.append(_adjustments(bed, repetitions, iterations, Path(folder), say))
+            for which, shares in met.items():
+                what = f"{name}: together, communication beside another job's, {which}"
+                rows.append(row(what, "%", None, None, shares, 0.0))
+        for longer in _LONGER:
+            rows.append(_adjustments(bed, longer, repetitions, iterations, Path(folder), say))
     return rows + _marks(repetitions, iterations, say)
 
 
-def _adjustments(bed: Testbed, repetitions: int, iterations: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Figure 17: how often a shifted job comes so late that it has to wait for another opening."""
+def _quarters(iterations: int) -> dict[str, slice]:
+    """The first iterations after those that nobody counts, and the last ones."""
+    part = max(1, (iterations - 2) // 4)
+    return {"first quarter": slice(2, 2 + part), "last quarter": slice(iterations - part, iterations)}
+
+
+def _met(jobs: Sequence[Timing], part: slice) -> float:
+    """The percentage of these iterations' communication during which another job communicated, mean over jobs. Jobs
+    that start together and move apart have less of it later."""
+    shares = [max(overlap(job, other, part) for other in jobs if other is not job) for job in jobs]
+    return 100.0 * float(np.mean(shares))
+
+
+def _adjustments(
+    bed: Testbed, longer: float, repetitions: int, iterations: int, folder: Path, say: Say
+) -> dict[str, Any]:
+    """Figure 17: how often a shifted job comes so late that it has to wait for another opening, if the period of the
+    gates is longer than the profiles say by this fraction."""
     per_minute = []
     for n in range(repetitions):
-        say(f"on the testbed: figure 17, repetition {n + 1} of {repetitions}")
+        say(f"on the testbed: figure 17, period {longer:.0%} longer, repetition {n + 1} of {repetitions}")
         gates = _gates(SNAPSHOTS[1], _JITTER)
+        for gate in gates:
+            if gate is not None:
+                gate["period"] *= 1.0 + longer
         found = _played(bed, SNAPSHOTS[1], True, iterations, folder, _JITTER, gates)
         counts = []
         for job, gate in zip(SNAPSHOTS[1].jobs, gates, strict=True):
@@ -64,9 +93,12 @@ def _adjustments(bed: Testbed, repetitions: int, iterations: int, folder: Path, 
             minutes = (rows[-1, 3] - rows[2, 0]) / 60.0
             counts.append(float(((late > gate["tolerance"]) & (late < 0.5)).sum() / minutes))
         per_minute.append(float(np.mean(counts)))
+    what = "figure 17: adjustments of a job, 1 % jitter"
+    if longer:
+        return row(f"{what}, period {longer:.0%} longer", "a minute", None, None, per_minute, 0.0)
     jobs = played(SNAPSHOTS[1], True, jitter=_JITTER)["jobs"].values()
     simulated = float(np.mean([job["adjusted_per_min"] for job in jobs]))
-    return row("figure 17: adjustments of a job, 1 % jitter", "a minute", 2.0, simulated, per_minute, 0.0)
+    return row(what, "a minute", 2.0, simulated, per_minute, 0.0)
 
 
 def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
