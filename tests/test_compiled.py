@@ -34,6 +34,19 @@ def test_a_changed_constant_changes_the_folder(tmp_path: Path, monkeypatch: pyte
     compiled.cache_dir.cache_clear()
 
 
+def test_another_copy_of_the_package_compiles_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba keeps kernels by the folder of their source, so those of a clone are of no use though sources are equal."""
+    found = []
+    for copy in ("one", "two"):
+        (tmp_path / copy / "weft" / "room").mkdir(parents=True)
+        (tmp_path / copy / "weft" / "room" / "a_kernel.py").write_text("A = 1\n")
+        monkeypatch.setattr(compiled, "_ROOT", tmp_path / copy)
+        compiled.cache_dir.cache_clear()
+        found.append(compiled.cache_dir("weft.room"))
+    compiled.cache_dir.cache_clear()
+    assert found[0] != found[1]
+
+
 def test_numbas_flags_are_part_of_the_key(tmp_path: Path) -> None:
     """Those that change what is compiled, from the environment or from numba's own file; others are not."""
 
@@ -64,6 +77,20 @@ assert str(__import__("weft.compiled").compiled.cache_dir("weft.pace.mcs")) in k
 
 def test_loading_a_kernel_leaves_numbas_settings_and_the_environment_alone() -> None:
     subprocess.run([sys.executable, "-c", CODE], check=True)
+
+
+@pytest.mark.parametrize(("own_process", "imported"), [(False, True), (True, False)])
+def test_numba_finds_its_matrix_product_in_a_program_that_uses_weft(own_process: bool, imported: bool) -> None:
+    """numba looks for it in scipy.linalg once in the life of a process. The weft command needs none and saves that."""
+    code = f"""
+import sys
+from weft import compiled
+compiled.own_process = {own_process}
+compiled.load("weft.sim.compiled.engine_kernel")
+assert ("scipy.linalg" in sys.modules) == {imported}
+import scipy.linalg
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_run_leaves_what_its_caller_has_frozen() -> None:

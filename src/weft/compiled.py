@@ -2,7 +2,8 @@
 
 numba's own cache looks only at the file of each function; a change in a function that it calls, in a constant that it
 takes from elsewhere, or in numba's flags would go unseen. So the kernels of a folder, which call each other, share a
-cache folder that is named after the hash of all of this.
+cache folder that is named after the hash of all of this. The place of the sources is part of it, because numba asks for
+it, too: another clone compiles for itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+own_process = False  # whether this process is the weft command or one of its workers, and not somebody's program
 announce: Callable[[str], None] | None = None  # told when kernels other than the engine's are compiled, on first use
 _ENGINE = "weft.sim.compiled"
 _FLAGS = (  # numba's flags that change what is compiled
@@ -32,7 +34,7 @@ _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULT
 @cache
 def cache_dir(package: str = "weft.sim.compiled") -> Path:
     """Where the compiled kernels of a package are kept."""
-    digest = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')}".encode())
+    digest = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')} {_ROOT}".encode())
     config: Any = importlib.import_module("numba").config  # flags of the environment and of .numba_config.yaml
     digest.update(repr([str(getattr(config, name, None)) for name in _FLAGS]).encode())
     for source in sources(package):
@@ -71,9 +73,10 @@ def load(name: str) -> ModuleType:
     if announce is not None and package != _ENGINE and not any(cache_dir(package).glob("*/*.nbc")):
         announce(f"compiling {kernel.removesuffix('_kernel')}, once for this version (about 20 s) ...")
     config: Any = importlib.import_module("numba.core.config")
-    # numba imports much of scipy to look for a fast matrix product, which no kernel needs.
+    # numba imports much of scipy to look for a fast matrix product, which no kernel needs. What it finds counts for all
+    # functions of the process, so a program that uses weft as a library is left to find it.
     hidden = "scipy.linalg"
-    missing = hidden not in sys.modules
+    missing = own_process and hidden not in sys.modules
     if missing:
         sys.modules[hidden] = None  # type: ignore[assignment]
     before = config.CACHE_DIR

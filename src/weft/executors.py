@@ -26,6 +26,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from weft import compiled
 from weft.errors import InputError, WeftError
 from weft.kept import current
 from weft.registry import by_hand, files_from, register
@@ -224,7 +225,7 @@ def _in_processes(
     tasks: Sequence[Given], workers: int, run: Callable[[Given], Outcome]
 ) -> Iterator[tuple[int, Outcome]]:
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin_worker)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin_worker, (compiled.own_process,))
     try:
         with _tidy_end():
             with _deaf():
@@ -287,9 +288,10 @@ def _mask(how: int) -> None:
         signal.pthread_sigmask(how, {signal.SIGINT})
 
 
-def _begin_worker() -> None:
-    """An interrupted worker dies without a traceback of its own, because the parent tells the user. A worker whose
+def _begin_worker(own_process: bool) -> None:
+    """A worker loads kernels as its parent does. An interrupted worker dies without a traceback of its own, because the parent tells the user. A worker whose
     parent was killed ends too, instead of waiting for work for ever."""
+    compiled.own_process = own_process
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _mask(signal.SIG_UNBLOCK)
     parent = multiprocessing.parent_process()

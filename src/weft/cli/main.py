@@ -146,7 +146,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
         signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
-    compiled.announce = notice
+    compiled.announce, compiled.own_process = notice, True
     gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for it took a tenth of a run
     code = run(sys.argv[1:])
     gc.freeze()  # no collection at exit either

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from types import ModuleType
 
 from weft.compiled import cache_dir, load
 
 
 def is_cached() -> bool:
-    """Whether the kernels of this copy of the package have been compiled on this machine before.
-
-    numba keeps what it compiles in a folder named after that of the source: another clone must compile again.
-    """
-    here = os.path.dirname(os.path.abspath(__file__))
-    own = f"{os.path.basename(here)}_{hashlib.sha1(here.encode(), usedforsecurity=False).hexdigest()}"
-    return any((cache_dir() / own).glob("engine_kernel.run-*.nbc"))
+    """Whether the kernels of this copy of the package have been compiled on this machine before."""
+    return any(cache_dir().glob("*/engine_kernel.run-*.nbc"))
 
 
 def compile_all() -> None:
