@@ -1,4 +1,4 @@
-"""Who does the runs of a comparison: this process, worker processes, a Slurm cluster, or dask.
+"""Where the runs of a comparison are executed: this process, worker processes, a Slurm cluster, or dask.
 
     with using("dask:tcp://scheduler:8786"):
         weft.compare("scenario.toml", ["fifo", "srsf"])
@@ -289,8 +289,8 @@ def _mask(how: int) -> None:
 
 
 def _begin_worker(own_process: bool) -> None:
-    """A worker loads kernels as its parent does. An interrupted worker dies without a traceback of its own, because the parent tells the user. A worker whose
-    parent was killed ends too, instead of waiting for work for ever."""
+    """A worker loads kernels as its parent does. An interrupted worker dies without a traceback of its own, because the
+    parent tells the user. A worker whose parent was killed ends too, instead of waiting for work for ever."""
     compiled.own_process = own_process
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _mask(signal.SIG_UNBLOCK)

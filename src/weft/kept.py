@@ -3,9 +3,9 @@
     with kept(fresh=False, say=print):
         weft.compare("scenario.toml", ["fifo", "srsf"])
 
-A run is known by its scenario (with the content of every file that the scenario names), its stack, its seed and the
-sources of weft and of what it computes with. A stack with a policy from outside weft is not kept, since its sources are
-not known.
+A run is identified by its scenario (with the content of every file that the scenario names), its stack, its seed and
+the sources of weft and of what it computes with. A stack with a policy from outside weft is not kept, since its sources
+are not known.
 """
 
 from __future__ import annotations

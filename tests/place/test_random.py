@@ -1,4 +1,4 @@
-"""random: by lot, and each job has its own."""
+"""random: at random, and each job has its own."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def test_jobs_on_their_way_stay_in_every_candidate(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "other"), [("themis", "themis:0.8,1200"), ("pollux", "pollux:10,61")])
 def test_another_lease_or_interval_draws_the_same_candidates(name: str, other: str) -> None:
-    """What is drawn by lot does not depend on a parameter; else a sweep of the parameter would change two things."""
+    """What is drawn at random does not depend on a parameter; else a sweep of the parameter would change two things."""
     core = Core(resolve(name), ToyWorld(cassini(), []))
     for i in range(4):
         core.table.take(Submitted(0.0, toy_job(f"j{i}", 3, 100, 1.0, 1e8)))

@@ -6,7 +6,7 @@ routes in it, and what counts is the ratio of their mean completion times to tha
 worse half drops out (successive halving), and so does every stack that is behind the leader with confidence. The best
 stack that stops no job and the best that needs no lengths always stay, since a site may be able to run only those.
 
-A window begins with the jobs that were running by then, with what was left of them, and with those that were waiting.
+A window starts with the jobs that were running at that moment (only their remaining work) and those that were waiting.
 Jobs submitted in its first part settle the queue and those in its last part keep it full; only those between count.
 """
 

@@ -86,7 +86,7 @@ class Control:
             self.service.change()
 
     def set_gate(self, job: str, gate: Mapping[str, float] | None) -> None:
-        """Other slots for a job."""
+        """Give a job another gate, or none."""
         with self.service.lock:
             self.conductor.set_gate(job, gate)
             self.service.change()

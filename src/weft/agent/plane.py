@@ -2,7 +2,7 @@
 
 A world says again and again which jobs are on which GPUs, and with what gates; the plane tells its agents what has
 changed. A gate acts where it is most precise: in the communication hook of a job started by `weft run`, else where a
-script calls `weft.progress`, else from outside, by an agent that holds the job's sockets until its slot.
+script calls `weft.progress`, else from outside, by an agent that holds the job's sockets until its gate opens.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ ExecutorOption = Annotated[
     typer.Option(
         "--executor",
         metavar="NAME",
-        help="Who does the runs: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
+        help="Where to run: processes (default), slurm[:KEY=VALUE,...] or dask:ADDRESS.",
     ),
 ]
 ReportOption = Annotated[

@@ -14,7 +14,6 @@ from weft.collectives.lowering import (
     Leg,
     OpenFlow,
     RoutedCollective,
-    alone_s,
     lower,
     open_collective,
     ring_order,
@@ -22,6 +21,6 @@ from weft.collectives.lowering import (
 )
 
 __all__ = [
-    "APART", "CLOSED_FORMS", "COLLECTIVES", "Collective", "Leg", "OpenFlow", "RoutedCollective", "Stage", "alone_s",
+    "APART", "CLOSED_FORMS", "COLLECTIVES", "Collective", "Leg", "OpenFlow", "RoutedCollective", "Stage",
     "closed_form", "get_collective", "lower", "open_collective", "ring_order", "route_collective", "stages",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ number of messages that it sends or receives at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -162,16 +162,6 @@ def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: i
 def ring_order(placement: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
     """Ranks in the order a ring visits them: by rack, then by server, so that each is entered and left once."""
     return tuple(_by_rack(cluster.server_of_gpu[list(placement)].tolist(), cluster))
-
-
-def alone_s(groups: Iterable[FlowGroup], cluster: Cluster) -> float:
-    """Seconds that a chain takes when nobody else uses its links."""
-    capacity = cluster.topology.capacity
-    total = 0.0
-    for group in groups:
-        rate = min((float(capacity[link]) / flows for link, flows in group.links), default=_INF)
-        total += group.latency_s + group.bytes / min(rate, group.demand_bytes_per_s)
-    return total
 
 
 @lru_cache(maxsize=512)

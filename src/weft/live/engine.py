@@ -48,6 +48,11 @@ class Site:
 class Engine(Protocol):
     """What `weft serve` knows about a kind of cluster."""
 
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Engine:
+        """An engine made from the options of `weft serve`; it takes those that it knows."""
+        ...
+
     @property
     def name(self) -> str:
         """One word."""
@@ -80,7 +85,7 @@ class Engine(Protocol):
         ...
 
     def open(self, site: Site) -> LiveWorld[Any]:
-        """The world, with its hands tied if it is a dry run."""
+        """The world. In a dry run it carries nothing out."""
         ...
 
 

@@ -7,8 +7,8 @@ until its utility first falls, and keeps its rate from one iteration to the next
 Allegro decides by four trials: two pairs, each of rate x (1 + eps) and rate x (1 - eps) in random order. If both pairs
 favour one side it moves there, by 1 %, 2 %, 3 %, ... of its rate, until its utility falls; else it tries again with
 eps larger by 1 %, up to 5 %. Vivace has one pair of trials, of 5 % in random order, and follows the gradient of its
-utility: the further the longer it goes one way, but at most by 5 % of its rate, and 10 % more for every time that this
-bound held it back.
+utility. Steps grow while it keeps moving in one direction. A step is at most 5 % of the rate; each time in a row that
+this bound applies, the bound grows by 10 points.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.pace.base import Admission, Pace
 from weft.pace.shortest import Shortest
 
-# How many foreign flows one of our jobs weighs. Others get about as much as beside `flow`, and our jobs end sooner.
+# The weight of one of our jobs, in foreign flows. Others get about as much as beside `flow`, and our jobs end sooner.
 WEIGHT = 1000.0
 
 

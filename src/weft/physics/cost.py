@@ -1,5 +1,5 @@
-"""Cost models: how long communication holds up an iteration, by the shape of a placement. They know no contention and
-stand in for links: the simulator then replaces the transfers of an iteration by one fixed delay."""
+"""Cost models: how long communication holds up an iteration, by the shape of a placement. Cost
+models ignore contention and replace links: the simulator then has one fixed delay for the transfers of an iteration."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ DALLY_TABLE_I = {
     "bert-large": Tier(0.08, 0.23, 7.15),
 }
 # The Themis simulator's static slowdowns, whatever the model: speed x 0.8 across machines, x 0.7 across racks. (Its
-# third constant, across slots of a machine, has no counterpart here.)
+# third constant, across the sockets of a machine, has no counterpart here.)
 THEMIS = {"default": Tier(0.0, 1 / 0.8 - 1, 1 / 0.7 - 1)}
 
 

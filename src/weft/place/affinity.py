@@ -15,9 +15,9 @@ Ints = npt.NDArray[np.int64]
 
 class Affinity(Place):
     """A job goes to a server whose affinity is its size, else to one without, else to any that can hold it; among
-    several, to the one with the most free GPUs. Otherwise free GPUs are drawn by lot, wherever they are: the network is
-    unknown (Gandiva, section 3.2). A suspended job comes back to its GPUs if they are on one server or there is nothing
-    better; a running job that asks moves to fewer servers, or stays (section 3.3).
+    several, to the one with the most free GPUs. Otherwise free GPUs are drawn at random, wherever they are: the network
+    is unknown (Gandiva, section 3.2). A suspended job comes back to its GPUs if they are on one server or there is
+    nothing better; a running job that asks moves to fewer servers, or stays (section 3.3).
 
     A server has the affinity of the first job that came to it, until it is empty. The memory is that, and where jobs
     were last.
@@ -30,7 +30,7 @@ class Affinity(Place):
         return {"affinity": {}, "homes": {}}
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """Its own GPUs, one server by affinity, or GPUs by lot."""
+        """Its own GPUs, one server by affinity, or GPUs at random."""
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
         waits = job.status is JobStatus.WAITING
@@ -45,7 +45,7 @@ class Affinity(Place):
         return self.anywhere(view, job, gpus, offer, state)
 
     def anywhere(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """Free GPUs (there are enough), regardless of where the job was before: one server by affinity, else by lot."""
+        """Free GPUs (there are enough), wherever the job was before: one server by affinity, else at random."""
         free = offer.free_per_server
         fits = np.flatnonzero(free >= gpus)
         if len(fits):
@@ -56,7 +56,7 @@ class Affinity(Place):
         drawn = view.rng(f"affinity:{job.id}").permutation(np.flatnonzero(offer.free))
         idle_first_ = np.argsort(view.offer.residents[drawn] > 0, kind="stable")  # so that no job leaves needlessly
         chosen = tuple(sorted(drawn[idle_first_][:gpus].tolist()))
-        return self._answer(job, chosen, "no server has room: GPUs by lot", state)
+        return self._answer(job, chosen, "no server has room: GPUs at random", state)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Forget jobs that are gone."""

@@ -81,12 +81,12 @@ class FF(AlwaysShared, FirstFit):
 
 
 class RandomPlace(Fitting):
-    """Free GPUs drawn by lot; with `random:shared` GPUs with enough memory left.
+    """Free GPUs drawn at random; with `random:shared` GPUs with enough memory left.
 
     Each job has its own lot, so what one is given does not depend on who was asked before it.
     """
 
-    kind, why = "random", "drawn by lot"
+    kind, why = "random", "drawn at random"
 
     def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
         """Whatever the lot says; ranks follow the numbers of the GPUs."""

@@ -17,7 +17,7 @@ class HiveD(Place):
     """The largest fragment that the rest of the job fills, again and again; then part of the smallest one.
 
     A fragment is what is free on a machine in use. Idle machines are broken up last, those of racks in use before
-    those of idle racks. Workers go in the order of their ranks, whoever talks to whom.
+    those of idle racks. Workers go in the order of their ranks, regardless of which workers communicate.
     """
 
     name = "hived"

@@ -14,7 +14,7 @@ class Ideal(Planner):
     """One job on each copy of the cluster, close together, from the moment it is submitted.
 
     It asks the world for a cluster per job (`dedicated`); the simulated one makes as many copies as there are jobs.
-    Where there is one cluster only, jobs have it one after another.
+    A world that cannot make copies of its cluster refuses the stack.
     """
 
     name = "ideal"
@@ -44,7 +44,7 @@ class Ideal(Planner):
 
 
 class RandomPlanner(Planner):
-    """First come, first served; GPUs drawn by lot. Neither locality nor compatibility counts.
+    """First come, first served; GPUs drawn at random. Neither locality nor compatibility counts.
 
     A job that does not fit lets smaller ones pass. Running jobs stay where they are.
     """
@@ -75,4 +75,4 @@ class RandomPlanner(Planner):
             else:
                 declined.append(Declined(job.id, f"wants {n} GPUs; fewer are free"))
         plan = Plan({**view.placements, **placed})
-        return Candidate(plan, state, dict.fromkeys(placed, "drawn by lot"), tuple(declined))
+        return Candidate(plan, state, dict.fromkeys(placed, "drawn at random"), tuple(declined))

@@ -103,8 +103,8 @@ def different_ways(
     """The plan and up to n - 1 others over all jobs, which differ in the workers that jobs keep, give up and swap.
 
     Every job has as many GPUs as in the first, and is no further apart by the planner's own measure, `kind`. Either
-    some jobs stay, drawn by lot, and the others are packed anew in any order; or some workers change places. Jobs that
-    are on their way to their GPUs stay in every plan.
+    some jobs stay, drawn at random, and the others are packed anew in any order; or some workers change places. Jobs
+    that are on their way to their GPUs stay in every plan.
     """
     cluster, rng = view.cluster, view.rng(stream)
     coming = held(view)

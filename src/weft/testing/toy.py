@@ -3,7 +3,7 @@
 Jobs run at the speed of their estimate: an iteration takes its compute time, plus the time its messages take at
 `bytes_per_s` when the job is spread over several servers. Jobs never slow each other down, neither on a link nor on a
 shared GPU. Gates and pace are noted and change nothing. Starts and stops take `latency_s` (half to one and a half times
-that, by lot) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
+that, at random) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class ToyWorld:
     def _start(self, assignment: _Assignment) -> Event:
         job = assignment.job
         if self._lot(assignment.number, "failure") < self._failure_rate:
-            return self._fail(assignment, "the start failed, by lot")
+            return self._fail(assignment, "the start failed, at random")
         assignment.began_s = self._now
         left_s = (job.iterations - assignment.saved) * assignment.iteration_s
         self._enter(self._now + left_s, "finish", assignment)

@@ -275,7 +275,7 @@ def test_by_hand_two_jobs_swap_workers(planner: str, seed: int) -> None:
     """Two racks of two servers with one GPU each and one uplink; a restart costs 10 s.
 
     p, q and r have a GPU each, so a, of 300 iterations, gets one in each rack when p ends, at 10 s; b does when q and r
-    end, at 100 s (under Pollux, which draws nodes by lot, at this seed). Alone an iteration computes for 0.25 s and
+    end, at 100 s (under Pollux, which draws nodes at random, at this seed). Alone an iteration computes for 0.25 s and
     sends for 0.75 s. On the same uplinks, in step, it takes 0.25 + 2 x 0.75 s: a's last 210 iterations end at 467.5 s,
     and b, which has done 210 by then, ends 90 s later. An uplink that both use 0.75 of the time scores 0.5 at best, a
     rack for each 1, less the restart of 2 of 4 GPUs: 10 of the 210 s that a has left (under Pollux 10 of 60 s, a

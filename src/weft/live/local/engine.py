@@ -1,4 +1,4 @@
-"""LocalEngine: processes on this machine, on GPUs that are pretended; and the same with its hands tied."""
+"""LocalEngine: processes on this machine, on GPUs that are pretended; in a dry run nothing is started."""
 
 from __future__ import annotations
 

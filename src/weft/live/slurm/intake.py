@@ -1,4 +1,4 @@
-"""Intake: which of Slurm's jobs are weft's, under what name, and what is told about those that it cannot take."""
+"""Intake: which of Slurm's jobs are weft's, under what name, and what users are told about others."""
 
 from __future__ import annotations
 

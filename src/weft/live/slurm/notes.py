@@ -9,8 +9,8 @@ whoever runs weft):
 
     squeue --me -O jobid,reason,admin_comment:100
 
-Words are compared with what Slurm shows, and sent where they differ: a few jobs at a time, seldom, and by the thread
-that talks to Slurm anyway.
+The reason is compared with the one that Slurm shows and is sent only if it differs: a few jobs at a time, at long
+intervals, by the thread that talks to Slurm anyway.
 """
 
 from __future__ import annotations

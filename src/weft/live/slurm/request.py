@@ -1,8 +1,8 @@
 """What weft knows about a Slurm job: Slurm's own request, and what its comment says beyond it.
 
 A comment says `weft: model=resnet50 iterations=1000`; the words before and after are the user's own. The submission
-hook writes there what the job's environment says in WEFT_DESCRIPTION. All of it may be absent: a job that does not say
-how long it is is taken to use its time limit, in iterations of one second.
+hook writes there what the job's environment says in WEFT_DESCRIPTION. All of it may be absent: a job that does not
+state its length is assumed to use its whole time limit, in iterations of one second.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def decide(a, f, s, w, live):
     w.marked[:] = -1
     w.decided[:] = False
     whose, began, gathered = -1, 0, False
-    quiet = -1  # first of neighbouring followers none of which has a plan for this slot; nobody has planned since
+    quiet = -1  # first of several neighbouring followers that have no plan for this slot; nobody has planned since
     hops = 1 if a.host_only or a.late > 0 else f.path.shape[1]
     at = a.start - 1
     for _ in range(len(live)):

@@ -2,9 +2,9 @@
 
 Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
 which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
-Of our jobs those weigh more that send for a smaller part of their iterations, each of which costs others less. What is
-left is ours, and goes to jobs one after the other: shortest remaining iteration first. `owed` and `rates` are meant to
-be read; shortest_kernel.py does the same for thousands of jobs.
+Among our jobs, those that send for a smaller part of their iterations weigh more, because each of their iterations
+costs others less. What is left is ours, and goes to jobs one after the other: shortest remaining iteration first.
+`owed` and `rates` are meant to be read; shortest_kernel.py does the same for thousands of jobs.
 """
 
 from __future__ import annotations

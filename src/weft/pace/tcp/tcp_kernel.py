@@ -123,8 +123,8 @@ def climbed(low, pipe, gain, rtt_s, seconds):
 
 @njit(cache=True, nogil=True)
 def saw(total, pipe, holds, keeps, gain, rtt_s, seconds):
-    """What comes, in that many seconds, of windows that fall to the part `keeps` when their sum has grown to `holds`:
-    bytes that their link carries, their sum afterwards, and how often something was lost."""
+    """Follow windows for `seconds`. Whenever their sum reaches `holds`, it falls to the part `keeps` of it. Returns the
+    bytes carried, the sum at the end, and the number of losses."""
     whole_s, whole = climb(keeps * holds, holds, pipe, gain, rtt_s)
     to_s, carried = climb(total, holds, pipe, gain, rtt_s)
     losses = 0.0

@@ -118,7 +118,7 @@ def loops() -> list[dict[str, Any]]:
 def loop_free(placements: int = 200) -> list[dict[str, Any]]:
     """Part of the testbed's placements whose affinity graph has no loop, jobs of equal size filling all 24 servers.
 
-    Placements are drawn by lot, or packed by rack with a few pairs of workers exchanged.
+    Placements are drawn at random, or packed by rack with a few pairs of workers exchanged.
     """
     from weft.interleave.cassini.layout import lay_out
     from weft.model.topologies import cassini
@@ -169,7 +169,7 @@ RULES = {
 
 
 def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]]:
-    """Twelve equal jobs of two workers by lot on the testbed: what the rule about loops costs, with its controls."""
+    """Twelve equal jobs of two workers at random on the testbed: what the rule about loops costs, with its controls."""
     from weft import api
     from weft.research.cassini import JITTER
     from weft.research.claims import Runs
@@ -262,7 +262,7 @@ _CHANGES: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def why_not(seeds: int = 5) -> list[dict[str, Any]]:
-    """Figures without a gain, one thing changed: sizes that fill no rack, places drawn by lot, DLRM for seconds or not.
+    """Figures without a gain, one thing changed: sizes that fill no rack, random places, DLRM for seconds or not.
 
     And the other way round: Figure 13 with sizes that fill racks. `meets` and `alone_mean` are those of the
     planner without CASSINI (see `contention_of`).

@@ -183,7 +183,7 @@ def topology_svg(cluster: Cluster) -> str:
 
 
 def topology_figure(cluster: Cluster) -> Figure:
-    """Servers (or, of large clusters, racks) at the bottom, switches above, a line per cable as thick as it is fast."""
+    """Servers (racks of a large cluster) at the bottom, switches above; the faster a cable, the thicker its line."""
     from weft.results.pictures.style import house_style, new_figure
 
     with house_style():

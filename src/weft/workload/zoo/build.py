@@ -45,7 +45,7 @@ def read_model(path: str | Path) -> Content:
 
 
 def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str, dtype: str | None) -> Work:
-    """Measurements as one layer: those of this GPU type, or else those of the type that was measured, unscaled."""
+    """Measurements as one layer: for this GPU type if there are any, else for the type that was measured, unscaled."""
     usable = [m for m in content.measurements if dtype is None or m.dtype in (dtype, f"{dtype}-weights")]
     if not usable:
         there = ", ".join(dict.fromkeys(m.dtype for m in content.measurements))
