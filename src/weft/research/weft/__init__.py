@@ -87,7 +87,7 @@ class _Lab:
             left = sorted((e for e in one.entrants if not e.out), key=lambda e: score(e, first))
             words = ", ".join(f"{e.stack} {score(e, first):.3f}" for e in left[:4])
             beside = f"; {len(one.refused)} cannot run there" if one.refused else ""
-            where = " (on a quarter of it)" if TRIALS[name].smaller else ""
+            where = " (on a part of it)" if TRIALS[name].smaller else ""
             lines.append(
                 f"{name}{where}: best of {len(one.entrants)} other stacks on seeds {CHOOSE_ON[0]} to "
                 f"{len(one.replicates)}, mean JCT over that of {first.stack}: {words}{beside}."

@@ -22,7 +22,7 @@ from weft.stacks import names, resolve
 
 TWO_WEEKS_S = 14 * 86_400.0
 LOAD = 0.9  # the part of its cluster's GPU time that the two weeks of a trace ask for
-TRACE_JOBS = 1500  # drawn from the two weeks
+DRAWN_JOBS = 1500  # of the two weeks, where the best other stack is looked for
 TITAN_JOBS = 1500  # taken from its trace: 4,096 GPUs are never full, so more jobs would change no ratio
 TRACES = {
     "philly": "philly/philly_jobs.csv.gz",
@@ -48,7 +48,7 @@ class Trial:
     """A scenario at each seed, what it is held to first, and who else takes part.
 
     `own` is the paper's own method, or on a trace what most sites run. `smaller` makes the scenario on which the best
-    other stack is looked for, where the whole would take hours.
+    other stack is looked for, where the whole would take hours: a quarter of it, or some jobs of a trace.
     """
 
     own: str
@@ -91,17 +91,18 @@ def _submitted(path: Path) -> pl.DataFrame:
     return read(path).frame.select("submit_s", "gpus", "duration_s")
 
 
-def two_weeks(file: str, seed: int) -> dict[str, Any]:
+def two_weeks(file: str, seed: int, drawn: int | None = None) -> dict[str, Any]:
     """Two weeks of a trace, chosen by the seed, on a cluster of 8-GPU machines with racks oversubscribed 4:1.
 
-    Of busy weeks, 1,500 jobs are drawn. The cluster is as large as a load of 0.9 needs, and at least as large as the
-    largest job. Windows of several seeds may overlap.
+    All jobs take part, or so many that are drawn. The cluster is as large as a load of 0.9 needs, and at least as large
+    as the largest job. Windows of several seeds may overlap.
     """
     jobs = _submitted(Path(os.environ["WEFT_TRACES"]) / file)
     first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())  # type: ignore[arg-type]
     start = first + (seed * (math.sqrt(5.0) - 1.0) / 2.0) % 1.0 * (last - first - TWO_WEEKS_S)
     window = jobs.filter((pl.col("submit_s") >= start) & (pl.col("submit_s") < start + TWO_WEEKS_S))
-    part = min(1.0, TRACE_JOBS / window.height)
+    jobs_there = window.height
+    part = min(1.0, (drawn or jobs_there) / jobs_there)
     busy = part * float((window["gpus"] * window["duration_s"]).sum()) / TWO_WEEKS_S
     gpus = max(busy / LOAD, float(window["gpus"].max()))  # type: ignore[arg-type]
     return {
@@ -112,7 +113,7 @@ def two_weeks(file: str, seed: int) -> dict[str, Any]:
         },
         "workload": {
             "source": "trace", "trace": file, "from_s": start, "until_s": start + TWO_WEEKS_S,
-            "jobs": TRACE_JOBS, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
+            "jobs": drawn or jobs_there, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
         },
         "run": {"exact": False, "restart_s": 30},
     }  # fmt: skip
@@ -140,7 +141,10 @@ TRIALS: dict[str, Trial] = {
     ),
     "titan": Trial("titan", _titan, _on_titans, slow=True, trace=ELASTICFLOW),
     **{
-        name: Trial("fifo-backfill", partial(two_weeks, file), lambda: list(EXCLUSIVE), slow=True, trace=file)
+        name: Trial(
+            "fifo-backfill", partial(two_weeks, file), lambda: list(EXCLUSIVE),
+            partial(two_weeks, file, drawn=DRAWN_JOBS), slow=True, trace=file,
+        )
         for name, file in TRACES.items()
     },
 }  # fmt: skip
