@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 4
+JOBS   ?= 6
 TORCH  ?= 2.13.0
 ARGS   ?=
 
@@ -55,8 +55,13 @@ torch: $(VENV)/.torch-stamp
 demo: install
 	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)
 
-# Of four processes two begin with the tests on a live cluster, which mostly wait. Tests that hold measured times against
-# computed ones run when the rest is done (pytest ends with 5 if ARGS names no test of that kind).
+# Python keeps what it has compiled, also where it is told not to: every worker process, and every one that tests start,
+# would do it again.
+test bounds: export PYTHONDONTWRITEBYTECODE :=
+
+# As many processes as there are processors compute from the beginning, the others begin with the tests on a live cluster,
+# which mostly wait. Tests that hold measured times against computed ones run when the rest is done (pytest ends with 5
+# if ARGS names no test of that kind).
 test: dev
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone" $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -m alone $(ARGS) || [ $$? -eq 5 ]

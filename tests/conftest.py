@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,19 +30,28 @@ settings.load_profile("ci" if required() else "weft")
 os.environ["WEFT_RESULTS_MB"] = "0"  # tests run what they test, whatever earlier ones have left behind
 
 
+LONG = ("tests/examples/", "tests/results/test_browser.py")  # minutes, if they come last
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernels once, before worker processes start to do so side by side."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        from tests import warm
         from weft.api import compile_kernels
 
-        others = subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=config.rootpath)
-        compile_kernels(print)
-        others.wait()  # if it fails, tests say why
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.warm"], cwd=config.rootpath, stdin=subprocess.PIPE
+        ) as other:
+            compile_kernels(print)
+            assert other.stdin is not None
+            other.stdin.close()
+            with suppress(Exception):  # if one of them fails, tests say why
+                warm.second()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: two
+    """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: some
     worker processes begin with them, and the others compute meanwhile."""
     for item in items:
         if item.get_closest_marker("testbed") is not None:
@@ -44,22 +59,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if required() and config.pluginmanager.hasplugin("rerunfailures"):
         for item in filter(clocks.on_real_clocks, items):
             item.add_marker(pytest.mark.flaky(reruns=clocks.ATTEMPTS - 1, reruns_delay=15))
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") and config.workerinput["workercount"] > 1:
         items[:] = waiting_first(items, config.workerinput["workercount"])
 
 
 def waiting_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """Items in an order that, cut into as many even parts as there are workers (so --dist worksteal begins), has live
-    tests at the head of two parts, each file of them in one."""
-    live = [item for item in items if item.nodeid.startswith("tests/live/")]
-    rest = [item for item in items if not item.nodeid.startswith("tests/live/")]
-    files = list(dict.fromkeys(item.path for item in live))
-    groups = [[item for item in live if item.path in files[k::2]] for k in range(2)]
-    second = sum(_parts(len(items), workers)[: workers // 2])
-    if workers < 2 or len(groups[0]) > second:
+    tests at the head of some parts, each file of them in one; as many parts as there are processors compute from the
+    beginning (half of them, if they are few), what takes longest first."""
+    alone = [item for item in items if item.get_closest_marker("alone") is not None]  # not chosen beside others
+    live = [item for item in items if item.nodeid.startswith("tests/live/") and item not in alone]
+    rest = [item for item in items if not item.nodeid.startswith("tests/live/") and item not in alone]
+    rest.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    parts = _parts(len(live) + len(rest), workers)
+    computing = min(workers - workers // 2, os.cpu_count() or 1)
+    groups = [[] for _ in range(computing)] + even_groups(live, workers - computing)
+    if any(len(group) > part for group, part in zip(groups, parts, strict=True)):
         return items
-    between = second - len(groups[0])
-    return [*groups[0], *rest[:between], *groups[1], *rest[between:]]
+    left = iter(rest)
+    ordered = [[*group, *islice(left, part - len(group))] for group, part in zip(groups, parts, strict=True)]
+    return [item for part in (*ordered, alone) for item in part]
+
+
+def even_groups(live: list[pytest.Item], n: int) -> list[list[pytest.Item]]:
+    """Live tests in so many groups that take about as long, each file of them in one. Where an engine serves (Slurm),
+    a test takes many times as long as elsewhere."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in live:
+        files.setdefault(item.path, []).append(item)
+
+    def weight(tests: list[pytest.Item]) -> int:
+        return sum(10 if item.get_closest_marker("engine") is not None else 1 for item in tests)
+
+    groups: list[list[pytest.Item]] = [[] for _ in range(n)]
+    for tests in sorted(files.values(), key=weight, reverse=True):
+        min(groups, key=weight).extend(tests)
+    return groups
 
 
 def _parts(n: int, workers: int) -> list[int]:
@@ -69,6 +104,25 @@ def _parts(n: int, workers: int) -> list[int]:
         parts.append(n // left)
         n -= parts[-1]
     return parts
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Makes a folder of that name: once, by the first worker process that asks, for all that do."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(name: str, make: Callable[[Path], None]) -> Path:
+        done = base / name
+        with open(base / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                new = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=base))
+                make(new)
+                new.rename(done)
+        return done
+
+    return folder
 
 
 @pytest.fixture(scope="session")

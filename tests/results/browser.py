@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -48,7 +49,7 @@ def _call(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     base = [
         chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
         "--hide-scrollbars", "--disable-dev-shm-usage", "--virtual-time-budget=20000",
-        f"--user-data-dir={folder / 'profile'}",
+        f"--user-data-dir={folder / f'profile-{os.getpid()}'}",  # two of one profile would disturb each other
     ]  # fmt: skip
     return subprocess.run([*base, *options], capture_output=True, text=True, timeout=240, check=False)
 

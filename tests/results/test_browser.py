@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +14,45 @@ from matplotlib.image import imread
 import weft
 from tests.results.browser import DESKTOP, PHONE, inside, measure, overlap, screenshot
 from weft.cli.main import run
+from weft.results.report import write_report
 
 pytestmark = pytest.mark.engine
 DEMO = str(Path(__file__).resolve().parents[2] / "examples" / "demo.toml")
 
 
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One report of each kind, with real runs."""
-    folder = tmp_path_factory.mktemp("reports")
+KINDS = ("compare", "sweep", "all", "simulate")
+SIZES = {"phone": PHONE, "desk": DESKTOP}
+
+
+def make(folder: Path) -> None:
+    """One report of each kind, with real runs, and what the browser says of each."""
     small = ["--set", "workload.jobs=20", "--seeds", "2", "--workers", "1"]
     stacks = ["--stack", "fifo", "--stack", "srsf", "--stack", "srsf-preemptive[place=first-fit]"]
-    made = {name: folder / f"{name}.html" for name in ("compare", "sweep", "all")}
+    made = {name: folder / f"{name}.html" for name in KINDS}
     assert run(["compare", DEMO, *stacks, *small, "--report", str(made["compare"])]) == 0
     assert run(["compare", DEMO, *stacks, *small, "--set", "nic_gbps=10,50", "--report", str(made["sweep"])]) == 0
     chosen = ["--order", "fifo,srsf:preemptive", "--place", "best-fit,first-fit", "--pace", "fair,tcp:ideal"]
     assert run(["compare", DEMO, "--all", *chosen, *small, "--report", str(made["all"])]) == 0
-    one = weft.simulate(DEMO, stack="srsf", record=True)
-    from weft.results.report import write_report
-
-    made["simulate"] = write_report(folder / "simulate.html", one)
-    return made
-
-
-@pytest.fixture(scope="module")
-def seen(reports: dict[str, Path]) -> dict[tuple[str, str], dict[str, Any]]:
-    sizes = {"phone": PHONE, "desk": DESKTOP}
-    return {(name, at): measure(path, size) for name, path in reports.items() for at, size in sizes.items()}
+    write_report(made["simulate"], weft.simulate(DEMO, stack="srsf", record=True))
+    for name, path in made.items():
+        found = {at: measure(path, size) for at, size in SIZES.items()}
+        (folder / f"{name}.json").write_text(json.dumps(found))
 
 
-KINDS = ("compare", "sweep", "all", "simulate")
+@pytest.fixture(scope="session")
+def folder(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    return made_once("reports", make)
+
+
+@pytest.fixture(scope="session")
+def reports(folder: Path) -> dict[str, Path]:
+    return {name: folder / f"{name}.html" for name in KINDS}
+
+
+@pytest.fixture(scope="session")
+def seen(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    found = {name: json.loads((folder / f"{name}.json").read_text()) for name in KINDS}
+    return {(name, at): found[name][at] for name in KINDS for at in SIZES}
 
 
 @pytest.mark.parametrize("name", KINDS)

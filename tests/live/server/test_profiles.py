@@ -56,6 +56,17 @@ def test_nobody_waits_for_a_model_that_takes_for_ever(profiles: Profiles) -> Non
     assert profiles.wait("vgg16[batch=16]", 2).name == "vgg16[batch=16]"
 
 
+def test_nobody_waits_longer_for_a_model_that_is_refused_at_once(profiles: Profiles) -> None:
+    """They took the three seconds that reading may take, each, though the answer was there."""
+    with pytest.raises(InputError):
+        profiles.wait("resnet50[batch=0]", 2)  # the child is up
+    began = own_s()
+    for batch in (-1, -2, -3):
+        with pytest.raises(InputError):
+            profiles.wait(f"resnet50[batch={batch}]", 2)
+    assert own_s() - began < 3.0
+
+
 def test_only_files_of_the_named_folders_are_read(profiles: Profiles, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
     (tmp_path / "secret.json").write_text("{}")

@@ -86,31 +86,43 @@ def test_a_script_that_asks_slurm_for_a_warning_can_save_before_it_is_stopped(
 
 def test_dependencies_and_tasks_of_arrays(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A job comes when what it waits for has ended as it asks; one whose dependency can never be met is not started,
-    and Slurm says so. A task of an array that is stopped and started again is the same task."""
+    and Slurm says so. A task of an array that is stopped and started again is the same task.
+
+    Slurm looks at the dependencies of held jobs once a minute, so that all of them are met before one such look is
+    waited for. Two nodes are left for those that come."""
     server = serving.start(PREEMPTIVE)
-    fails = serving.sbatch(1, "sh -c 'sleep 0.5; exit 3'", says="iterations=1 iteration_s=1")
-    array = serving.sbatch(64, f"sh -c 'echo $SLURM_ARRAY_TASK_ID >> {tmp_path}/tasks; sleep 10'", "--array=3,5",
-                           says="iterations=600 iteration_s=1")  # fmt: skip
     brief = "iterations=1 iteration_s=0.1"
+    fails = serving.sbatch(1, "sh -c 'sleep 0.5; exit 3'", says=brief)
     once = serving.sbatch(1, "sleep 0.1", f"--dependency=afternotok:{fails}", says=brief)
     never = serving.sbatch(1, "sleep 0.1", f"--dependency=afterok:{fails}")
-    names = [f"{array}_3", f"{array}_5"]
-    serve_until(server, running(server, *names))
-    assert not {once, never} & server.core.table.jobs.keys() or fails not in server.core.table.jobs
-    short = serving.sbatch(8, "sleep 0.1", says=brief)
+    tasks, go = tmp_path / "tasks", tmp_path / "go"  # a task says that it runs, and ends when it is let go
+    script = f"sh -c 'echo $SLURM_ARRAY_TASK_ID >> {tasks}; until [ -e {go}.$SLURM_ARRAY_TASK_ID ]; do sleep 0.1; done'"
+    array = serving.sbatch(56, script, "--array=3,5", says="iterations=600 iteration_s=1")
     corr = serving.sbatch(1, "sleep 0.1", "--array=3,5", f"--dependency=aftercorr:{array}")
+    names = [f"{array}_3", f"{array}_5"]
+
+    def begun(times: int) -> bool:
+        return running(server, *names)() and tasks.exists() and len(tasks.read_text().split()) == times
+
+    serve_until(server, lambda: begun(2))  # a script that Slurm has started may not have written a line yet
+    serve_until(server, ended(server, fails))
+    short = serving.sbatch(24, "sleep 0.1", says=brief)
     serve_until(server, ended(server, short))
-    serve_until(server, ended(server, fails, once, *names, f"{corr}_3", f"{corr}_5"))
-    found = serving.statuses()
-    assert found == {fails: "failed", once: "finished", short: "finished", **dict.fromkeys(names, "finished"),
-                     f"{corr}_3": "finished", f"{corr}_5": "finished"}  # fmt: skip
-    ran = (tmp_path / "tasks").read_text().split()
+    serve_until(server, lambda: begun(3))  # one of them was started twice, under its own number
+    assert sorted(server.core.table.jobs[name].preemptions for name in names) == [0, 1]
+    assert f"{corr}_3" not in serving.statuses()
+    for name in names:
+        (tmp_path / f"go.{name.partition('_')[2]}").touch()
+        serve_until(server, ended(server, name))
+    serve_until(server, ended(server, once, f"{corr}_3", f"{corr}_5"))
+    assert serving.statuses() == {fails: "failed", once: "finished", short: "finished",
+                                  **dict.fromkeys([*names, f"{corr}_3", f"{corr}_5"], "finished")}  # fmt: skip
+    ran = tasks.read_text().split()
     assert sorted(set(ran)) == ["3", "5"]
-    assert len(ran) == 3, "one of them was started twice, under its own number"
+    assert len(ran) == 3
     assert state(box, never).startswith("PENDING")
-    ends = {row.id: row.end_s for row in server.ledger.jobs()}
-    begins = {job: server.ledger.events(job)[0].time_s for job in (f"{corr}_3", f"{corr}_5")}
-    for task in (3, 5):
-        assert begins[f"{corr}_{task}"] >= (ends[f"{array}_{task}"] or 0.0) - 1.0
+    ends = {row.id: row.end_s or 0.0 for row in server.ledger.jobs()}
+    for first, then in ((fails, once), (names[0], f"{corr}_3"), (names[1], f"{corr}_5")):
+        assert server.ledger.events(then)[0].time_s >= ends[first] - 1.0
     assert "finished" in explain_live(serving.folder, server.ledger, f"{corr}_3").headline
     box.run("scancel", never)

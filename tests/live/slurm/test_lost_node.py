@@ -18,9 +18,10 @@ import pytest
 
 from tests.live.jobs import python
 from tests.live.serving import said, serve_until, server
-from tests.live.slurm.serving import SOURCE, Serving, ended
+from tests.live.slurm.serving import SOURCE, Serving, ended, running, state
 from tests.live.slurm.serving import serve_until as slurm_until
 from weft.errors import ScenarioError
+from weft.live.server.listing import explain_live
 from weft.live.slurm.sandbox import Sandbox
 from weft.scenario import Scenario
 from weft.scenario.build import build_workload
@@ -103,8 +104,12 @@ def test_local(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.engine
 def test_on_slurm(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
-    """Two jobs share a node, of which one saves its state: the node dies with all that runs there."""
+    """Two nodes at a time, since Slurm needs a while to notice. Of one the slurmd is killed: Slurm requeues its job,
+    and weft starts it on another node. Two jobs share the other one, of which one saves its state: that node dies with
+    all that runs there. A third has a job that is left alone."""
     live = serving.start()
+    plain, other = serving.sbatch(8, "sleep 90"), serving.sbatch(8, "sleep 90")
+    slurm_until(live, running(live, plain, other))
     jobs = {}
     for name, every in EVERY.items():
         script = tmp_path / f"{name}.py"
@@ -113,19 +118,29 @@ def test_on_slurm(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
         jobs[name] = serving.sbatch(4, command, says=f"iterations=600 checkpoint_every={every}")
     firsts = {name: live.world.attempt(job, 1) for name, job in jobs.items()}  # type: ignore[attr-defined]
     slurm_until(live, lambda: all(first.progress().step >= 25 for first in firsts.values()))
-    node = box.run("squeue", "--noheader", f"--jobs={','.join(jobs.values())}", "--format=%N").split()
-    assert node[0] == node[1]
-    die(box, node[0], set(jobs.values()))
+    assert [state(box, job) for job in (plain, other, *jobs.values())] == [
+        f"RUNNING None {node}" for node in ("n1", "n2", "n3", "n3")
+    ]
+    box.kill("n1")
+    die(box, "n3", set(jobs.values()))
     try:
         begun: Callable[[str], list[str]] = lambda name: (tmp_path / name).read_text().split()  # noqa: E731
         slurm_until(live, lambda: all(len(begun(name)) == 2 for name in jobs))
+        slurm_until(live, lambda: live.world.tasks[plain].starts == 2 and running(live, plain)())  # type: ignore[attr-defined]
+        assert state(box, plain) in {f"RUNNING None {node}" for node in box.names if node not in ("n1", "n2", "n3")}
+        assert live.core.table.gpus.down == {0, 2}
+        assert live.world.tasks[other].starts == 1, "its neighbour was left alone"  # type: ignore[attr-defined]
+        told = [line.text for line in explain_live(serving.folder, live.ledger, plain).lines]
+        assert any(text.startswith("off its GPUs: requeued by Slurm") for text in told)
     finally:
-        box.start_node(node[0])
+        for node in ("n1", "n3"):
+            box.start_node(node)
     for name, every in EVERY.items():
         done = firsts[name].progress().step
         assert done >= 25
         assert [int(word) for word in begun(name)] == [0, kept(done, every)]
         assert live.core.table.jobs[jobs[name]].failures == 1
+    slurm_until(live, lambda: not live.core.table.gpus.down)
     box.run("scancel", *jobs.values())
     slurm_until(live, ended(live, *jobs.values()))
 

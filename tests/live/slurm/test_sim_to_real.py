@@ -11,9 +11,9 @@ import csv
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import pytest
 
 import weft
 from tests.live.slurm.serving import Serving, python, serve_until
+from weft.live.server.ledger import DecisionRow
 from weft.live.slurm.sandbox import GPUS_PER_NODE, Sandbox
 from weft.results.run import RunResult
 from weft.workload.profiles.files import save_measured
@@ -30,7 +31,7 @@ from weft.workload.profiles.measured import Measured
 STACK = "srsf[place=even:best-fit]"
 LATENCY = 1.0  # units from a decision to the start, in the simulator too
 UNIT_S = 0.8
-UNITS_S = (UNIT_S, 3 * UNIT_S)  # tried one after the other, as a busy machine needs it
+UNITS_S = (UNIT_S, 2 * UNIT_S, 3 * UNIT_S)  # tried one after the other, as a busy machine needs it
 SEEN_S = 0.3  # what it takes Slurm and weft to notice an arrival or an end
 
 # Ends so many seconds after its start was decided, however long it took to come up: a machine that is busy for a
@@ -155,7 +156,7 @@ def test_decisions_match_one_for_one(
     machine that was too busy for that is given other chances at lower speeds."""
     for unit_s in UNITS_S:
         run = simulated(tmp_path, box.conf.parent / "topology.conf", unit_s)
-        found, jct_s = real(serving, box, unit_s)
+        found, jct_s = real(serving, unit_s, starts(run))
         if found == starts(run):
             break
         serving.close()
@@ -185,7 +186,7 @@ def test_preemptions_match_one_for_one(
             for row in run.decisions.filter(pl.col("time_s") <= until_s).iter_rows(named=True)
             if row["action"] in ("start", "stop")
         ]
-        found, jct_s = visited(serving, unit_s, len(expected))
+        found, jct_s = visited(serving, unit_s, expected)
         if found == expected:
             break
         serving.close()
@@ -199,89 +200,105 @@ def test_preemptions_match_one_for_one(
     assert max(map(abs, off)) < 3.0 * unit_s / UNIT_S
 
 
-def visited(serving: Serving, unit_s: float, n: int) -> tuple[list[tuple[str, str, str]], dict[str, float]]:
-    """The first n stops and starts, and the visitors' completion times."""
-    rows = residents_and_visitors()
-    names: dict[str, str] = {}
-    submitted_s: dict[str, float] = {}
-
-    def submit(row: Row) -> None:
-        says = f"model={serving.tmp_path}/m.json iterations={row.iterations}"
+def visited(
+    serving: Serving, unit_s: float, expected: list[tuple[str, str, str]]
+) -> tuple[list[tuple[str, str, str]], dict[str, float]]:
+    """Stops and starts, as many as are expected or up to the first that is another; and visitors' completion times."""
+    trial = Trial(serving, unit_s)
+    for row in residents_and_visitors():
         if row.submit:
-            script = python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
+            argv = python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
         else:
-            script = python(serving.tmp_path, ENDLESS, serving.folder, LATENCY * unit_s, 0.1 * unit_s)
-        names[serving.sbatch(row.gpus, script, says=says)] = row.id
-        submitted_s[row.id] = time.time()
+            argv = python(serving.tmp_path, ENDLESS, serving.folder, LATENCY * unit_s, 0.1 * unit_s)
+        trial.scripts[row] = argv
 
-    for row in rows:
-        if not row.submit:
-            submit(row)
-    serving.profiles = [serving.tmp_path]
-    server = serving.start(PREEMPTIVE)
-    serve_until(server, lambda: bool(server.core.table.running))
-    zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s
-
-    def later() -> None:
-        for row in rows:
-            if row.submit:
-                time.sleep(max(0.0, zero + row.submit * unit_s - SEEN_S - time.time()))
-                submit(row)
-
-    thread = threading.Thread(target=later)
-    thread.start()
-    done: list[tuple[str, str, str]] = []
+    def done() -> list[tuple[str, str, str]]:
+        return [(job, row.action, row.gpus) for job, row in trial.decided("start", "stop")][: len(expected)]
 
     def over() -> bool:
-        done[:] = [(j, r.action, r.gpus) for j, r in server.ledger.decisions() if r.action in ("start", "stop")]
-        ended = sum(bool(row.status) for row in server.ledger.jobs())
-        return len(names) == 20 and ended == 5 and len(done) >= n
+        found, ended = done(), sum(bool(row.status) for row in trial.server.ledger.jobs())
+        return (len(trial.names) == 20 and ended == 5 and len(found) == len(expected)) or diverged(found, expected)
 
-    with suppress(AssertionError):  # if it took too long, what was decided tells
-        serve_until(server, over, within_s=100 * unit_s)
-    thread.join()
-    ended_s = {names[row.id]: server.world.clock.wall_s + row.end_s for row in server.ledger.jobs() if row.end_s}
-    found = [(names[job], action, gpus) for job, action, gpus in done[:n]]
-    return found, {job: ended_s[job] - submitted_s[job] for job in ended_s}
+    trial.run(PREEMPTIVE, over, within_s=100 * unit_s)
+    return done(), trial.jct_s()
 
 
-def real(serving: Serving, box: Sandbox, unit_s: float) -> tuple[list[tuple[str, str]], dict[str, float]]:
-    """Starts in order, and completion times, by the names of the trace."""
-    scripts = {
-        row.id: python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
-        for row in trace()
-    }
-    numbers: dict[str, str] = {}
-    submitted_s: dict[str, float] = {}
-
-    def submit(row: Row) -> None:
-        says = f"model={serving.tmp_path}/m.json iterations={row.iterations}"
-        number = serving.sbatch(row.gpus, scripts[row.id], says=says)
-        numbers[number], submitted_s[row.id] = row.id, time.time()
-
+def real(
+    serving: Serving, unit_s: float, expected: list[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], dict[str, float]]:
+    """Starts in order, up to the first that is not as expected, and completion times, by the names of the trace."""
+    trial = Trial(serving, unit_s)
     for row in trace():
-        if not row.submit:
-            submit(row)
-    serving.profiles = [serving.tmp_path]
-    server = serving.start(STACK)
-    serve_until(server, lambda: bool(server.core.table.running))
-    zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s  # when it saw them
-    submitted_s |= dict.fromkeys(submitted_s, zero)
+        argv = python(serving.tmp_path, PUNCTUAL, serving.folder, (LATENCY + row.units) * unit_s - SEEN_S)
+        trial.scripts[row] = argv
 
-    def later() -> None:
-        for row in trace():
-            if row.submit:
-                time.sleep(max(0.0, zero + row.submit * unit_s - SEEN_S - time.time()))
-                submit(row)
+    def done() -> list[tuple[str, str]]:
+        return [(job, row.gpus) for job, row in trial.decided("start")]
 
-    thread = threading.Thread(target=later)
-    thread.start()
-    with suppress(AssertionError):
-        serve_until(
-            server, lambda: len(numbers) == 60 and len(server.ledger.jobs()) == 60 and not server.core.table.jobs,
-            within_s=200 * unit_s,
-        )  # fmt: skip
-    thread.join()
-    found = [(numbers[job], row.gpus) for job, row in server.ledger.decisions() if row.action == "start"]
-    ended_s = {numbers[row.id]: server.world.clock.wall_s + (row.end_s or 0.0) for row in server.ledger.jobs()}
-    return found, {job: ended_s[job] - submitted_s[job] for job in ended_s}
+    def over() -> bool:
+        ledger, table = trial.server.ledger, trial.server.core.table
+        ended = len(trial.names) == 60 and not table.jobs and len(ledger.jobs()) == 60
+        return ended or diverged(done(), expected)
+
+    trial.run(STACK, over, within_s=200 * unit_s)
+    return done(), trial.jct_s()
+
+
+def diverged(found: Sequence[object], expected: Sequence[object]) -> bool:
+    """Whether what has happened so far is not how it should begin: the rest cannot mend that."""
+    return found != expected[: len(found)]
+
+
+class Trial:
+    """Jobs of a trace through a server: those of the beginning before it, the others when they are due."""
+
+    def __init__(self, serving: Serving, unit_s: float) -> None:
+        self.serving, self.unit_s = serving, unit_s
+        self.scripts: dict[Row, tuple[str, ...]] = {}
+        self.names: dict[str, str] = {}  # of the trace, by Slurm's
+        self.server: Any = None
+        self._submitted_s: dict[str, float] = {}
+
+    def run(self, stack: str, over: Callable[[], bool], within_s: float) -> None:
+        """Serve until it is over, or has taken too long: what was decided tells."""
+        for row in self.scripts:
+            if not row.submit:
+                self._submit(row)
+        self.serving.profiles = [self.serving.tmp_path]
+        self.server = server = self.serving.start(stack)
+        serve_until(server, lambda: bool(server.core.table.running))
+        zero = server.world.clock.wall_s + server.ledger.decisions()[0][1].time_s  # when it saw them
+        self._submitted_s |= dict.fromkeys(self._submitted_s, zero)
+        enough = threading.Event()
+
+        def later() -> None:
+            for row in self.scripts:
+                if row.submit:
+                    if enough.wait(max(0.0, zero + row.submit * self.unit_s - SEEN_S - time.time())):
+                        return
+                    self._submit(row)
+
+        thread = threading.Thread(target=later)
+        thread.start()
+        try:
+            with suppress(AssertionError):
+                serve_until(server, over, within_s)
+        finally:
+            enough.set()
+            thread.join()
+
+    def decided(self, *actions: str) -> list[tuple[str, DecisionRow]]:
+        """What was decided, up to a job whose sbatch has not returned yet."""
+        made = [(job, row) for job, row in self.server.ledger.decisions() if row.action in actions]
+        return [(self.names[job], row) for job, row in takewhile(lambda one: one[0] in self.names, made)]
+
+    def jct_s(self) -> dict[str, float]:
+        """Completion times of jobs that have ended."""
+        began_s = self.server.world.clock.wall_s
+        ended_s = {self.names[row.id]: began_s + row.end_s for row in self.server.ledger.jobs() if row.end_s}
+        return {job: ended_s[job] - self._submitted_s[job] for job in ended_s}
+
+    def _submit(self, row: Row) -> None:
+        says = f"model={self.serving.tmp_path}/m.json iterations={row.iterations}"
+        number = self.serving.sbatch(row.gpus, self.scripts[row], says=says)
+        self.names[number], self._submitted_s[row.id] = row.id, time.time()

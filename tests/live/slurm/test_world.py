@@ -152,25 +152,6 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
     assert len(nodes) == 2
 
 
-def test_a_node_is_lost(serving: Serving, box: Sandbox) -> None:
-    """Its slurmd is killed: Slurm requeues the job when it notices, and weft starts it on another node."""
-    server = serving.start()
-    job = serving.sbatch(8, "sleep 60")
-    other = serving.sbatch(8, "sleep 60")
-    serve_until(server, running(server, job, other))
-    box.kill("n1")
-    try:
-        serve_until(server, lambda: server.world.tasks[job].starts == 2 and running(server, job)())
-        assert "RUNNING None n3" in state(box, job)
-        assert server.core.table.gpus.down == {0}
-        assert server.world.tasks[other].starts == 1, "its neighbour was left alone"
-        told = [line.text for line in explain_live(serving.folder, server.ledger, job).lines]
-        assert any(text.startswith("off its GPUs: requeued by Slurm") for text in told)
-    finally:
-        box.start_node("n1")
-    serve_until(server, lambda: not server.core.table.gpus.down)
-
-
 def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox) -> None:
     """Slurm is absent (in CI for a minute): a job runs on, one that ends meanwhile is heard of, a later one runs.
 

@@ -74,6 +74,8 @@ class Profiles:
             self._look_for(_PATIENCE_S)
             if key in self._known:
                 return self._known[key]
+            if key in self._refused:  # nothing more comes, and whoever waits would wait as long as reading may take
+                raise InputError(self._refused[key][1])
         raise Reading
 
     def wait(self, model: str, gpus: int) -> Profile:
