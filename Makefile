@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 6
+JOBS   ?= 4
 TORCH  ?= 2.13.0
 ARGS   ?=
 

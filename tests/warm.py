@@ -9,8 +9,6 @@ import sys
 from collections.abc import Sequence
 
 from tests.sim.paced import CAPACITY, program, ring, rule_of, run_all, spec_of
-from weft.interleave.cassini.circle import Circle
-from weft.interleave.cassini.rotate import common_periods, settle
 from weft.model.flows import Traffic
 from weft.pace.base import Pace
 from weft.pace.flow import Flow, FlowSpec
@@ -25,8 +23,6 @@ from weft.stacks import resolve
 def main() -> None:
     """CASSINI's kernels, with and without loops, and those of flow, with GPUs that are shared."""
     resolve("fifo+cassini").interleave.prepare()
-    circle = Circle(1.0, ((0.0, 0.4, 1.0),))
-    settle([(["a", "b"], ([circle] * 2, 1.0, common_periods([1.0] * 2)))], [{}])
     sys.stdin.read()
     _play([Flow(), Flow(FlowSpec(fill=True))])
     engine = Engine(spec_of(rule_of(Flow()), n_gpus=1))

@@ -20,7 +20,7 @@ from weft.interleave.base import Interleave, Pick
 from weft.interleave.cassini.align import Alignment, align
 from weft.interleave.cassini.circle import Circle, common_periods
 from weft.interleave.cassini.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all, score_at
+from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all, score_at, settle
 from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, Spread
@@ -129,9 +129,10 @@ class Cassini(Interleave):
         return cls(_settings(arg) if arg is not None else None)
 
     def prepare(self) -> None:
-        """Load the kernels, which rotate circles and score shifts."""
+        """Load the kernels, which rotate circles, score shifts and settle loops."""
         circles, periods = [Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, common_periods([1.0] * 3)
         score_at(circles, 1.0, rotate(circles, 1.0, periods).shifts_s, periods)
+        settle([(["a", "b", "c"], (circles, 1.0, periods))], [{}])
 
     def initial_state(self) -> State:
         """No gates yet."""
