@@ -157,6 +157,7 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
             "single holds transfers back, which undoes the time-shifts",
         ),
         ({"name": "srsf+shifty", "place": "random:shared"}, "shifty assumes that a GPU has one job"),
+        ({"name": "tiresias:0"}, "stack tiresias:0: las:0: the lease in seconds: '0' must be a number from 1 on"),
     ],
 )
 def test_refused_in_words(asked: dict[str, str], text: str) -> None:

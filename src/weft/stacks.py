@@ -163,6 +163,10 @@ def describe(name: str) -> dict[str, str]:
     elif colon and base in _PARAMETERS:
         layer = _PARAMETERS[base]
         layers = {**STACKS[base], layer: f"{STACKS[base][layer]}:{parameter}"}
+        try:
+            make(layer, layers[layer])
+        except StackError as error:  # it names the policy, which a user of the stack has not written
+            raise StackError(f"stack {name}: {error}") from error
     elif name.partition(":")[0] in policy_names("planners"):
         layers = {"planner": name}
     else:
