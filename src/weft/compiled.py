@@ -2,8 +2,8 @@
 
 numba's own cache looks only at the file of each function; a change in a function that it calls, in a constant that it
 takes from elsewhere, or in numba's flags would go unseen. So the kernels of a folder, which call each other, share a
-cache folder that is named after the hash of all of this. The place of the sources is part of it, because numba asks for
-it, too: another clone compiles for itself.
+cache folder that is named after the hash of all of this. The folder of the sources is part of it, because
+numba keeps kernels by that folder: another clone compiles for itself.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Cost models: how long communication holds up an iteration, by the shape of a placement. Cost
-models ignore contention and replace links: the simulator then has one fixed delay for the transfers of an iteration."""
+"""Cost models: how long communication holds up an iteration, by the shape of a placement.
+
+Cost models ignore contention and replace links: the simulator then has one fixed delay for all transfers of an
+iteration, whatever other jobs send.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intake: which of Slurm's jobs are weft's, under what name, and what users are told about others."""
+"""Intake: which of Slurm's jobs are weft's, under what name, and what users are told about jobs it cannot take."""
 
 from __future__ import annotations
 

@@ -94,15 +94,15 @@ def _submitted(path: Path) -> pl.DataFrame:
 def two_weeks(file: str, seed: int, drawn: int | None = None) -> dict[str, Any]:
     """Two weeks of a trace, chosen by the seed, on a cluster of 8-GPU machines with racks oversubscribed 4:1.
 
-    All jobs take part, or so many that are drawn. The cluster is as large as a load of 0.9 needs, and at least as large
-    as the largest job. Windows of several seeds may overlap.
+    All jobs take part, or `drawn` of them, chosen at random. The cluster is as large as a load of 0.9 needs, and at
+    least as large as the largest job. Windows of several seeds may overlap.
     """
     jobs = _submitted(Path(os.environ["WEFT_TRACES"]) / file)
     first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())  # type: ignore[arg-type]
     start = first + (seed * (math.sqrt(5.0) - 1.0) / 2.0) % 1.0 * (last - first - TWO_WEEKS_S)
     window = jobs.filter((pl.col("submit_s") >= start) & (pl.col("submit_s") < start + TWO_WEEKS_S))
-    jobs_there = window.height
-    part = min(1.0, (drawn or jobs_there) / jobs_there)
+    wanted = drawn or window.height
+    part = min(1.0, wanted / window.height)
     busy = part * float((window["gpus"] * window["duration_s"]).sum()) / TWO_WEEKS_S
     gpus = max(busy / LOAD, float(window["gpus"].max()))  # type: ignore[arg-type]
     return {
@@ -113,7 +113,7 @@ def two_weeks(file: str, seed: int, drawn: int | None = None) -> dict[str, Any]:
         },
         "workload": {
             "source": "trace", "trace": file, "from_s": start, "until_s": start + TWO_WEEKS_S,
-            "jobs": drawn or jobs_there, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
+            "jobs": wanted, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
         },
         "run": {"exact": False, "restart_s": 30},
     }  # fmt: skip
