@@ -1,21 +1,78 @@
-"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside]
+"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated [JOBS]]
 
 `claims` runs the whole reproduction over three seeds and writes docs/papers/titan/claims.json. `inside` prints what
-Exp#7 is with limits on what devices of one server exchange.
+Exp#7 is with limits on what devices of one server exchange, `accuracy` what Figure 12 is with them and with slower
+communication. `unstated` changes what the paper does not state about its traces, one thing at a time (seed 0; about
+a quarter of an hour of CPU; JOBS takes the first jobs only).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
 
 from tools.ada_srsf import ROOT, write_claims
+from weft import api
 from weft.kept import kept
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.place.base import Answer, Place
+from weft.place.best_fit import Share, idle_first
+from weft.place.skew import Skew, skew_of
+from weft.registry import register
 from weft.research import reproduce
 from weft.research.claims import Request
-from weft.research.titan.runs import DEALT, on_testbed
+from weft.research.titan.runs import DEALT, STACKS, measured, on_testbed, scenario
 
 FOLDER = ROOT / "docs" / "papers" / "titan"
 INSIDE_GBPS = (None, 400.0, 200.0, 100.0, 80.0, 70.0, 60.0, 50.0, 25.0)
+SLOWER = (1.0, 2.0, 5.0, 20.0)  # times as long as communication takes at 100 Gbit/s
+NO_TIME_GBPS = 1e6  # links so fast that communication takes no time
+SYNTHETIC_LOADS, SYNTHETIC_JOBS = (0.3, 0.1, 0.05), 3000
+
+
+class IdleMachines(Place):
+    """The fewest machines, the roomiest first: a job has machines of its own while there are idle ones."""
+
+    name = "idle-machines"
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Idle machines, then those with the most free GPUs."""
+        if offer.n_free < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
+        free = offer.free_per_server
+        shares: list[Share] = []
+        left = gpus
+        for machine in np.argsort(-free, kind="stable").tolist():
+            shares.append((machine, min(left, int(free[machine]))))
+            left -= shares[-1][1]
+            if not left:
+                break
+        return Answer(idle_first(view, offer, shares), f"the roomiest: {len(shares)} machines", state)
+
+
+class SkewOrIdle(Skew):
+    """Tiresias whose consolidated jobs take idle machines while there are any; the others fill fragments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "skew-or-idle"
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Idle machines for skewed models, fragments for the others."""
+        if skew_of(job.job.model) > self.limit:
+            return IdleMachines().place(view, job, gpus, offer, state)
+        return super().place(view, job, gpus, offer, state)
+
+
+IDLE = {
+    "titan": STACKS["titan"], "hived": STACKS["hived"], "tiresias": "fifo[place=skew-or-idle]",
+    "elasticflow": "fifo[place=idle-machines]",
+}  # fmt: skip
+PLAIN = {name: STACKS[name] for name in IDLE}
 
 
 def inside() -> str:
@@ -28,19 +85,78 @@ def inside() -> str:
         titan, plain, dealt, hived = (
             on_testbed(placer, "vgg16", 8, gbps).comm_s for placer in ("titan", "elasticflow", DEALT, "hived")
         )
-        what = "no limit" if gbps is None else f"{gbps:g}"
-        lines.append(f"| {what} | {titan / plain:.2f} | {titan / dealt:.2f} | {hived / titan:.2f} |")
+        lines.append(f"| {_limit(gbps)} | {titan / plain:.2f} | {titan / dealt:.2f} | {hived / titan:.2f} |")
     return "\n".join(lines)
 
 
+def accuracy() -> str:
+    """A Markdown table: times of ResNet-50 on 8 workers, for limits inside a server and slower communication."""
+    lines = [
+        "| Gbit/s inside a server | communication, times as long | of Titan's time, % | Titan over ElasticFlow "
+        "in rank order | over ElasticFlow dealt | over Tiresias | HiveD over Titan |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for gbps in INSIDE_GBPS:
+        beds = [on_testbed(p, "resnet50", 8, gbps) for p in ("titan", "elasticflow", DEALT, "tiresias", "hived")]
+        compute_s = beds[0].iteration_s - beds[0].comm_s
+        for slower in SLOWER:
+            titan, plain, dealt, tiresias, hived = (compute_s + slower * bed.comm_s for bed in beds)
+            lines.append(
+                f"| {_limit(gbps)} | {slower:g} | {100.0 * (1.0 - compute_s / titan):.0f} | {titan / plain:.2f} | "
+                f"{titan / dealt:.2f} | {titan / tiresias:.2f} | {hived / titan:.2f} |"
+            )
+    return "\n".join(lines)
+
+
+def _limit(gbps: float | None) -> str:
+    return "no limit" if gbps is None else f"{gbps:g}"
+
+
+def unstated(jobs: int | None) -> Iterator[str]:
+    """Lines of two Markdown tables, as they come: used machines, fragmentation and bytes on trace 1, fragmentation on
+    trace 2 at several loads; averages per arrival."""
+    register("place", "idle-machines", IdleMachines)
+    register("place", "skew-or-idle", SkewOrIdle)
+
+    @cache
+    def numbers(trace: str, stack: str, gbps: float, load: float | None = None) -> str:
+        made = scenario(trace, quick=False)
+        made["cluster"]["nic_gbps"] = gbps
+        if load is not None:
+            made["workload"] |= {"load": load, "jobs": SYNTHETIC_JOBS}
+        if jobs is not None:
+            made["workload"]["jobs"] = jobs
+        found = measured(api.compare(made, [stack], [0], workers=1).runs[0]).numbers
+        keys = ("used@arrivals", "fragmentation@arrivals", "overhead_gb@arrivals")
+        return "{:.0f}; {:.1f} %; {:.1f} GB".format(*(found[key] for key in keys))
+
+    yield "| used machines; fragmentation; bytes across | " + " | ".join(PLAIN) + " |"
+    yield "|---" * (len(PLAIN) + 1) + "|"
+    for words, gbps, stacks in (
+        ("trace 1 as it is", 100.0, PLAIN),
+        ("communication takes no time", NO_TIME_GBPS, PLAIN),
+        ("consolidation takes idle machines", 100.0, IDLE),
+        ("both", NO_TIME_GBPS, IDLE),
+    ):
+        yield f"| {words} | " + " | ".join(numbers("trace-1", stack, gbps) for stack in stacks.values()) + " |"
+    for load in SYNTHETIC_LOADS:
+        for words, stacks in (("no time", PLAIN), ("both", IDLE)):
+            cells = " | ".join(numbers("trace-2", stack, NO_TIME_GBPS, load) for stack in stacks.values())
+            yield f"| trace 2, load {load:g}, {words} | {cells} |"
+
+
 def main() -> None:
-    """Do what is asked for, or print the table."""
-    if sys.argv[1:] == ["claims"]:
+    """Do what is asked for, or print the table of Exp#7."""
+    asked = sys.argv[1:]
+    if asked == ["claims"]:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with kept():  # a reproduction that is interrupted goes on from the runs that it had finished
             write_claims(reproduce("titan", Request(seeds=3, workers=1)).claims, FOLDER)
-        return
-    print(inside())
+    elif asked[:1] == ["unstated"]:
+        for line in unstated(int(asked[1]) if asked[1:] else None):
+            print(line, flush=True)
+    else:
+        print(accuracy() if asked == ["accuracy"] else inside())
 
 
 if __name__ == "__main__":
