@@ -13,7 +13,7 @@ import pytest
 from weft import registry
 from weft.errors import StackError
 from weft.place.fitting import FirstFit
-from weft.registry import BUILT_IN, LAYERS, make, names, register
+from weft.registry import BUILT_IN, LAYERS, make, names, near, register
 from weft.stacks import resolve
 
 
@@ -51,6 +51,31 @@ def test_near_misses(layer: str, text: str, message: str) -> None:
         make(layer, text)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (["srsf"], "; did you mean srsf? see the list"), (["xyzzy"], "; known are xyzzy; see the list"),
+        ([], "; see the list"),
+    ],
+)  # fmt: skip
+def test_where_to_find_more_follows_the_question(known: list[str], message: str) -> None:
+    assert near("srfs", known, "see the list") == message
+
+
+@pytest.mark.parametrize(
+    ("layer", "text", "message"),
+    [
+        ("place", "tight:", "tight: there is no such collective; known are ring"),
+        ("place", "lwf:", "lwf: write lwf:K"),
+        ("pace", "fair:", "fair: fair takes no parameter; write fair"),
+    ],
+)
+def test_a_colon_with_nothing_after_it_is_not_doubled(layer: str, text: str, message: str) -> None:
+    with pytest.raises(StackError) as caught:
+        make(layer, text)
+    assert str(caught.value).startswith(message)
 
 
 class Mine(FirstFit):

@@ -135,7 +135,12 @@ def make(layer: str, text: str) -> Any:
         policy = _from_file(layer, name, attribute)
     else:
         policy = _find(layer, name)
-    return policy.from_text(arg if colon else None)
+    try:
+        return policy.from_text(arg if colon else None)
+    except StackError as error:
+        if colon and not arg and str(error).startswith(f"{name}::"):  # what is wrong follows NAME:PARAMETER:
+            raise StackError(str(error).replace("::", ":", 1)) from error
+        raise
 
 
 def _from_file(layer: str, file: str, attribute: str) -> Any:
@@ -194,12 +199,12 @@ def _find(layer: str, name: str) -> Any:
     raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, known)}")
 
 
-def near(name: str, known: list[str]) -> str:
-    """The end of an error message: names much like this one, or all there are."""
+def near(name: str, known: list[str], more: str = "") -> str:
+    """The end of an error message: names much like this one, or all there are; then where to find more."""
     matches = get_close_matches(name, known, n=3)
     if matches:
-        return f"; did you mean {' or '.join(matches)}?"
-    return f"; known are {', '.join(known)}" if known else ""
+        return f"; did you mean {' or '.join(matches)}?{more and f' {more}'}"
+    return (f"; known are {', '.join(known)}" if known else "") + (more and f"; {more}")
 
 
 def _load(layer: str, point: EntryPoint) -> Any:

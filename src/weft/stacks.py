@@ -170,7 +170,7 @@ def describe(name: str) -> dict[str, str]:
     elif name.partition(":")[0] in policy_names("planners"):
         layers = {"planner": name}
     else:
-        raise StackError(f"there is no stack {name}{near(name, names())}; `weft stacks` lists them")
+        raise StackError(f"there is no stack {name}{near(name, names(), '`weft stacks` lists them')}")
     defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
     return {**defaults, **layers}
 

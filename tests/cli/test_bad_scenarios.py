@@ -110,7 +110,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "nic_gbps = 10", 'nic_gbps = 10\ngpu = "V1000"',
         "cluster.gpu: gpu 'V1000' is not known to the zoo; did you mean V100?",
     ),
-    "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf or srsf-3 or srsf-2?; `weft stacks` lists them"),
+    "unknown stack": ('"srsf"', '"srfs"', "stack: there is no stack srfs; did you mean srsf or srsf-3 or srsf-2? `weft stacks` lists them"),
     "empty stack": ('name = "srsf"\n', "", "stack.name is missing; give a name, or an order (see: weft stacks)"),
     "unknown sharing": (
         '"max-min"', '"maxmin"',

@@ -270,8 +270,8 @@ def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck
     """Claims asked for; all, if none are named, but for slow ones when quick."""
     for name in request.claims:
         if name not in checks:
-            like = near(name, list(checks)) if len(get_close_matches(name, checks)) else ""
-            raise InputError(f"reproduce: there is no claim {name or repr(name)}{like}; --list shows all")
+            like = near(name, get_close_matches(name, checks), "--list shows all")
+            raise InputError(f"reproduce: there is no claim {name or repr(name)}{like}")
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]
