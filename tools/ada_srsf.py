@@ -99,8 +99,8 @@ def _figures() -> None:
 
 def write_claims(claims: Iterable[Claim], folder: Path) -> None:
     """What a whole reproduction measured, beside its page: a line for each claim."""
-    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds")
-    rows = [rounded({k: v for k, v in claim.to_dict().items() if k in kept}) for claim in claims]
+    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds", "released")
+    rows = [rounded({k: v for k, v in claim.to_dict().items() if k in kept and v is not None}) for claim in claims]
     text = ",\n".join(f" {json.dumps(row)}" for row in rows)
     (folder / "claims.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 

@@ -135,12 +135,9 @@ def make(layer: str, text: str) -> Any:
         policy = _from_file(layer, name, attribute)
     else:
         policy = _find(layer, name)
-    try:
-        return policy.from_text(arg if colon else None)
-    except StackError as error:
-        if colon and not arg and str(error).startswith(f"{name}::"):  # what is wrong follows NAME:PARAMETER:
-            raise StackError(str(error).replace("::", ":", 1)) from error
-        raise
+    if colon and not arg:
+        raise StackError(f"nothing follows the colon of {text}; write {text[:-1]}, or a parameter after the colon")
+    return policy.from_text(arg if colon else None)
 
 
 def _from_file(layer: str, file: str, attribute: str) -> Any:

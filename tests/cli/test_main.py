@@ -49,7 +49,7 @@ def test_without_arguments_it_shows_its_help(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'? see: weft --help"),
+        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'? See: weft --help"),
         (["simulate"], "Missing argument 'SCENARIO.toml'; see: weft simulate --help"),
         (["replay", "a.json", "b.json"], "Got unexpected extra argument"),
         (["stacks", "--jsn"], "No such option: --jsn (Possible options: --json); see: weft stacks --help"),

@@ -59,7 +59,7 @@ def test_queues_by_hand() -> None:
 
 
 def test_parameters() -> None:
-    for text in ("x", "1e-300", "0.999"):  # with leases of next to nothing, time would not pass
+    for text in ("1e-300", "0.999"):  # with leases of next to nothing, time would not pass
         with pytest.raises(StackError, match=f"las:{text}: the lease in seconds: '{text}' must be a number from 1 on"):
             LeastAttainedService.from_text(text)
     assert LeastAttainedService.from_text("1").lease_s == 1.0

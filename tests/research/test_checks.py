@@ -115,7 +115,7 @@ def test_counts_are_shown() -> None:
     assert result.to_dict()["verdicts"] == {"reproduced": 1, "direction": 0, "no": 1, "not judged": 0}
     assert result.to_dict()["claims"][0]["released"] == {"as_released": 2.0, "repaired": 3.0}
     assert result.counts in render(result)
-    assert "2, 3" in render(result)
+    assert "2; 3" in render(result)
 
 
 class Values(Runs):

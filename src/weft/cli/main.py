@@ -162,7 +162,7 @@ def _usage(error: Exception) -> int:
         return 2
     text = text.rstrip(".")
     command = context.command_path if context is not None else "weft"
-    return fail(f"{text}{'' if text.endswith('?') else ';'} see: {command} --help", 2)
+    return fail(f"{text} See: {command} --help" if text.endswith("?") else f"{text}; see: {command} --help", 2)
 
 
 def _pipe_closed() -> int:

@@ -121,8 +121,10 @@ class OwnLeases(LeaseOrder):
         lease = None if last in _WORDS else last
         words += [last] if lease is None else []
         clash = len(set(words)) < len(words) or {"moving", "staying"} <= set(words)
-        if lease == "" or clash or not set(words) <= _WORDS:
-            raise StackError(f"{cls.base}:{arg}: write {cls.base}:SECONDS, perhaps as together@moving@SECONDS")
+        letters = lease is not None and lease.isalpha() and lease not in ("inf", "nan")
+        if lease == "" or clash or letters or not set(words) <= _WORDS:
+            known = ", ".join(sorted(_WORDS))
+            raise StackError(f"{cls.base}:{arg}: write seconds, or any of {known}, with an @ between them")
         lease_s = None if lease is None else period(lease, f"{cls.base}:{arg}: the lease in seconds")
         moves = True if "moving" in words else False if "staying" in words else None
         return cls(lease_s, "together" in words, moves)

@@ -71,7 +71,7 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
-TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their simulator, repaired", "verdict")
+TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
 
 
 def claims_table(result: Reproduction) -> Table:
@@ -134,7 +134,7 @@ def _cells(claim: Claim, titles: Sequence[str]) -> tuple[str, ...]:
     measured = "-" if claim.measured is None else _number(claim.measured)
     cells = [claim.id, claim.what, _number(claim.published), measured, interval, claim.unit]
     if len(titles) == len(TITLES):
-        cells.append(", ".join(map(_number, claim.released)) if claim.released else "")
+        cells.append("; ".join(map(_number, claim.released)) if claim.released else "")
     return (*cells, claim.verdict)
 
 
