@@ -23,6 +23,9 @@ import torch.distributed as dist
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2, bias=False))
+if sys.argv[1] == "own":
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    model.register_comm_hook(state=None, hook=allreduce_hook)
 with torch.no_grad():
     model.module.weight.zero_()
 for step in range(3):
@@ -39,8 +42,10 @@ def _port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.parametrize("hook", ["none", "own"])
 @pytest.mark.alone
-def test_every_iteration_waits_at_the_gate_and_gradients_are_averaged(tmp_path: Path) -> None:
+def test_every_iteration_waits_at_the_gate_and_gradients_are_averaged(tmp_path: Path, hook: str) -> None:
+    """Also where the script registers a communication hook of its own, which DDP allows once."""
     asked: list[dict[str, object]] = []
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "p.sock"))
@@ -68,7 +73,7 @@ def test_every_iteration_waits_at_the_gate_and_gradients_are_averaged(tmp_path: 
         **os.environ, "WEFT_PROGRESS_SOCKET": str(tmp_path / "p.sock"), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "weft", "run", "--", sys.executable, str(script)]
+    command = [sys.executable, "-m", "weft", "run", "--", sys.executable, str(script), hook]
     ranks = [
         subprocess.Popen(command, env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
         for rank in range(2)

@@ -121,3 +121,13 @@ def test_two_capabilities_are_enough_to_pace_the_jobs_of_others() -> None:
         job.kill()
         job.wait()
         shutil.rmtree(folder)
+
+
+def test_a_job_whose_name_is_no_text_does_not_stop_the_agent() -> None:
+    """Whoever may start a process may write anything into its environment."""
+    with subprocess.Popen(["sleep", "30"], env={b"WEFT_JOB": b"\xff"}) as process:
+        try:
+            found = sockets.jobs_here(sockets.namespace_of("self"), {})
+        finally:
+            process.kill()
+    assert found[process.pid] == "\ufffd"

@@ -37,6 +37,6 @@ def test_rates_are_divided_by_one_factor_and_every_host_is_reached() -> None:
 
 def test_a_factor_that_two_cores_cannot_carry_is_refused_with_one_that_they_can() -> None:
     cluster = leaf_spine(2, 2, Machine(nic_gbps=50.0))
-    with pytest.raises(InputError, match=r"--scale 62 or more"):
+    with pytest.raises(InputError, match=r"--scale 63 or more"):
         blueprint(cluster, 10.0)
     assert blueprint(cluster).scale == pytest.approx(125.0)

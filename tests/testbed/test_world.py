@@ -96,6 +96,8 @@ def test_a_trial_by_the_command_line_paced_by_agents(tmp_path: Path) -> None:
     ("argv", "words"),
     [
         (["--job", "alexnet"], "write a model and its servers"),
+        (["--job", "@s0,s2"], "write a model and its servers"),
+        (["--job", "python 'x.py@s0,s2"], "no closing quotation"),
         (["--job", "alexnet@s0,s9"], "no server 's9'"),
         (["--job", "alexnet@s0"], "two servers or more"),
         (["--job", "alexnet@s0,s1", "--foreign", "s0"], "write two servers"),

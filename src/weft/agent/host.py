@@ -186,14 +186,14 @@ class Agent:
             if event or job.rate is not None:
                 self._apply(job)
         if self.flow is not None and self._heard:
-            self._pace_flows(self.flow, now)
+            self._pace_flows(self.flow)
         if now >= self._next_report:
             self._next_report = now + self._report_s
             self._tell(
                 {"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()], **self._cost()}
             )
 
-    def _pace_flows(self, flow: FlowHost, now: float) -> None:
+    def _pace_flows(self, flow: FlowHost) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like. A phase
         begins at once, as in the simulator: nobody is held before it but by a gate. A job in whose sockets nothing
         waits is waiting for its other hosts."""
@@ -212,8 +212,9 @@ class Agent:
         resting = {name for name, job in planned.items() if flow.sending(name) and not job.busy}
         begun |= {name for name in self._resting - resting if flow.sending(name)}
         self._resting = resting
-        if begun or flow.passed(now):
-            rates = flow.decide(now, {name: job.phases.sent for name, job in planned.items()}, begun, resting)
+        slots = time.time()  # hosts count slots by the clock that they share, not each from its own start
+        if begun or flow.passed(slots):
+            rates = flow.decide(slots, {name: job.phases.sent for name, job in planned.items()}, begun, resting)
             for name, rate in rates.items():
                 self.jobs[name].rate = rate if rate < float("inf") else None
                 self._apply(self.jobs[name])

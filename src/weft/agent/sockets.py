@@ -198,7 +198,7 @@ def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "", folde
                     told = dict(pair.partition(b"=")[::2] for pair in file.read().split(b"\0"))
                 here = told.get(b"SLURMD_NODENAME", node.encode()) == node.encode()
                 if here and told.get(b"WEFT_SERVER_DIR", folder.encode()) == folder.encode():
-                    name = told.get(b"WEFT_JOB", b"").decode() or None
+                    name = told.get(b"WEFT_JOB", b"").decode(errors="replace") or None
             except OSError:
                 pass  # gone, or not ours to read
             if name is None and not _settled(pid):

@@ -6,6 +6,7 @@ better reached by a socket in a folder of its own (`unix:PATH`), which others ca
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
@@ -38,14 +39,19 @@ def has_grpc() -> bool:
 
 
 def secret_of(folder: Path) -> str:
-    """The secret of a run: made once, readable by its owner alone."""
+    """The secret of a run: made once, readable by its owner alone. It is there as a whole or not at all."""
     file = folder / "agents.secret"
-    try:
-        with open(file, "x", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as new:
+    if not file.exists():
+        draft = folder / f"agents.secret.{secrets.token_hex(8)}"
+        with open(draft, "x", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as new:
             new.write(secrets.token_hex(16))
-    except FileExistsError:
-        pass
-    return file.read_text(encoding="ascii")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, file)
+        draft.unlink()
+    secret = file.read_text(encoding="ascii").strip()
+    if not secret:
+        raise InputError(f"{file} is empty, so anybody could give orders; remove it and start again")
+    return secret
 
 
 def _packed(message: Message) -> bytes:
@@ -57,11 +63,11 @@ def listen(
     secret: str,
     answers: Mapping[str, Answer] | None = None,
     talks: Mapping[str, Talk] | None = None,
-    threads: int = 32,
+    threads: int = 1024,
     weigh: Callable[[int], None] = lambda size: None,
 ) -> tuple[Any, str]:
     """A server of these functions, and the address by which it is reached (port 0 is any free one); `weigh` is told how
-    many bytes come and go."""
+    many bytes come and go. Every agent that talks keeps a thread, and threads are made when they are needed."""
     grpc = _grpc()
 
     def read(data: bytes) -> Message:
@@ -97,7 +103,10 @@ def listen(
     handlers |= {name: many(act) for name, act in (talks or {}).items()}
     server = grpc.server(ThreadPoolExecutor(threads), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
-    port = server.add_insecure_port(address)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise InputError(f"cannot listen at {address}: write HOST:PORT of this machine, or unix:FILE") from None
     server.start()
     return server, address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 

@@ -223,7 +223,12 @@ def _job(cluster: Cluster, number: int, text: str) -> tuple[str, str | tuple[str
     servers = _servers(cluster, where.split(","), f"--job {text}")
     if len(servers) < 2:
         raise InputError(f"--job {text}: a job needs two servers or more to communicate")
-    words = shlex.split(what)
+    try:
+        words = shlex.split(what)
+    except ValueError as error:
+        raise InputError(f"--job {text}: {str(error).lower()}") from None
+    if not words:
+        raise InputError(f"--job {text}: write a model and its servers, such as vgg16@s0,s2")
     if len(words) == 1:
         return f"{number} {what}", what, servers
     return (

@@ -6,6 +6,7 @@ factor, so that times stay what they are on the real cluster.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from weft.errors import InputError
@@ -68,10 +69,10 @@ def blueprint(cluster: Cluster, scale: float | None = None) -> Blueprint:
     fastest = max(link.bytes_per_s for link in links)
     factor = scale if scale is not None else max(1.0, fastest / (MOST_RATE / 2))
     if factor <= 0 or fastest / factor > MOST_RATE * 1.001:
-        need = fastest / MOST_RATE
+        need = math.ceil(fastest / MOST_RATE)
         raise InputError(
             f"testbed: divided by {factor:g} the fastest link has {fastest / factor * 8e-6:.0f} Mbit/s, more than two "
-            f"cores can carry; --scale {need:.0f} or more makes it 800 Mbit/s or less"
+            f"cores can carry; --scale {need} or more makes it 800 Mbit/s or less"
         )
     hosts = tuple(
         Host(

@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import weakref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,31 +53,45 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _arm(module: Any) -> None:
-    """Models register the hook when they are made."""
+    """Models register the hook at their first forward pass; one that a script registers before is held at the gate."""
     import torch.distributed as dist
 
     from weft.live.progress import at_gate
 
-    made = module.DistributedDataParallel.__init__
+    ddp = module.DistributedDataParallel
+    register, forward = ddp.register_comm_hook, ddp.forward
+    hooked: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def init(model: Any, *args: Any, **kwargs: Any) -> None:
-        made(model, *args, **kwargs)
+    def gated(act: Any) -> Any:
         steps = [0]
 
         def hook(state: Any, bucket: Any) -> Any:
             if bucket.index() == 0:
                 at_gate(steps[0])
                 steps[0] += 1
+            return act(state, bucket)
+
+        hook.__annotations__ = {}  # DDP reads them, and takes none but its own classes
+        return hook
+
+    def with_gate(model: Any, state: Any, hook: Any) -> None:
+        register(model, state, gated(hook))
+        hooked.add(model)
+
+    def first_hooked(model: Any, *args: Any, **kwargs: Any) -> Any:
+        def averaged(state: Any, bucket: Any) -> Any:
             group = model.process_group
             tensor = bucket.buffer().div_(dist.get_world_size(group))
             future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
             return future.then(lambda done: done.value()[0])
 
-        hook.__annotations__ = {}  # DDP reads them, and takes none but its own classes
-        with contextlib.suppress(Exception):  # it may have one of its own
-            model.register_comm_hook(None, hook)
+        if model not in hooked:
+            hooked.add(model)
+            with contextlib.suppress(Exception):  # it may have one that is built into PyTorch
+                register(model, None, gated(averaged))
+        return forward(model, *args, **kwargs)
 
-    module.DistributedDataParallel.__init__ = init
+    ddp.register_comm_hook, ddp.forward = with_gate, first_hooked
 
 
 with contextlib.suppress(Exception):
