@@ -145,3 +145,17 @@ def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> 
         job.kill()
         job.wait()
         agent.close()
+
+
+def test_hosts_count_slots_by_the_clock_that_they_share(tmp_path: Path) -> None:
+    """Monotonic clocks count from the start of each machine, so hosts would mean different slots by one number."""
+    agent = Agent("local", tmp_path, near=True)
+    try:
+        agent._heard = time.monotonic()
+        agent._plan(Conductor(CLUSTER, make("pace", "flow"), alias="local").planned(1e6, 10, ""))
+        agent.look(time.monotonic())
+        assert agent.flow is not None
+        assert not agent.flow.passed(time.time())
+        assert agent.flow.passed(time.monotonic())
+    finally:
+        agent.close()

@@ -217,8 +217,8 @@ def _pairs(cluster: Cluster, texts: list[str]) -> list[tuple[int, int]]:
 
 def _job(cluster: Cluster, number: int, text: str) -> tuple[str, str | tuple[str, ...], tuple[int, ...]]:
     """(name, model or command, servers)."""
-    what, at, where = text.rpartition("@")
-    if not at or not where:
+    what, _, where = text.rpartition("@")
+    if not where or not what.strip():
         raise InputError(f"--job {text}: write a model and its servers, such as vgg16@s0,s2")
     servers = _servers(cluster, where.split(","), f"--job {text}")
     if len(servers) < 2:
@@ -227,8 +227,6 @@ def _job(cluster: Cluster, number: int, text: str) -> tuple[str, str | tuple[str
         words = shlex.split(what)
     except ValueError as error:
         raise InputError(f"--job {text}: {str(error).lower()}") from None
-    if not words:
-        raise InputError(f"--job {text}: write a model and its servers, such as vgg16@s0,s2")
     if len(words) == 1:
         return f"{number} {what}", what, servers
     return (
