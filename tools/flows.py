@@ -2,18 +2,34 @@
 
 `python -m tools.flows` runs the frontier and draws it. `python -m tools.flows claims` runs all claims over five seeds,
 with the experiments that change one thing in each, and writes what they measured to claims.json and causes.json. Both
-take runs that were kept.
+take runs that were kept. `python -m tools.flows uncontended` prints the table of jobs that meet only the traffic of
+others (7 minutes beside other work).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tools.ada_srsf import ROOT, _save, write_claims
+from weft.core.layered import Layered
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.order.fifo import Fifo
+from weft.place.base import Answer, Place
+from weft.research.claims import Measured
+from weft.results.run import RunResult
+from weft.scenario import Scenario
+from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
+from weft.scenario.shipped import scenario_path
+from weft.sim import simulate
+from weft.sim.foreign import delivered_alone
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
+TOGETHER = ("mcs", "fair", "shortest")
+UNCONTENDED = ("shortest:4", "shortest", "shortest:20", "shortest:100")
 
 
 def causes(claims: Iterable[str], notes: Sequence[str]) -> str:
@@ -22,12 +38,68 @@ def causes(claims: Iterable[str], notes: Sequence[str]) -> str:
     return json.dumps([note for note in notes if note.startswith(starts)], indent=1) + "\n"
 
 
+class Pinned(Place):
+    """The GPUs that it was told, whatever the job."""
+
+    name = "pinned"
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self.gpus = tuple(gpus)
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """These."""
+        return Answer(self.gpus, "where the job was in another run", state)
+
+
+def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
+    """Mean time on GPUs over MCS's, and bytes that cross traffic loses over those beside `fair`: of all jobs together,
+    and of each job by itself, from the start and on the GPUs that it has with MCS."""
+    cluster = build_cluster(given, seed)
+    network, circumstances = physics(given, seed)
+    jobs = {job.id: job for job in build_workload(given, cluster, seed, network).jobs}
+    stacks = {
+        pace: build_stack(given, Layers(f"fifo[place=first-fit,pace={pace}]")) for pace in (*TOGETHER, *UNCONTENDED)
+    }
+
+    def lost(run: RunResult) -> float:
+        end_s = float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
+        assert run.foreign_bytes_per_s is not None
+        return float(delivered_alone(cluster, network, seed, [end_s])[0]) - run.foreign_bytes_per_s * end_s
+
+    whole = {pace: simulate(cluster, [*jobs.values()], stacks[pace], network, circumstances) for pace in TOGETHER}
+    mcs_s, fair_lost = float(whole["mcs"].jobs["run_s"].sum()), lost(whole["fair"])
+    found = {pace: (float(run.jobs["run_s"].sum()) / mcs_s, lost(run) / fair_lost) for pace, run in whole.items()}
+    for pace in UNCONTENDED:
+        runs = []
+        for span in whole["mcs"].spans.iter_rows(named=True):
+            stack = replace(stacks[pace], planner=Layered(Fifo(), Pinned(span["gpus"])))
+            job = replace(jobs[span["job_id"]], submit_s=span["start_s"])
+            runs.append(simulate(cluster, [job], stack, network, circumstances))
+        run_s = sum(float(run.jobs["run_s"][0]) for run in runs)
+        found[f"{pace}, each job by itself"] = run_s / mcs_s, sum(map(lost, runs)) / fair_lost
+    return found
+
+
+def uncontended_table(seeds: Sequence[int]) -> Iterator[str]:
+    """Lines of a Markdown table over these seeds."""
+    given = Scenario.load(scenario_path("flows"))
+    rows = [uncontended(given, seed) for seed in seeds]
+    yield "| | time on GPUs over that with MCS | what cross traffic loses over its loss beside `fair` |"
+    yield "|---|---:|---:|"
+    for key in rows[0]:
+        cells = [Measured.over_seeds([row[key][i] for row in rows]) for i in (0, 1)]
+        yield f"| {key} | " + " | ".join(f"{c.value:.3f} [{c.ci95[0]:.3f}, {c.ci95[1]:.3f}]" for c in cells) + " |"
+
+
 def main() -> None:
     """Write claims.json, or frontier.svg: the picture that the report of `weft reproduce flows` has."""
     from weft.kept import kept
     from weft.research.claims import Request
     from weft.research.flows import reproduce
 
+    if sys.argv[1:] == ["uncontended"]:
+        print(*uncontended_table(range(6, 16)), sep="\n")
+        return
     FOLDER.mkdir(parents=True, exist_ok=True)
     whole = sys.argv[1:] == ["claims"]
     with kept():
