@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +16,13 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from weft.errors import InputError
-from weft.testbed.namespaces import inside, new_namespace, refuse
+from weft.testbed.namespaces import cookie, inside, new_namespace, refuse
 from weft.testbed.packets import Marks, attach
 from weft.testbed.plan import Blueprint
 
 BURST_BYTES, QUEUE_BYTES = 64 * 1024, 256 * 1024
-_ENTER = Path(__file__).with_name("enter.py")
+_ENTER, _WARDEN = (Path(__file__).with_name(name) for name in ("enter.py", "warden.py"))
+_PREFIX = "weft-testbed-"  # of folders for temporary files; the number of their process follows
 _MASTER, _STATIC = 0x04, 0x40  # an entry of the bridge rather than of the interface; one that is configured
 _CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -40,8 +43,20 @@ def controls() -> list[str]:
     return _CONTROLS.read_text().split()
 
 
+def _forget() -> None:
+    """Remove folders of processes that are gone, where their warden was killed as well."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
+        owner = old.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(FileNotFoundError):  # another testbed that starts has removed it
+            if not os.path.exists(f"/proc/{owner}/ns/net") and old.stat().st_uid == os.geteuid():
+                shutil.rmtree(old, ignore_errors=True)
+
+
 class Testbed:
-    """Hosts as namespaces under bridges. Use it as a context; what it made ends with it, or with this process."""
+    """Hosts as namespaces under bridges. Use it as a context; what it made ends with it, or with this process.
+
+    Everything that runs on its hosts ends then, too, and `folder`, which is for temporary files, is removed.
+    """
 
     __test__ = False  # pytest must not collect it
 
@@ -53,7 +68,9 @@ class Testbed:
             raise InputError(f"testbed: this kernel has no {self.links.control}; it has {', '.join(sorted(known))}")
         self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches
         self._children: list[subprocess.Popen[Any]] = []
+        self._warden: subprocess.Popen[str] | None = None
         try:
+            self._guard()
             self._build()
         except BaseException:
             self.close()
@@ -68,6 +85,10 @@ class Testbed:
     def namespace(self, host: str) -> str:
         """A path by which another process finds the namespace of a host."""
         return f"/proc/{os.getpid()}/fd/{self._files[host]}"
+
+    def cookie(self, host: str) -> int:
+        """The number of the namespace of a host, which no other one has until the machine starts anew."""
+        return cookie(self._files[host])
 
     def inode(self, host: str) -> int:
         """The inode by which /proc knows the namespace of a host."""
@@ -125,17 +146,32 @@ class Testbed:
         for child in self._children:
             child.wait()
         self._children.clear()
+        if self._warden is not None:
+            self._warden.communicate()  # what children have left behind ends now, and the folder goes
+            self._warden = None
         for file in self._files.values():
             os.close(file)
         self._files.clear()
 
     # Building
 
+    def _guard(self) -> None:
+        """The namespaces and the folder, and the warden that removes both when this process ends."""
+        _forget()
+        for name in ("", *(host.name for host in self.blueprint.hosts)):
+            self._files[name] = new_namespace()
+        files = list(self._files.values())
+        self._warden = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_WARDEN), *map(str, files)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, pass_fds=files, start_new_session=True,
+        )  # fmt: skip
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        assert self._warden.stdin is not None
+        self._warden.stdin.write(f"{self.folder}\n")
+        self._warden.stdin.flush()
+
     def _build(self) -> None:
         plan = self.blueprint
-        self._files[""] = new_namespace()
-        for host in plan.hosts:
-            self._files[host.name] = new_namespace()
         self._interfaces: dict[tuple[str, str], tuple[str, str]] = {}  # (end, other): interface, namespace
         servers = {host.name for host in plan.hosts}
         for n, cable in enumerate(plan.cables):

@@ -1,7 +1,7 @@
 """A testbed that stays up: a process of its own holds it, and a file says where its namespaces are.
 
-When the process ends, however that may be, the namespaces go with it as soon as nothing runs in them; `down` ends what
-runs in them first.
+When the process ends, however that may be, its warden ends what runs in the namespaces, and they go with it. Should
+both have been killed, `down` finds what still runs there by the file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.agent.sockets import namespace_of
 from weft.errors import InputError
 from weft.testbed.build import Testbed
+from weft.testbed.namespaces import cookie
+from weft.testbed.warden import end_all, inhabitants
 
 _FILE = "testbed.json"
 
@@ -32,11 +33,6 @@ class Standing:
     scale: float
     words: str
     hosts: dict[str, dict[str, str]]  # name: address, netns
-
-    def runs(self) -> list[int]:
-        """Processes inside its namespaces."""
-        inodes = {os.stat(host["netns"]).st_ino for host in self.hosts.values()}
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and namespace_of(name) in inodes]
 
 
 def standing(folder: Path) -> Standing | None:
@@ -54,6 +50,7 @@ def up(folder: Path, argv: list[str], patience_s: float = 60.0) -> Standing:
     """Start a keeper with this command and wait until the testbed is up."""
     if standing(folder) is not None:
         raise InputError(f"{folder}: a testbed is up there; weft testbed down --dir {folder} ends it")
+    end_all(_orphaned(folder))
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "testbed.log").open("wb") as log:
         child = subprocess.Popen(
@@ -77,7 +74,8 @@ def announce(folder: Path, testbed: Testbed) -> None:
     names = [host.name for host in testbed.blueprint.hosts]
     said: dict[str, Any] = {
         "pid": os.getpid(), "scale": testbed.blueprint.scale, "words": testbed.blueprint.words,
-        "inode": testbed.inode(names[0]),
+        "inode": testbed.inode(names[0]), "boot": _boot(),
+        "namespaces": {str(testbed.inode(name)): testbed.cookie(name) for name in names},
         "hosts": {h.name: {"address": h.address, "netns": testbed.namespace(h.name)} for h in testbed.blueprint.hosts},
     }  # fmt: skip
     new = folder / f"{_FILE}.new"
@@ -94,17 +92,42 @@ def keep(folder: Path, testbed: Testbed) -> None:
 def down(folder: Path) -> int:
     """End what runs in the testbed and its keeper; returns how many processes ran."""
     found = standing(folder)
-    if found is None:
-        (folder / _FILE).unlink(missing_ok=True)
-        raise InputError(f"{folder}: no testbed is up there")
-    inside = found.runs()
-    for pid in inside:
+    inodes = _orphaned(folder) if found is None else {os.stat(host["netns"]).st_ino for host in found.hosts.values()}
+    ended = end_all(inodes)
+    if found is not None:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.kill(found.pid, signal.SIGTERM)
-    until = time.monotonic() + 5.0
-    while Path(f"/proc/{found.pid}/ns").exists() and standing(folder) and time.monotonic() < until:
-        time.sleep(0.02)
+            os.kill(found.pid, signal.SIGTERM)
+        until = time.monotonic() + 5.0
+        while standing(folder) and time.monotonic() < until:
+            time.sleep(0.02)
     (folder / _FILE).unlink(missing_ok=True)
-    return len(inside)
+    if found is None and not ended:
+        raise InputError(f"{folder}: no testbed is up there")
+    return ended
+
+
+def _orphaned(folder: Path) -> set[int]:
+    """Inodes of namespaces of a testbed that is not up, which processes still run in. An inode may be that of another
+    namespace by now, a cookie may not."""
+    try:
+        said = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        known = {int(inode): int(number) for inode, number in said["namespaces"].items()}
+        if said["boot"] != _boot():
+            return set()
+    except (OSError, ValueError, KeyError, AttributeError):
+        return set()
+    found = set()
+    for inode, number in known.items():
+        for pid in inhabitants({inode})[:1]:
+            with suppress(OSError):
+                file = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    if number and cookie(file) == number:
+                        found.add(inode)
+                finally:
+                    os.close(file)
+    return found
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,13 +1,15 @@
 """Network namespaces that nobody has to remove: they live as long as a process holds them, and no longer.
 
-A namespace here has no name. It is held by a file of the process that made it and by the processes that run in it, and
-those end with their maker. So `kill -9` leaves nothing behind.
+A namespace here has no name. It is held by a file of the process that made it, by its warden and by the processes that
+run in it, and the warden ends those when their maker has ended. So `kill -9` leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import socket
+import struct
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,6 +17,7 @@ from typing import TypeVar
 from weft.errors import InputError
 
 _CLONE_NEWNET = 0x40000000
+_SO_NETNS_COOKIE = 71
 _libc = ctypes.CDLL(None, use_errno=True)
 T = TypeVar("T")
 
@@ -51,6 +54,19 @@ def inside(namespace: int, act: Callable[[], T]) -> T:
         return act()
 
     return _in_thread(enter)
+
+
+def cookie(namespace: int) -> int:
+    """A number that no other namespace has until the machine starts anew, unlike its inode; 0 before Linux 5.14."""
+
+    def ask() -> int:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            try:
+                return int(struct.unpack("=Q", any_socket.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8))[0])
+            except OSError:
+                return 0
+
+    return inside(namespace, ask)
 
 
 def _in_thread(act: Callable[[], T]) -> T:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,14 +30,14 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
     """The table from so many repetitions of so many iterations."""
     chosen = {"figure 2": FIGURE_2, **{f"snapshot {n}": SNAPSHOTS[n] for n in (1, 2, 3, 5)}}
     rows: list[dict[str, Any]] = []
-    with two_racks() as bed, tempfile.TemporaryDirectory(prefix="weft-cassini-") as folder:
+    with two_racks() as bed:
         for name, snapshot in chosen.items():
             measured: dict[tuple[str, bool], list[float]] = {}
             met: dict[str, list[float]] = {}
             for n in range(repetitions):
                 say(f"on the testbed: {name}, repetition {n + 1} of {repetitions}")
                 for shifted in (False, True):
-                    found = _played(bed, snapshot, shifted, iterations, Path(folder))
+                    found = _played(bed, snapshot, shifted, iterations)
                     if not shifted:
                         for which, part in _quarters(iterations).items():
                             met.setdefault(which, []).append(_met(list(found.values()), part))
@@ -55,7 +53,7 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
                 what = f"{name}: together, communication beside another job's, {which}"
                 rows.append(row(what, "%", None, None, shares, 0.0))
         for longer in _LONGER:
-            rows.append(_adjustments(bed, longer, repetitions, iterations, Path(folder), say))
+            rows.append(_adjustments(bed, longer, repetitions, iterations, say))
     return rows + _marks(repetitions, iterations, say)
 
 
@@ -72,9 +70,7 @@ def _met(jobs: Sequence[Timing], part: slice) -> float:
     return 100.0 * float(np.mean(shares))
 
 
-def _adjustments(
-    bed: Testbed, longer: float, repetitions: int, iterations: int, folder: Path, say: Say
-) -> dict[str, Any]:
+def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int, say: Say) -> dict[str, Any]:
     """Figure 17: how often a shifted job comes so late that it has to wait for another opening, if the period of the
     gates is longer than the profiles say by this fraction."""
     per_minute = []
@@ -84,7 +80,7 @@ def _adjustments(
         for gate in gates:
             if gate is not None:
                 gate["period"] *= 1.0 + longer
-        found = _played(bed, SNAPSHOTS[1], True, iterations, folder, _JITTER, gates)
+        found = _played(bed, SNAPSHOTS[1], True, iterations, _JITTER, gates)
         counts = []
         for job, gate in zip(SNAPSHOTS[1].jobs, gates, strict=True):
             assert gate is not None
@@ -107,14 +103,13 @@ def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     if control == "reno":
         say("this kernel has no dctcp: figure 19 is run with reno, which halves its window for a mark")
     found: dict[bool, list[float]] = {False: [], True: []}
-    with tempfile.TemporaryDirectory(prefix="weft-marks-") as folder:
-        for n in range(repetitions):
-            for shifted in (False, True):
-                say(f"on the testbed: figure 19, repetition {n + 1} of {repetitions}")
-                with two_racks(Links(control=control, marks=Marks(_MARK_BYTES))) as bed:
-                    _played(bed, SNAPSHOTS[1], shifted, iterations, Path(folder))
-                    hosts = [host.name for host in bed.blueprint.hosts]
-                    found[shifted].append(sum(_marked(bed, host) for host in hosts) / iterations)
+    for n in range(repetitions):
+        for shifted in (False, True):
+            say(f"on the testbed: figure 19, repetition {n + 1} of {repetitions}")
+            with two_racks(Links(control=control, marks=Marks(_MARK_BYTES))) as bed:
+                _played(bed, SNAPSHOTS[1], shifted, iterations)
+                hosts = [host.name for host in bed.blueprint.hosts]
+                found[shifted].append(sum(_marked(bed, host) for host in hosts) / iterations)
     return [
         row(
             f"figure 19: packets marked in an iteration, {control}, {'shifted' if shifted else 'together'}", "packets",
@@ -141,7 +136,7 @@ def _gates(snapshot: Snapshot, jitter: float = 0.0) -> list[dict[str, float] | N
 
 
 def _played(
-    bed: Testbed, snapshot: Snapshot, shifted: bool, iterations: int, folder: Path, jitter: float = 0.0,
+    bed: Testbed, snapshot: Snapshot, shifted: bool, iterations: int, jitter: float = 0.0,
     gates: Sequence[dict[str, float] | None] = (),
 ) -> dict[str, Timing]:  # fmt: skip
     """The logs of the jobs of a snapshot."""
@@ -152,4 +147,4 @@ def _played(
         phases = [Phase(job.compute_ms / 1e3), Phase(bytes=job.comm_ms / 1e3 * rate, demand_bytes_per_s=rate)]
         profile = Profile.from_phases(job.name, phases, 2)
         jobs.append(Replay(job.name, profile, (k, k + JOBS), iterations, gate=gates[k], jitter=jitter))
-    return play(bed, jobs, folder)
+    return play(bed, jobs, bed.folder)

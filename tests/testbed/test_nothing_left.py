@@ -1,0 +1,161 @@
+"""What is left of a testbed after its end, also after kill -9: no process, no namespace, no interface, no folder.
+
+The jobs here start a daemon: a process that forks twice and makes a session of its own, so that it belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.needs import need_testbed
+from weft.model.topologies import Machine, leaf_spine
+from weft.testbed.build import Testbed
+from weft.testbed.keeper import announce, standing
+from weft.testbed.plan import blueprint
+
+need_testbed()
+pytestmark = pytest.mark.testbed
+
+SCENARIO = Path(__file__).parents[2] / "examples" / "ddp" / "two-racks.toml"
+PLAN = blueprint(leaf_spine(1, 2, Machine(nic_gbps=50.0)), 125.0)
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+open(os.environ.get("WEFT_LOG", os.devnull), "w").close()
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> list[str]:
+    """A job whose daemon is known by the name of this folder."""
+    script = tmp_path / "daemon.py"
+    script.write_text(DAEMON)
+    return [sys.executable, str(script), str(tmp_path)]
+
+
+def _processes(word: str) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in process.read_bytes():
+                found.append(int(process.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _namespaces() -> set[str]:
+    """Network namespaces that a process is in or holds by a file."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [process / "ns" / "net", *(process / "fd").iterdir()]
+            found |= {name for name in map(os.readlink, links) if name.startswith("net:[")}
+        except OSError:
+            continue
+    return found
+
+
+def _folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("weft-testbed-*"))
+
+
+def _within(seconds: float, true: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not true() and time.monotonic() < until:
+        time.sleep(0.01)
+    return true()
+
+
+@pytest.fixture
+def before() -> tuple[set[str], set[Path]]:
+    return _namespaces(), _folders()
+
+
+Before = tuple[set[str], set[Path]]
+
+
+def test_the_end_of_a_testbed_is_the_end_of_what_its_jobs_have_started(daemon: list[str], before: Before) -> None:
+    with Testbed(PLAN) as bed:
+        bed.start("s0", [*daemon, "0"]).wait()
+        assert len(_processes(daemon[1])) == 1  # the daemon is there, and its parent is not
+        folder = bed.folder
+        assert folder.is_dir()
+    assert not _processes(daemon[1])
+    assert not folder.exists()
+    assert _namespaces() <= before[0]
+
+
+def test_kill_9_of_a_run_leaves_nothing_behind(daemon: list[str], before: Before) -> None:
+    """Of a run by the command line whose jobs have daemons."""
+    jobs = [f"--job={' '.join([*daemon, '1000'])}@s0,s2", f"--job={' '.join([*daemon, '1000'])}@s1,s3"]
+    argv = [sys.executable, "-m", "weft", "testbed", "run", str(SCENARIO), *jobs]
+    running = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    try:
+        assert _within(30.0, lambda: len(_processes(daemon[1])) == 5)  # itself; the first job alone, and two daemons
+        assert _namespaces() > before[0]
+        (mine,) = _folders() - before[1]
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    assert _within(2.0, lambda: not _processes(daemon[1]) and _namespaces() <= before[0] and not mine.exists())
+
+
+def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(daemon: list[str], tmp_path: Path) -> None:
+    """Nobody is left to remove anything but the next command."""
+    weft = [sys.executable, "-m", "weft", "testbed"]
+    subprocess.run([*weft, "up", str(SCENARIO), "--dir", str(tmp_path)], check=True, capture_output=True)
+    bed = standing(tmp_path)
+    assert bed is not None
+    subprocess.run(["nsenter", f"--net={bed.hosts['s0']['netns']}", *daemon, "0"], check=True)
+    inode = os.stat(bed.hosts["s0"]["netns"]).st_ino
+    (warden,) = [pid for pid in _processes("warden.py") if _parent(pid) == bed.pid]
+    (mine,) = [folder for folder in _folders() if f"-{bed.pid}-" in folder.name]
+    for pid in (warden, bed.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert _within(2.0, lambda: standing(tmp_path) is None)
+    (left,) = _processes(daemon[1])
+    assert os.stat(f"/proc/{left}/ns/net").st_ino == inode
+    ended = subprocess.run([*weft, "down", "--dir", str(tmp_path)], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "1 processes ran on it" in ended.stderr
+    assert _within(2.0, lambda: not _processes(daemon[1]))
+    assert f"net:[{inode}]" not in _namespaces()
+    with Testbed(PLAN):
+        assert not mine.exists()  # the next testbed has removed the folder
+
+
+def test_down_leaves_a_namespace_alone_that_has_the_inode_of_one_of_before(daemon: list[str], tmp_path: Path) -> None:
+    with Testbed(PLAN) as other:
+        announce(tmp_path, other)
+        said = tmp_path / "testbed.json"
+        text = said.read_text()
+        assert str(other.cookie("s0")) in text
+        text = text.replace(f": {other.cookie('s0')}", ": 1").replace(f"/proc/{os.getpid()}/", "/proc/0/")
+        said.write_text(text)  # a keeper that is gone, and a namespace that has gone with it
+        child = other.start("s0", ["sleep", "1000"])
+        gone = subprocess.run(
+            [sys.executable, "-m", "weft", "testbed", "down", "--dir", str(tmp_path)], capture_output=True, text=True
+        )
+        assert gone.returncode == 2
+        assert "no testbed is up there" in gone.stderr
+        assert child.poll() is None
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
