@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
+from weft.model.topologies import Cable, Machine, from_cables, leaf_spine
 from weft.testbed.plan import Blueprint, blueprint
 
 
@@ -40,3 +40,10 @@ def test_a_factor_that_two_cores_cannot_carry_is_refused_with_one_that_they_can(
     with pytest.raises(InputError, match=r"--scale 63 or more"):
         blueprint(cluster, 10.0)
     assert blueprint(cluster).scale == pytest.approx(125.0)
+
+
+def test_a_server_with_cables_to_two_switches_is_refused() -> None:
+    ends = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    rails = from_cables([Cable(a, b, 25.0) for a, b in ends], servers=["a", "b"])
+    with pytest.raises(InputError, match="server a has cables to x and y; here a server has one interface"):
+        blueprint(rails)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -29,13 +29,17 @@ _CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 @dataclass(frozen=True)
 class Links:
-    """How links and senders behave: congestion control, share of packets lost at random, delay, queue, marks."""
+    """How links and senders behave: congestion control, share of packets lost at random, delay, queue, marks.
+
+    `routes` has another control for some: by the name of the sender and of the receiver ("": to all).
+    """
 
     control: str = "cubic"
     loss: float = 0.0
     delay_s: float = 0.0
     queue_bytes: int = QUEUE_BYTES
     marks: Marks | None = None
+    routes: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def controls() -> list[str]:
@@ -64,8 +68,9 @@ class Testbed:
         refuse()
         self.blueprint, self.links = blueprint, links or Links()
         known = controls()
-        if self.links.control not in known:
-            raise InputError(f"testbed: this kernel has no {self.links.control}; it has {', '.join(sorted(known))}")
+        for control in (self.links.control, *self.links.routes.values()):
+            if control not in known:
+                raise InputError(f"testbed: this kernel has no {control}; it has {', '.join(sorted(known))}")
         self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches
         self._children: list[subprocess.Popen[Any]] = []
         self._warden: subprocess.Popen[str] | None = None
@@ -226,13 +231,18 @@ class Testbed:
             ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")
             ip.link("set", index=index, state="up")
             ip.addr("add", index=index, address=me.address, prefixlen=16)
-            metrics: dict[str, str | int] = {"cc_algo": self.links.control}
-            if self.links.marks is not None:
-                metrics["features"] = 1  # RTAX_FEATURE_ECN
-            ip.route("replace", dst="10.77.0.0/16", oif=index, scope="link", prefsrc=me.address, metrics=metrics)
+            usual = self.links.routes.get((name, ""), self.links.control)
+            routes = [("10.77.0.0/16", usual)]
             for host in self.blueprint.hosts:
                 if host != me:
                     ip.neigh("add", dst=host.address, lladdr=host.mac, ifindex=index, state="permanent")
+                    if (name, host.name) in self.links.routes:
+                        routes.append((f"{host.address}/32", self.links.routes[name, host.name]))
+            for dst, control in routes:
+                metrics: dict[str, str | int] = {"cc_algo": control}
+                if self.links.marks is not None:
+                    metrics["features"] = 1  # RTAX_FEATURE_ECN
+                ip.route("replace", dst=dst, oif=index, scope="link", prefsrc=me.address, metrics=metrics)
             other = next(b for a, b in self._interfaces if a == name)
             self._shape(ip, index, self._rate(name, other))
 

@@ -90,8 +90,20 @@ def blueprint(cluster: Cluster, scale: float | None = None) -> Blueprint:
     cables = tuple(
         Cable(a, b, forth, rate.get((b, a), forth)) for (a, b), forth in rate.items() if a < b or (b, a) not in rate
     )
+    _refuse_rails(names, cables)
     switches = tuple(sorted({end for pair in rate for end in pair} - names))
     return Blueprint(hosts, switches, cables, _forwarding(cluster, hosts), factor)
+
+
+def _refuse_rails(names: set[str], cables: tuple[Cable, ...]) -> None:
+    """Raise unless every server has a cable, and to one neighbour only."""
+    for name in sorted(names):
+        others = sorted({c.b if c.a == name else c.a for c in cables if name in (c.a, c.b)})
+        if len(others) != 1:
+            told = f"cables to {' and '.join(others)}" if others else "no cable"
+            raise InputError(
+                f"testbed: server {name} has {told}; here a server has one interface, so join it to one switch"
+            )
 
 
 def _forwarding(cluster: Cluster, hosts: tuple[Host, ...]) -> dict[tuple[str, str], str]:
