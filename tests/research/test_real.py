@@ -6,7 +6,7 @@ import pytest
 
 from tests.testbed.needs import need_testbed
 from weft.research.flows.real import Lab
-from weft.research.real import Case, Fit, _fluid, row
+from weft.research.real import Case, Fit, _fluid, compared, row
 
 
 def test_one_job_takes_what_the_equation_says_in_both_models() -> None:
@@ -21,6 +21,18 @@ def test_noise_moves_jobs_apart_that_start_together_and_equal_jobs_without_it_st
     case = Case(0.3, 5, 2)
     assert _fluid(case, "tcp:cubic,buffer=256kB") == pytest.approx(0.7, rel=0.01)
     assert _fluid(case, "tcp:cubic,buffer=256kB", 0.003) < 0.55
+
+
+def test_the_error_of_a_fit_is_that_of_a_case_it_was_not_fitted_to() -> None:
+    """Two cases of a world with a goodput of 90 % and one with 98 %: the last is predicted by the first two, and its
+    error is that of 90 %."""
+    cases = [Case(0.2, 10), Case(0.1, 10), Case(0.3, 10)]
+    real = [c.compute_s + 0.4 / good for c, good in zip(cases, (0.9, 0.9, 0.98), strict=True)]
+    rows, fit = compared(cases, real, 0.0, lambda text: None)
+    assert fit.goodput == {256: 0.9}
+    assert rows[0]["fitted error"] == pytest.approx(0.0, abs=0.002)
+    assert rows[2]["fitted error"] == pytest.approx((0.3 + 0.4 / 0.9) / real[2] - 1, abs=0.002)
+    assert rows[2]["fitted error"] > 0.05
 
 
 def test_a_row_has_a_mean_and_an_interval_over_repetitions() -> None:

@@ -6,11 +6,9 @@ rate as headers take, so that both worlds move the same data in the same time wh
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -83,8 +81,9 @@ CASES = (
     Case(0.4, 5, 2, True), Case(0.4, 2.5, 3), Case(0.4, 2.5, 3, True), Case(0.1, 5, 3),
     Case(0.2, 2.5, collective="parameter-server"),
 )  # fmt: skip
-_QUICK = 5
+_QUICK = 6
 _GOODPUTS = tuple(round(0.86 + 0.02 * k, 2) for k in range(8))
+HOWS = ("max-min", "and noise", "fluid TCP", "fitted")
 
 
 @dataclass(frozen=True)
@@ -102,39 +101,46 @@ class Fit:
 
 def validate(quick: bool, say: Say) -> tuple[list[dict[str, Any]], Fit]:
     """By case the median iteration, real and simulated: max-min sharing without and with the noise of this machine, and
-    the fluid TCP with it, as it is and with a goodput that is fitted to the rings."""
+    the fluid TCP with it, as it is and with a goodput that is fitted to the other cases."""
     cases, iterations = (CASES[:_QUICK], 10) if quick else (CASES, 20)
     real, noise = [], []
-    with tempfile.TemporaryDirectory(prefix="weft-validate-") as folder:
-        for case in cases:
-            say(f"on the testbed: {case.name}")
-            with two_racks(Links(queue_bytes=1000 * case.buffer_kb)) as bed:
-                median_s, spread = _real(bed, case, iterations, Path(folder))
-            real.append(median_s)
-            noise += [spread] if case.jobs == 1 else []
-    wobble = float(np.median(noise))
-    goodput = {}
-    for buffer_kb in sorted({case.buffer_kb for case in cases}):
-        mine = [(case, seconds) for case, seconds in zip(cases, real, strict=True) if case.buffer_kb == buffer_kb]
-        mine = [(case, seconds) for case, seconds in mine if case.collective == "ring"]
-        say(f"fitting the fluid model, buffer {buffer_kb} kB")
-        errors = {
-            good: np.mean([abs(_fluid(c, Fit({buffer_kb: good}, 0).pace(c), wobble) / s - 1) for c, s in mine])
-            for good in _GOODPUTS
-        }
-        goodput[buffer_kb] = min(errors, key=errors.__getitem__)
-    fit = Fit(goodput, wobble)
-    rows = []
+    for case in cases:
+        say(f"on the testbed: {case.name}")
+        with two_racks(Links(queue_bytes=1000 * case.buffer_kb)) as bed:
+            median_s, spread = _real(bed, case, iterations)
+        real.append(median_s)
+        noise += [spread] if case.jobs == 1 else []
+    return compared(cases, real, float(np.median(noise)), say)
+
+
+def compared(cases: Sequence[Case], real: Sequence[float], noise: float, say: Say) -> tuple[list[dict[str, Any]], Fit]:
+    """The errors of the simulator. That of a fitted goodput is out of the sample: it was fitted to the rings with the
+    same buffer other than the case itself (a parameter server is no ring, so all of them are others)."""
+    errors = []  # by case, then by goodput
     for case, seconds in zip(cases, real, strict=True):
+        say(f"fitting the fluid model: {case.name}")
+        paces = {good: Fit({case.buffer_kb: good}, 0.0).pace(case) for good in _GOODPUTS}
+        errors.append({good: _fluid(case, pace, noise) / seconds - 1 for good, pace in paces.items()})
+    rings = {
+        buffer: [n for n, case in enumerate(cases) if (case.buffer_kb, case.collective) == (buffer, "ring")]
+        for buffer in sorted({case.buffer_kb for case in cases})
+    }
+    rows = []
+    for n, (case, seconds) in enumerate(zip(cases, real, strict=True)):
+        others = [errors[k] for k in rings[case.buffer_kb] if k != n]
         plain = f"tcp:cubic,buffer={case.buffer_kb}kB"
         found = {
-            "max-min": _fluid(case, "fair"), "and noise": _fluid(case, "fair", wobble),
-            "fluid TCP": _fluid(case, plain, wobble), "fitted": _fluid(case, fit.pace(case), wobble),
+            "max-min": _fluid(case, "fair"), "and noise": _fluid(case, "fair", noise),
+            "fluid TCP": _fluid(case, plain, noise),
         }  # fmt: skip
-        rows.append(
-            {"case": case.name, "real_s": seconds, **{f"{how} error": x / seconds - 1 for how, x in found.items()}}
-        )
-    return rows, fit
+        told = {f"{how} error": x / seconds - 1 for how, x in found.items()}
+        rows.append({"case": case.name, "real_s": seconds, **told, "fitted error": errors[n][_best(others)]})
+    return rows, Fit({buffer: _best([errors[n] for n in which]) for buffer, which in rings.items()}, noise)
+
+
+def _best(errors: Sequence[dict[float, float]]) -> float:
+    """The goodput with the smallest mean error."""
+    return min(_GOODPUTS, key=lambda good: sum(abs(each[good]) for each in errors))
 
 
 def _fluid(case: Case, pace: str, noise: float = 0.0) -> float:
@@ -163,14 +169,14 @@ def _fluid(case: Case, pace: str, noise: float = 0.0) -> float:
     return float(np.mean(medians))
 
 
-def _real(bed: Testbed, case: Case, iterations: int, folder: Path) -> tuple[float, float]:
+def _real(bed: Testbed, case: Case, iterations: int) -> tuple[float, float]:
     """The median iteration, and how much iterations differ, relative."""
     profile = Profile.from_phases("case", [Phase(case.compute_s), Phase(bytes=case.mbytes * 1e6 * SCALE)], 2)
     gates: Sequence[dict[str, float] | None] = [None] * case.jobs
     if case.shifted:
-        single = play(bed, [Replay("0", profile, (0, JOBS), 4)], folder)["0"]
+        single = play(bed, [Replay("0", profile, (0, JOBS), 4)], bed.folder)["0"]
         gates = Openings.after([single] * case.jobs, time.monotonic() + 1.0).gates
     jobs = [Replay(str(k), profile, (k, k + JOBS), iterations, case.collective, gates[k]) for k in range(case.jobs)]
-    timings = play(bed, jobs, folder).values()
+    timings = play(bed, jobs, bed.folder).values()
     spread = np.mean([np.std(timing.rows[1:, 4] - timing.rows[1:, 0]) / case.compute_s for timing in timings])
     return float(np.mean([timing.median_s for timing in timings])), float(spread)
