@@ -1,8 +1,7 @@
-"""`weft testbed up`, a server whose jobs run on it, `weft testbed down`; and runs by the command line."""
+"""`weft testbed up`, a server whose jobs run on it, `weft testbed down`."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import all_ended, serve_until
 from tests.testbed.needs import need_testbed
-from weft.cli.main import run
 from weft.live.engine import find
 from weft.live.server.server import Server
 from weft.scenario import Scenario
@@ -78,33 +76,3 @@ def test_jobs_of_a_server_run_in_the_namespaces_of_their_servers(tmp_path: Path)
         assert _weft("testbed", "down", "--dir", str(tmp_path)).returncode == 0
     assert standing(tmp_path) is None
     assert not Path(f"/proc/{bed.pid}/ns/net").exists() or os.stat(f"/proc/{bed.pid}/ns/net").st_ino not in inodes
-
-
-def test_a_trial_by_the_command_line_paced_by_agents(tmp_path: Path) -> None:
-    jobs = ["--job", "resnet50@s0,s2", "--job", "resnet50@s1,s3"]
-    picture = tmp_path / "p.png"
-    more = ["--iterations", "3", "--pace", "priority", "--slot-ms", "20", "--foreign", "s1-s3", "--plot", str(picture)]
-    ran = _weft("testbed", "run", str(SCENARIO), *jobs, *more, "--json")
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)["jobs"]
-    assert set(found) == {"0 resnet50", "1 resnet50"}
-    assert all(row["together_s"] > 0 < row["alone_s"] for row in found.values())
-    assert picture.stat().st_size > 2000
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["--job", "alexnet"], "write a model and its servers"),
-        (["--job", "@s0,s2"], "write a model and its servers"),
-        (["--job", "python 'x.py@s0,s2"], "no closing quotation"),
-        (["--job", "alexnet@s0,s9"], "no server 's9'"),
-        (["--job", "alexnet@s0"], "two servers or more"),
-        (["--job", "alexnet@s0,s1", "--foreign", "s0"], "write two servers"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["testbed", "run", str(SCENARIO), *argv]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.model.cluster import Cluster
     from weft.testbed.build import Links
     from weft.testbed.plan import Blueprint
+    from weft.testbed.trials import Outcome
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +29,13 @@ ScaleOption = Annotated[
     float | None,
     typer.Option("--scale", min=1, help="Divide rates and bytes by this (default: the fastest link has 400 Mbit/s)."),
 ]
-ControlOption = Annotated[str, typer.Option("--control", help="Congestion control of all senders: cubic, reno, bbr.")]
+ControlOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--control", metavar="NAME[@A[-B]]",
+        help="Congestion control (cubic, reno, bbr): of all senders, of server A, or from A to B; may be repeated.",
+    ),
+]  # fmt: skip
 LossOption = Annotated[float, typer.Option("--loss", min=0, max=0.5, help="Share of packets lost at random, per link.")]
 DelayOption = Annotated[float, typer.Option("--delay-ms", min=0, max=1000, help="Delay of each link (needs netem).")]
 MarksOption = Annotated[
@@ -42,7 +49,7 @@ def up(
     scenario: ScenarioArgument,
     dir: FolderOption = Path("weft-run"),
     scale: ScaleOption = None,
-    control: ControlOption = "cubic",
+    control: ControlOption = None,
     loss: LossOption = 0.0,
     delay_ms: DelayOption = 0.0,
     marks: MarksOption = 0,
@@ -59,13 +66,15 @@ def up(
     from weft.testbed.namespaces import refuse
 
     refuse()
-    plan = _plan(scenario, scale)[1]
+    cluster, plan = _plan(scenario, scale)
+    links = _links(cluster, control or [], loss, delay_ms, marks)
     if keep:
-        with Testbed(plan, _links(control, loss, delay_ms, marks)) as bed:
+        with Testbed(plan, links) as bed:
             keeper.keep(dir, bed)
         return
-    given = ["--scale", str(plan.scale), "--control", control, "--loss", str(loss), "--delay-ms", str(delay_ms)]
-    argv = ["testbed", "up", str(scenario), "--dir", str(dir), *given, "--marks", str(marks), "--keep"]
+    given = ["--scale", str(plan.scale), "--loss", str(loss), "--delay-ms", str(delay_ms), "--marks", str(marks)]
+    given += [word for each in control or [] for word in ("--control", each)]
+    argv = ["testbed", "up", str(scenario), "--dir", str(dir), *given, "--keep"]
     made = keeper.up(dir, argv)
     print(made.words)
     for name, host in made.hosts.items():
@@ -95,7 +104,9 @@ def run(
     ],
     iterations: Annotated[int, typer.Option("--iterations", min=3, max=100_000, help="Iterations of each job.")] = 20,
     pace: PaceOption = None,
-    slot_ms: Annotated[float, typer.Option("--slot-ms", min=1, max=1000, help="Length of the agents' slots.")] = 60,
+    slot_ms: Annotated[
+        float | None, typer.Option("--slot-ms", min=1, max=1000, help="Length of the agents' slots (default: 60).")
+    ] = None,
     shift: Annotated[
         bool, typer.Option("--shift", help="Shift the jobs so that they communicate one after another.")
     ] = False,
@@ -109,8 +120,11 @@ def run(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw when the jobs communicated (png, svg).")
     ] = None,
+    patience: Annotated[
+        float, typer.Option("--patience", min=1, help="Seconds that a command has until it opens its log.")
+    ] = 60,
     scale: ScaleOption = None,
-    control: ControlOption = "cubic",
+    control: ControlOption = None,
     loss: LossOption = 0.0,
     delay_ms: DelayOption = 0.0,
     marks: MarksOption = 0,
@@ -119,36 +133,61 @@ def run(
     """Run jobs over real TCP: each alone, then all together, and say what they cost each other.
 
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
-    script, say), with one process on each server. With --pace agents pace the jobs; with --shift they communicate one
-    after another.
+    script, say), with one process on each server, which writes the times of its iterations to the file that WEFT_LOG
+    names. With --pace or --shift the jobs run once more, paced by agents or one after another. Flows of others
+    (--foreign) run beside the jobs, but not beside a job that is alone.
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """
+    from weft.testbed.drawing import draw, refuse_picture
     from weft.testbed.namespaces import refuse
     from weft.testbed.trials import Settings, trial
 
     refuse()
     cluster, plan = _plan(scenario, scale)
-    settings = Settings(iterations, pace, slot_ms / 1e3, shift, outside, jitter, _pairs(cluster, foreign or []))
+    others = [_pair(cluster, "--foreign", text) for text in foreign or []]
+    if slot_ms is not None and not pace and not outside:
+        raise InputError("--slot-ms: no agents run; add --pace, or --shift --outside")
+    settings = Settings(iterations, pace, (slot_ms or 60) / 1e3, shift, outside, jitter, others, patience)
     jobs = [_job(cluster, n, text) for n, text in enumerate(job)]
-    with tempfile.TemporaryDirectory(prefix="weft-testbed-") as folder:
-        found, logs = trial(cluster, plan, _links(control, loss, delay_ms, marks), jobs, settings, Path(folder))
     if plot is not None:
-        from weft.testbed.drawing import draw
-
-        draw(list(logs.values()), f"communication of jobs{f', pace {pace}' if pace else ''}", plot)
+        refuse_picture(plot)
+    outcome = trial(cluster, plan, _links(cluster, control or [], loss, delay_ms, marks), jobs, settings)
+    if not outcome.fits:
+        notice("the jobs communicate for longer than one iteration in all, so they meet although they are shifted")
+    if plot is not None:
+        draw(outcome.phases, plot)
+    flows = {f"{n} {text}": n for n, text in enumerate(foreign or [])}
     if json:
-        print_json({"scale": plan.scale, "jobs": found})
+        got = {
+            name: {f"{phase.replace(' ', '_')}_bytes_per_s": rates[n] for phase, rates in outcome.foreign.items()}
+            for name, n in flows.items()
+        }
+        print_json({"scale": plan.scale, "jobs": outcome.jobs(), **({"foreign": got} if got else {})})
         return
-    console = stdout()
-    console.print(plan.words, highlight=False)
-    console.print(f"{'job':24s} {'alone ms':>9s} {'together ms':>12s} {'times':>6s} {'overlap':>8s}")
-    for name, row in found.items():
-        console.print(
-            f"{name:24.24s} {1e3 * row['alone_s']:9.1f} {1e3 * row['together_s']:12.1f} {row['times']:6.3f} "
-            f"{row['overlap']:8.2f}",
-            highlight=False,
-        )
+    stdout().print(plan.words, highlight=False)
+    print("\n".join(_table(outcome, flows)))
+
+
+def _table(outcome: Outcome, flows: dict[str, int]) -> list[str]:
+    """What each phase did to jobs and to the flows of others."""
+    phases = [(phase, phase.replace(" ", "_"), max(12, len(phase) + 5)) for phase in list(outcome.phases)[1:]]
+    heads = "".join(f" {phase + ' ms':>{wide}s} {'times':>6s} {'overlap':>8s}" for phase, _, wide in phases)
+    lines = [f"{'job':24s} {'alone ms':>10s}{heads}"]
+    for name, row in outcome.jobs().items():
+        lines.append(f"{name:24.24s} {1e3 * row['alone_s']:10.1f}")
+        for _, key, wide in phases:
+            lines[-1] += f" {1e3 * row[f'{key}_s']:{wide}.1f} {row[f'{key}_times']:6.3f} {row[f'{key}_overlap']:8.2f}"
+    if flows:
+        heads = "".join(f" {phase + ' MB/s':>{wide}s} {'times':>6s} {'':8s}" for phase, _, wide in phases)
+        lines.append(f"{'flow of others':24s} {'alone MB/s':>10s}{heads}".rstrip())
+    for name, n in flows.items():
+        alone = outcome.foreign["alone"][n]
+        lines.append(f"{name:24.24s} {alone / 1e6:10.2f}")
+        for phase, _, wide in phases:
+            rate = outcome.foreign[phase][n]
+            lines[-1] += f" {rate / 1e6:{wide}.2f} {rate / alone if alone else 0.0:6.3f} {'':8s}"
+    return [line.rstrip() for line in lines]
 
 
 @app.command("validate")
@@ -158,8 +197,11 @@ def validate(
 ) -> None:
     """Run small cases in the simulator and on the testbed, and print the error of the simulator.
 
+    The last column has the fluid model with a goodput that was fitted to all cases but the one in its line.
+
     Example: weft testbed validate --quick
     """
+    from weft.research.real import HOWS
     from weft.research.real import validate as run_all
     from weft.testbed.namespaces import refuse
 
@@ -168,15 +210,14 @@ def validate(
     if json:
         print_json({"cases": rows, "goodput": fit.goodput, "noise": fit.noise})
         return
-    hows = ("max-min", "and noise", "fluid TCP", "fitted")
-    print(f"{'error of the simulator':50s} {'real ms':>8s}" + "".join(f" {how:>11s}" for how in hows))
+    print(f"{'error of the simulator':50s} {'real ms':>8s}" + "".join(f" {how:>11s}" for how in HOWS))
     for row in rows:
-        errors = "".join(f" {100 * row[f'{how} error']:10.1f}%" for how in hows)
+        errors = "".join(f" {100 * row[f'{how} error']:10.1f}%" for how in HOWS)
         print(f"{row['case']:50s} {1e3 * row['real_s']:8.1f}{errors}")
-    means = "".join(f" {100 * sum(abs(row[f'{how} error']) for row in rows) / len(rows):10.1f}%" for how in hows)
+    means = "".join(f" {100 * sum(abs(row[f'{how} error']) for row in rows) / len(rows):10.1f}%" for how in HOWS)
     print(f"{'mean of all, regardless of the sign':50s} {'':8s}{means}")
     told = ", ".join(f"goodput {100 * good:g} % at a buffer of {buffer} kB" for buffer, good in fit.goodput.items())
-    print(f"fitted to CUBIC's flows: {told}; noise of computing {100 * fit.noise:.2g} %")
+    print(f"fitted to all of CUBIC's flows: {told}; noise of computing {100 * fit.noise:.2g} %")
 
 
 def _plan(scenario: Path, scale: float | None) -> tuple[Cluster, Blueprint]:
@@ -188,31 +229,51 @@ def _plan(scenario: Path, scale: float | None) -> tuple[Cluster, Blueprint]:
     return cluster, blueprint(cluster, scale)
 
 
-def _links(control: str, loss: float, delay_ms: float, marks: int) -> Links:
+def _links(cluster: Cluster, texts: Sequence[str], loss: float, delay_ms: float, marks: int) -> Links:
     from weft.testbed.build import Links
     from weft.testbed.packets import Marks
 
-    return Links(control, loss, delay_ms / 1e3, marks=Marks(marks) if marks else None)
+    names = {server.id: server.name for server in cluster.servers}
+    usual: list[str] = []
+    routes: dict[tuple[str, str], str] = {}
+    for text in texts:
+        control, at, where = text.partition("@")
+        if not at:
+            usual.append(control)
+        elif where in names.values():
+            routes[where, ""] = control
+        elif "-" in where:
+            src, dst = _pair(cluster, "--control", where)
+            routes[names[src], names[dst]] = control
+        else:
+            _servers(cluster, [where], f"--control {text}")
+    if len(usual) > 1:
+        raise InputError(f"--control {usual[1]}: all senders have {usual[0]}; write {usual[1]}@s0 or {usual[1]}@s0-s2")
+    return Links(
+        usual[0] if usual else "cubic", loss, delay_ms / 1e3, marks=Marks(marks) if marks else None, routes=routes
+    )
 
 
-def _servers(cluster: Cluster, names: list[str], text: str) -> tuple[int, ...]:
+def _servers(cluster: Cluster, names: Sequence[str], text: str) -> tuple[int, ...]:
     known = {server.name: server.id for server in cluster.servers}
     for name in names:
         if name not in known:
             some = ", ".join(list(known)[:8])
             raise InputError(f"{text}: the cluster has no server {name!r}; it has {some}")
+        if list(names).count(name) > 1:
+            raise InputError(f"{text}: {name} is named twice; name different servers")
     return tuple(known[name] for name in names)
 
 
-def _pairs(cluster: Cluster, texts: list[str]) -> list[tuple[int, int]]:
-    pairs = []
-    for text in texts:
-        src, dash, dst = text.partition("-")
-        if not dash:
-            raise InputError(f"--foreign {text}: write two servers, such as s0-s2")
-        a, b = _servers(cluster, [src, dst], f"--foreign {text}")
-        pairs.append((a, b))
-    return pairs
+def _pair(cluster: Cluster, option: str, text: str) -> tuple[int, int]:
+    """Two servers with a dash between them; their names may have dashes, too."""
+    known = {server.name for server in cluster.servers}
+    ways = [(text[:n], text[n + 1 :]) for n, sign in enumerate(text) if sign == "-"]
+    if not ways:
+        raise InputError(f"{option} {text}: write two servers, such as s0-s2")
+    ways.sort(key=lambda way: -len(known & set(way)))
+    a, b = _servers(cluster, ways[0], f"{option} {text}")
+    return a, b
 
 
 def _job(cluster: Cluster, number: int, text: str) -> tuple[str, str | tuple[str, ...], tuple[int, ...]]:
@@ -230,7 +291,7 @@ def _job(cluster: Cluster, number: int, text: str) -> tuple[str, str | tuple[str
     if len(words) == 1:
         return f"{number} {what}", what, servers
     return (
-        f"{number} {Path(words[-1]).name}",
+        f"{number} {Path(next((word for word in words if word.endswith('.py')), words[0])).name}",
         (sys.executable if words[0] == "python" else words[0], *words[1:]),
         servers,
     )

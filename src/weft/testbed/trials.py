@@ -1,17 +1,22 @@
-"""Trials: jobs on a fresh testbed, each alone and then all together, shifted or paced if asked."""
+"""Trials: jobs on a fresh testbed, each alone, then all together, and then shifted or paced if that was asked."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
+
+import numpy as np
 
 from weft.agent.control import Control
+from weft.agent.plane import steers
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
+from weft.pace.base import Pace
 from weft.registry import make
 from weft.testbed.build import Links, Testbed
 from weft.testbed.jobs import Replay, Script, Timing, foreign, overlap, play
@@ -19,13 +24,16 @@ from weft.testbed.plan import Blueprint
 from weft.workload import zoo
 
 Job = tuple[str, "str | Profile | tuple[str, ...]", tuple[int, ...]]  # name; model, profile or command; servers
+Gates = Sequence[Mapping[str, float] | None]
 _ROOM = 1.03  # a period is so much longer than an iteration alone, so that what is late can catch up
 _TOLERANCE = 0.06
+_FOREIGN_S = 2.0  # that the flows of others have for themselves
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the jobs run together. `outside`: shifts are kept by agents instead of in the trainer."""
+    """How the jobs run. `outside`: shifts are kept by agents instead of in the trainer. `patience_s`: that a script has
+    until it opens its log."""
 
     iterations: int = 20
     pace: str | None = None
@@ -34,6 +42,37 @@ class Settings:
     outside: bool = False
     jitter: float = 0.0
     foreign: Sequence[tuple[int, int]] = field(default_factory=tuple)
+    patience_s: float = 60.0
+
+    @property
+    def how(self) -> str:
+        """The phase after that of all jobs together; "" if there is none."""
+        return " and ".join((["shifted"] if self.shift else []) + (["paced"] if self.pace else []))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """By phase (alone, together, and shifted or paced): what the logs of jobs say, and the bytes per second that each
+    flow of others handed over (alone: without any job)."""
+
+    phases: Mapping[str, Mapping[str, Timing]]
+    foreign: Mapping[str, Sequence[float]]
+    fits: bool = True  # what is shifted has room for its turns
+
+    def jobs(self) -> dict[str, dict[str, float]]:
+        """By job the median iteration of each phase, how much longer than alone that is, and the part of its
+        communication that met another job's."""
+        rows = {}
+        for name, alone in self.phases["alone"].items():
+            rows[name] = {"alone_s": alone.median_s}
+            for phase, timings in list(self.phases.items())[1:]:
+                others = [other for other in timings.values() if other.name != name]
+                key, median_s = phase.replace(" ", "_"), timings[name].median_s
+                rows[name] |= {
+                    f"{key}_s": median_s, f"{key}_times": median_s / alone.median_s,
+                    f"{key}_overlap": max((overlap(timings[name], other) for other in others), default=0.0),
+                }  # fmt: skip
+        return rows
 
 
 @dataclass(frozen=True)
@@ -41,6 +80,7 @@ class Openings:
     """Gates that let jobs take turns: the phase of each begins when that of the one before it is over."""
 
     gates: tuple[dict[str, float], ...]
+    fits: bool = True  # the last phase is over before the first begins anew
 
     @classmethod
     def after(cls, alone: Sequence[Timing], epoch: float) -> Openings:
@@ -49,66 +89,103 @@ class Openings:
         gates, at = [], epoch
         for timing in alone:
             gates.append({"epoch": at, "period": period, "tolerance": _TOLERANCE})
-            talks = timing.rows[1:, 2] - timing.rows[1:, 1]
-            at += float(talks.mean()) + _TOLERANCE * period / 2
-        return cls(tuple(gates))
+            talks = float((timing.rows[1:, 2] - timing.rows[1:, 1]).mean())
+            over, at = at + talks, at + talks + _TOLERANCE * period / 2
+        return cls(tuple(gates), over - epoch <= period)
 
 
-def trial(
-    cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], settings: Settings, folder: Path
-) -> tuple[dict[str, dict[str, float]], dict[str, Timing]]:
-    """By job: its median iteration alone and together, the ratio, and how much of its communication met another's;
-    and what the logs of the jobs together say."""
+def refuse_trial(cluster: Cluster, plan: Blueprint, jobs: Sequence[Job], settings: Settings) -> None:
+    """Raise, before anything is built, if a job cannot run or cannot be shifted or paced like that."""
+    for job in jobs:
+        made = _made(cluster, job, settings)
+        if isinstance(made, Replay):
+            made.tasks(plan.scale)
+        elif settings.shift and not settings.outside:
+            raise InputError(f"--shift: {job[0]} is a script, and scripts are shifted by agents; add --outside")
+        elif settings.jitter:
+            raise InputError(f"--jitter: {job[0]} is a script, whose computing is its own; leave --jitter out")
+    if settings.shift and len(jobs) < 2:
+        raise InputError("--shift: one job alone has nobody to make way for; give two jobs or more")
+    if settings.outside and not settings.shift:
+        raise InputError("--outside says how --shift is carried out; add --shift")
+    if settings.pace is not None and not steers(_pace(settings)):
+        raise InputError(
+            f"--pace {settings.pace}: senders do that by themselves, so agents have nothing to do; leave it out "
+            f"(--control sets the congestion control)"
+        )
+
+
+def trial(cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], settings: Settings) -> Outcome:
+    """All phases, one after another on the same testbed."""
+    refuse_trial(cluster, plan, jobs, settings)
+    patience = settings.patience_s + 20.0 * settings.iterations
     with Testbed(plan, links) as bed:
-        alone = [
-            play(bed, [_made(cluster, job, settings)], folder / "alone", _patience(settings))[job[0]] for job in jobs
-        ]
-        with ExitStack() as beside:
-            for n, (src, dst) in enumerate(settings.foreign):
-                log = folder / f"foreign.{n}"
-                for child in foreign(bed, src, dst, log=log):
-                    beside.callback(child.kill)
-            gates: Sequence[dict[str, float] | None] = [None] * len(jobs)
-            scripts = any(isinstance(what, tuple) for _, what, _ in jobs)
-            if settings.shift:
-                gates = Openings.after(alone, time.monotonic() + 1.0).gates
-            if settings.pace or settings.outside:
-                _controlled(bed, cluster, jobs, gates, settings, folder, beside)
-            if scripts and settings.shift and not settings.outside:
-                raise InputError("testbed: scripts are shifted by agents; add --outside")
-            inside = [None] * len(jobs) if settings.outside else gates
-            together = play(
-                bed,
-                [_made(cluster, job, settings, gate) for job, gate in zip(jobs, inside, strict=True)],
-                folder / "together",
-                _patience(settings),
-            )
-    rows = {
-        timing.name: {
-            "alone_s": timing.median_s, "together_s": together[timing.name].median_s,
-            "times": together[timing.name].median_s / timing.median_s,
-            "overlap": max(
-                (overlap(together[timing.name], other) for other in together.values() if other.name != timing.name),
-                default=0.0,
-            ),
-        }
-        for timing in alone
-    }  # fmt: skip
-    return rows, together
+        phases: dict[str, dict[str, Timing]] = {"alone": {}}
+        others: dict[str, list[float]] = {}
+        for job in jobs:
+            phases["alone"] |= play(bed, [_made(cluster, job, settings)], bed.folder / "jobs", patience)
+        if settings.foreign:
+            with _foreign(bed, settings) as logs:
+                time.sleep(_FOREIGN_S)
+            others["alone"] = [_rate(log, 0.0, np.inf) for log in logs]
+        openings = Openings(())
+        for phase in filter(None, ("together", settings.how)):
+            gates: Gates = [None] * len(jobs)
+            with ExitStack() as beside:
+                if phase != "together":
+                    if settings.shift:
+                        openings = Openings.after(list(phases["alone"].values()), time.monotonic() + 1.0)
+                        gates = openings.gates
+                    if settings.pace or settings.outside:
+                        _controlled(bed, cluster, jobs, gates, settings, beside)
+                logs = beside.enter_context(_foreign(bed, settings))
+                inside: Gates = [None] * len(jobs) if settings.outside else gates
+                made = [_made(cluster, job, settings, gate) for job, gate in zip(jobs, inside, strict=True)]
+                phases[phase] = play(bed, made, bed.folder / "jobs", patience)
+            if logs:
+                begin = max(timing.rows[0, 0] for timing in phases[phase].values())
+                end = min(timing.rows[-1, 3] for timing in phases[phase].values())
+                others[phase] = [_rate(log, begin, end) for log in logs]
+    return Outcome(phases, others, openings.fits)
+
+
+@contextmanager
+def _foreign(bed: Testbed, settings: Settings) -> Iterator[list[Path]]:
+    """The flows of others, and their logs."""
+    logs = [bed.folder / f"foreign.{n}" for n in range(len(settings.foreign))]
+    children = []
+    for n, ((src, dst), log) in enumerate(zip(settings.foreign, logs, strict=True)):
+        children += foreign(bed, src, dst, log=log, number=n)
+    try:
+        yield logs
+    finally:
+        for child in reversed(children):  # senders first: they would complain of receivers that go
+            child.kill()
+            child.wait()
+
+
+def _rate(log: Path, begin: float, end: float) -> float:
+    """Bytes per second that a flow of others handed over in this time."""
+    rows = np.array([line.split() for line in log.read_text().splitlines()], dtype=np.float64)
+    if len(rows) < 2:
+        return 0.0
+    begin, end = max(begin, rows[0, 0]), min(end, rows[-1, 0])
+    return float((np.interp(end, *rows.T) - np.interp(begin, *rows.T)) / (end - begin)) if end > begin else 0.0
+
+
+def _pace(settings: Settings) -> Pace:
+    name = settings.pace or "fair"
+    return cast(Pace, make("pace", f"flow:slot={1e3 * settings.slot_s:g}ms" if name == "flow" else name))
 
 
 def _controlled(
-    bed: Testbed, cluster: Cluster, jobs: Sequence[Job], gates: Sequence[dict[str, float] | None], settings: Settings,
-    folder: Path, beside: ExitStack,
-) -> None:  # fmt: skip
+    bed: Testbed, cluster: Cluster, jobs: Sequence[Job], gates: Gates, settings: Settings, beside: ExitStack
+) -> None:
     """Agents on all hosts, and jobs that they expect."""
-    name = settings.pace or "fair"
-    if name == "flow":
-        name = f"flow:slot={1e3 * settings.slot_s:g}ms"
     hosts = {host.name: bed.namespace(host.name) for host in bed.blueprint.hosts}
     control = beside.enter_context(
         Control(
-            cluster, make("pace", name), folder / "control", hosts, bed.blueprint.scale, slot_s=settings.slot_s,
+            cluster, _pace(settings), bed.folder / "control", hosts, bed.blueprint.scale, slot_s=settings.slot_s,
             watch_s=min(settings.slot_s, 0.02),
         )
     )  # fmt: skip
@@ -118,13 +195,9 @@ def _controlled(
         control.add(job, gpus, gate if settings.outside else None)
 
 
-def _made(cluster: Cluster, job: Job, settings: Settings, gate: dict[str, float] | None = None) -> Replay | Script:
+def _made(cluster: Cluster, job: Job, settings: Settings, gate: Mapping[str, float] | None = None) -> Replay | Script:
     name, what, servers = job
     if isinstance(what, tuple):
-        return Script(name, what, servers, {"ITERATIONS": str(settings.iterations)})
+        return Script(name, what, servers, {"ITERATIONS": str(settings.iterations)}, settings.patience_s)
     profile = what if isinstance(what, Profile) else zoo.profile(what, len(servers), gpu=cluster.gpu)
     return Replay(name, profile, servers, settings.iterations, gate=gate, jitter=settings.jitter)
-
-
-def _patience(settings: Settings) -> float:
-    return 60.0 + 20.0 * settings.iterations

@@ -85,7 +85,7 @@ class Lab:
     def run(self, jobs: Jobs, pace: str, iterations: int, others: Sequence[tuple[int, int]] = ()) -> Ran:
         """Jobs and foreign flows side by side; a pace of TCP's own needs no agents."""
         bed, names = self.bed, [f"{j} {model}" for j, (model, _) in enumerate(jobs)]
-        with ExitStack() as beside, tempfile.TemporaryDirectory(prefix="weft-flows-") as made:
+        with ExitStack() as beside, tempfile.TemporaryDirectory(dir=bed.folder) as made:
             folder, control = Path(made), None
             logs = [folder / f"foreign.{n}" for n in range(len(others))]
             if not pace.startswith("tcp:"):
@@ -97,8 +97,8 @@ class Lab:
                 control.wait()
                 for j, (name, (_, servers)) in enumerate(zip(names, jobs, strict=True)):
                     control.add(name, [self.cluster.servers[server].gpus[j] for server in servers])
-            for (src, dst), log in zip(others, logs, strict=True):
-                for child in send_foreign(bed, src, dst, log=log):
+            for n, ((src, dst), log) in enumerate(zip(others, logs, strict=True)):
+                for child in send_foreign(bed, src, dst, log=log, number=n):
                     beside.callback(child.wait)
                     beside.callback(child.kill)
             replays = [
@@ -193,7 +193,7 @@ def _rates(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     medians, p90s = [], []
     for n in range(repetitions):
         _told(say, "figure 7(a)", n, repetitions)
-        with Lab(2) as lab, tempfile.TemporaryDirectory(prefix="weft-rates-") as folder:
+        with Lab(2) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
             children = send_foreign(lab.bed, 0, 1, env={"WEFT_JOB": "stream"})
             host = lab.bed.blueprint.hosts[0].name
             agent = Agent(host, Path(folder), namespace=lab.bed.inode(host))
