@@ -14,6 +14,16 @@ CLAIM = "table-v.srsf-1.jct-mean"
 ONE = ["--seeds", "1", "--workers", "1"]
 
 
+@pytest.mark.parametrize(
+    "option", ["--claim=x", "--seeds=3", "--seed=1", "--workers=2", "--executor=slurm", "--report=r.html", "--fresh"]
+)
+def test_options_that_real_runs_do_not_have_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "flows", "--real", option]) == 2
+    said = capsys.readouterr().err
+    assert f"leave {option.partition('=')[0]} out" in said
+    assert said.count("\n") == 1
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

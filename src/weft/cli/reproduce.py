@@ -71,7 +71,11 @@ def reproduce(
             print("\n".join(f"{name:40s} {what}" for name, what in words.items()))
         return
     if real:
-        _real(paper, quick, json)
+        given = {
+            "--claim": claim, "--seeds": seeds, "--seed": seed, "--workers": workers, "--executor": executor,
+            "--report": report, "--fresh": fresh,
+        }  # fmt: skip
+        _real(paper, quick, json, [option for option, value in given.items() if value])
         return
     refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
@@ -81,7 +85,7 @@ def reproduce(
     )
 
 
-def _real(paper: str, quick: bool, json: bool) -> None:
+def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     """Published, simulated and real figures in one table."""
     from importlib import import_module
 
@@ -90,6 +94,8 @@ def _real(paper: str, quick: bool, json: bool) -> None:
 
     if paper not in ("cassini", "flows"):
         raise InputError(f"reproduce {paper}: --real knows cassini and flows only")
+    if given:
+        raise InputError(f"reproduce {paper}: --real runs all of it on this machine; leave {' and '.join(given)} out")
     refuse()
     rows = import_module(f"weft.research.{paper}.real").table(quick, notice)
     if json:
