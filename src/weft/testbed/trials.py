@@ -155,6 +155,7 @@ def _foreign(bed: Testbed, settings: Settings) -> Iterator[list[Path]]:
     logs = [bed.folder / f"foreign.{n}" for n in range(len(settings.foreign))]
     children = []
     for n, ((src, dst), log) in enumerate(zip(settings.foreign, logs, strict=True)):
+        log.write_text("")
         children += foreign(bed, src, dst, log=log, number=n)
     try:
         yield logs

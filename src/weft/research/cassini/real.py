@@ -100,6 +100,7 @@ def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int,
 def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     """Figure 19: packets that are marked; without DCTCP by senders that answer to a mark as to a loss."""
     control = "dctcp" if "dctcp" in controls() else "reno"
+    name = "DCTCP" if control == "dctcp" else "Reno + ECN for DCTCP"
     if control == "reno":
         say("this kernel has no dctcp: figure 19 is run with reno, which halves its window for a mark")
     found: dict[bool, list[float]] = {False: [], True: []}
@@ -112,8 +113,8 @@ def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
                 found[shifted].append(sum(_marked(bed, host) for host in hosts) / iterations)
     return [
         row(
-            f"figure 19: packets marked in an iteration, {control}, {'shifted' if shifted else 'together'}", "packets",
-            None, None, values, 0.0,
+            f"figure 19: marked in an iteration, {name}, {'shifted' if shifted else 'together'}", "packets", None,
+            None, values, 0.0,
         )
         for shifted, values in found.items()
     ]  # fmt: skip
