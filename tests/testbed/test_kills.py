@@ -2,7 +2,7 @@
 
 Where agents and guardians die at the same instant nobody is left to let go of a socket, until an agent starts again.
 
-Two jobs over real TCP, paced by `flow`. `WEFT_KILLS=50` is the whole of it; the suite has a small part.
+Two jobs over real TCP, paced by `flow`. `WEFT_KILLS=50` is the whole of it; the suite has one kill of each kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from weft.testbed.plan import blueprint
 
 need_testbed()
 pytestmark = pytest.mark.testbed
-KILLS = int(os.environ.get("WEFT_KILLS", "2"))
+VICTIMS = ("server", "agent", "switch", "agents and guardians", "everything")
+KILLS = int(os.environ.get("WEFT_KILLS", str(len(VICTIMS))))
 SCENARIO = """
 [cluster]
 topology = "leaf-spine"
@@ -86,7 +87,7 @@ class Scene:
     def _submit(self, name: str) -> None:
         wait_until(lambda: "weft serves with" in (self.folder / "serve.log").read_text(), 60.0)
         code = [str(Path(__file__).with_name("trainer.py")), str(Path(replay.__file__).parent)]
-        command = [sys.executable, "-S", *code, str(self.folder / name), "100000", "1000000"]
+        command = [sys.executable, "-S", *code, str(self.folder / name), "100000", "1000000", "0.05"]
         argv = ["submit", "--gpus", "3", "--per-rank", "--name", name, "--dir", str(self.folder), "--", *command]
         subprocess.run([sys.executable, "-m", "weft", *argv], check=True, env=ENVIRONMENT, capture_output=True)
 
@@ -188,9 +189,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def test_random_kills_of_every_part(scene: Scene) -> None:
     dice = random.Random(7)
-    victims = ["server", "agent", "switch", "agents and guardians", "everything"]
     for n in range(KILLS):
-        victim = victims[n] if n < len(victims) else dice.choice(victims)
+        victim = VICTIMS[n] if n < len(VICTIMS) else dice.choice(VICTIMS)
         before = scene.steps()
         time.sleep(dice.random() * 0.3)
         scene.kill(victim, dice)

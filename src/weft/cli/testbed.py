@@ -134,8 +134,8 @@ def run(
 
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
     script, say), with one process on each server, which writes the times of its iterations to the file that WEFT_LOG
-    names. With --pace or --shift the jobs run once more, paced by agents or one after another. Flows of others
-    (--foreign) run beside the jobs, but not beside a job that is alone.
+    names. With --shift the jobs run once more, one after another on the network, and with --pace once more, paced by
+    agents. Flows of others (--foreign) run beside the jobs, but not beside a job that is alone.
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """
@@ -160,7 +160,7 @@ def run(
     flows = {f"{n} {text}": n for n, text in enumerate(foreign or [])}
     if json:
         got = {
-            name: {f"{phase.replace(' ', '_')}_bytes_per_s": rates[n] for phase, rates in outcome.foreign.items()}
+            name: {f"{phase}_bytes_per_s": rates[n] for phase, rates in outcome.foreign.items()}
             for name, n in flows.items()
         }
         print_json({"scale": plan.scale, "jobs": outcome.jobs(), **({"foreign": got} if got else {})})
@@ -171,22 +171,22 @@ def run(
 
 def _table(outcome: Outcome, flows: dict[str, int]) -> list[str]:
     """What each phase did to jobs and to the flows of others."""
-    phases = [(phase, phase.replace(" ", "_"), max(12, len(phase) + 5)) for phase in list(outcome.phases)[1:]]
-    heads = "".join(f" {phase + ' ms':>{wide}s} {'times':>6s} {'overlap':>8s}" for phase, _, wide in phases)
+    phases = list(outcome.phases)[1:]
+    heads = "".join(f" {phase + ' ms':>13s} {'times':>6s} {'overlap':>8s}" for phase in phases)
     lines = [f"{'job':24s} {'alone ms':>10s}{heads}"]
     for name, row in outcome.jobs().items():
         lines.append(f"{name:24.24s} {1e3 * row['alone_s']:10.1f}")
-        for _, key, wide in phases:
-            lines[-1] += f" {1e3 * row[f'{key}_s']:{wide}.1f} {row[f'{key}_times']:6.3f} {row[f'{key}_overlap']:8.2f}"
+        for phase in phases:
+            lines[-1] += f" {1e3 * row[f'{phase}_s']:13.1f} {row[f'{phase}_times']:6.3f} {row[f'{phase}_overlap']:8.2f}"
     if flows:
-        heads = "".join(f" {phase + ' MB/s':>{wide}s} {'times':>6s} {'':8s}" for phase, _, wide in phases)
-        lines.append(f"{'flow of others':24s} {'alone MB/s':>10s}{heads}".rstrip())
+        heads = "".join(f" {phase + ' MB/s':>13s} {'times':>6s} {'':8s}" for phase in phases)
+        lines.append(f"{'flow of others':24s} {'alone MB/s':>10s}{heads}")
     for name, n in flows.items():
         alone = outcome.foreign["alone"][n]
         lines.append(f"{name:24.24s} {alone / 1e6:10.2f}")
-        for phase, _, wide in phases:
+        for phase in phases:
             rate = outcome.foreign[phase][n]
-            lines[-1] += f" {rate / 1e6:{wide}.2f} {rate / alone if alone else 0.0:6.3f} {'':8s}"
+            lines[-1] += f" {rate / 1e6:13.2f} {rate / alone if alone else 0.0:6.3f} {'':8s}"
     return [line.rstrip() for line in lines]
 
 

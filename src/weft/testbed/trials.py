@@ -1,4 +1,4 @@
-"""Trials: jobs on a fresh testbed, each alone, then all together, and then shifted or paced if that was asked."""
+"""Trials: jobs on a fresh testbed, each alone, then all together, then shifted and then paced if that was asked."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Settings:
     patience_s: float = 60.0
 
     @property
-    def how(self) -> str:
-        """The phase after that of all jobs together; "" if there is none."""
-        return " and ".join((["shifted"] if self.shift else []) + (["paced"] if self.pace else []))
+    def phases(self) -> list[str]:
+        """What follows when each job has run alone."""
+        return ["together", *(["shifted"] if self.shift else []), *(["paced"] if self.pace else [])]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """By phase (alone, together, and shifted or paced): what the logs of jobs say, and the bytes per second that each
+    """By phase (alone, together, shifted, paced): what the logs of jobs say, and the bytes per second that each
     flow of others handed over (alone: without any job)."""
 
     phases: Mapping[str, Mapping[str, Timing]]
@@ -67,10 +67,9 @@ class Outcome:
             rows[name] = {"alone_s": alone.median_s}
             for phase, timings in list(self.phases.items())[1:]:
                 others = [other for other in timings.values() if other.name != name]
-                key, median_s = phase.replace(" ", "_"), timings[name].median_s
                 rows[name] |= {
-                    f"{key}_s": median_s, f"{key}_times": median_s / alone.median_s,
-                    f"{key}_overlap": max((overlap(timings[name], other) for other in others), default=0.0),
+                    f"{phase}_s": timings[name].median_s, f"{phase}_times": timings[name].median_s / alone.median_s,
+                    f"{phase}_overlap": max((overlap(timings[name], other) for other in others), default=0.0),
                 }  # fmt: skip
         return rows
 
@@ -108,7 +107,7 @@ def refuse_trial(cluster: Cluster, plan: Blueprint, jobs: Sequence[Job], setting
         raise InputError("--shift: one job alone has nobody to make way for; give two jobs or more")
     if settings.outside and not settings.shift:
         raise InputError("--outside says how --shift is carried out; add --shift")
-    if settings.pace is not None and not steers(_pace(settings)):
+    if settings.pace is not None and not steers(_pace(settings.pace, settings.slot_s)):
         raise InputError(
             f"--pace {settings.pace}: senders do that by themselves, so agents have nothing to do; leave it out "
             f"(--control sets the congestion control)"
@@ -129,18 +128,20 @@ def trial(cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], 
                 time.sleep(_FOREIGN_S)
             others["alone"] = [_rate(log, 0.0, np.inf) for log in logs]
         openings = Openings(())
-        for phase in filter(None, ("together", settings.how)):
-            gates: Gates = [None] * len(jobs)
+        for phase in settings.phases:
+            free: Gates = [None] * len(jobs)
+            gates = free
             with ExitStack() as beside:
-                if phase != "together":
-                    if settings.shift:
-                        openings = Openings.after(list(phases["alone"].values()), time.monotonic() + 1.0)
-                        gates = openings.gates
-                    if settings.pace or settings.outside:
-                        _controlled(bed, cluster, jobs, gates, settings, beside)
+                if phase == "shifted":
+                    openings = Openings.after(list(phases["alone"].values()), time.monotonic() + 1.0)
+                    gates = openings.gates
+                    if settings.outside:
+                        _controlled(bed, cluster, jobs, gates, "fair", settings.slot_s, beside)
+                        gates = free
+                elif phase == "paced":
+                    _controlled(bed, cluster, jobs, free, settings.pace or "", settings.slot_s, beside)
                 logs = beside.enter_context(_foreign(bed, settings))
-                inside: Gates = [None] * len(jobs) if settings.outside else gates
-                made = [_made(cluster, job, settings, gate) for job, gate in zip(jobs, inside, strict=True)]
+                made = [_made(cluster, job, settings, gate) for job, gate in zip(jobs, gates, strict=True)]
                 phases[phase] = play(bed, made, bed.folder / "jobs", patience)
             if logs:
                 begin = max(timing.rows[0, 0] for timing in phases[phase].values())
@@ -174,26 +175,25 @@ def _rate(log: Path, begin: float, end: float) -> float:
     return float((np.interp(end, *rows.T) - np.interp(begin, *rows.T)) / (end - begin)) if end > begin else 0.0
 
 
-def _pace(settings: Settings) -> Pace:
-    name = settings.pace or "fair"
-    return cast(Pace, make("pace", f"flow:slot={1e3 * settings.slot_s:g}ms" if name == "flow" else name))
+def _pace(name: str, slot_s: float) -> Pace:
+    return cast(Pace, make("pace", f"flow:slot={1e3 * slot_s:g}ms" if name == "flow" else name))
 
 
 def _controlled(
-    bed: Testbed, cluster: Cluster, jobs: Sequence[Job], gates: Gates, settings: Settings, beside: ExitStack
+    bed: Testbed, cluster: Cluster, jobs: Sequence[Job], gates: Gates, pace: str, slot_s: float, beside: ExitStack
 ) -> None:
     """Agents on all hosts, and jobs that they expect."""
     hosts = {host.name: bed.namespace(host.name) for host in bed.blueprint.hosts}
     control = beside.enter_context(
         Control(
-            cluster, _pace(settings), bed.folder / "control", hosts, bed.blueprint.scale, slot_s=settings.slot_s,
-            watch_s=min(settings.slot_s, 0.02),
+            cluster, _pace(pace, slot_s), bed.folder / "control", hosts, bed.blueprint.scale, slot_s=slot_s,
+            watch_s=min(slot_s, 0.02),
         )
     )  # fmt: skip
     control.wait()
     for (job, _, servers), gate in zip(jobs, gates, strict=True):
         gpus = [cluster.servers[server].gpus[0] for server in servers]
-        control.add(job, gpus, gate if settings.outside else None)
+        control.add(job, gpus, gate)
 
 
 def _made(cluster: Cluster, job: Job, settings: Settings, gate: Mapping[str, float] | None = None) -> Replay | Script:
