@@ -64,9 +64,10 @@ class Scene:
     def start(self) -> None:
         self.address = self._said("switch.log", " at ")
         self.serve()
-        for name in "ab":
-            self._submit(name)
-        wait_until(lambda: self.steps() >= 8 and self.paced(), 120.0)  # agents know the jobs and pace them
+        wait_until(lambda: "weft serves with" in (self.folder / "serve.log").read_text(), 60.0)
+        for submitting in [self._submit(name) for name in "ab"]:
+            assert submitting.wait() == 0
+        wait_until(lambda: self.steps() >= 5 and self.paced(), 120.0)  # agents know the jobs and pace them
 
     def _weft(self, log: str, *argv: str) -> subprocess.Popen[bytes]:
         with open(self.folder / log, "ab") as file:
@@ -84,12 +85,11 @@ class Scene:
         where = ["--world", "testbed", "--scenario", str(self.folder / "cluster.toml"), "--dir", str(self.folder)]
         self.serving = self._weft("serve.log", "serve", *where, "--pace", "flow:slot=20ms", "--switches", self.address)
 
-    def _submit(self, name: str) -> None:
-        wait_until(lambda: "weft serves with" in (self.folder / "serve.log").read_text(), 60.0)
+    def _submit(self, name: str) -> subprocess.Popen[bytes]:
         code = [str(Path(__file__).with_name("trainer.py")), str(Path(replay.__file__).parent)]
         command = [sys.executable, "-S", *code, str(self.folder / name), "100000", "1000000", "0.05"]
         argv = ["submit", "--gpus", "3", "--per-rank", "--name", name, "--dir", str(self.folder), "--", *command]
-        subprocess.run([sys.executable, "-m", "weft", *argv], check=True, env=ENVIRONMENT, capture_output=True)
+        return subprocess.Popen([sys.executable, "-m", "weft", *argv], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
 
     def processes(self, word: bytes) -> list[int]:
         """Processes of this scene with this word in their command line."""

@@ -116,7 +116,7 @@ class Ran:
 
 def test_dally_with_cassini_shifts_jobs_that_nobody_edited(bed: Testbed, tmp_path: Path) -> None:
     for n in range(2):  # one retry: others may use this machine
-        ran = Ran(bed, tmp_path / str(n), resolve("dally+cassini"), 18)
+        ran = Ran(bed, tmp_path / str(n), resolve("dally+cassini"), 15)
         slowest = max(np.median(t.iterations_s[-SEEN:]) for t in ran.timings)
         if ran.both < 0.2 and slowest < 1.2 * 0.268:
             break
@@ -134,7 +134,7 @@ def test_adadual_lets_one_of_two_equal_transfers_wait(bed: Testbed, tmp_path: Pa
 
 
 def test_flow_plans_rates_on_every_host_over_the_tables_of_switches(bed: Testbed, tmp_path: Path) -> None:
-    ran = Ran(bed, tmp_path, resolve("fifo", pace="flow:slot=20ms"))
+    ran = Ran(bed, tmp_path, resolve("fifo", pace="flow:slot=20ms"), 7)
     planned = ran.limits - {FLOOR_BYTES_PER_S, UNLIMITED}
     assert planned
     assert max(planned) <= 25e6  # no more than the NIC has

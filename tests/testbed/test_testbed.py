@@ -54,15 +54,15 @@ def testbed() -> Iterator[Testbed]:
 
 def test_two_jobs_slow_each_other_down_and_shifted_ones_do_not(testbed: Testbed, tmp_path: Path) -> None:
     for _ in range(2):  # one retry: others may use this machine
-        alone = play(testbed, [Replay("a", PROFILE, (0, 2), 4)], tmp_path)["a"].median_s
+        alone = play(testbed, [Replay("a", PROFILE, (0, 2), 3)], tmp_path)["a"].median_s
         assert 0.48 < alone < 0.62  # 300 ms, and 5 MB at 200 Mbit/s
-        both = [Replay(name, PROFILE, (k, k + 2), 5) for k, name in enumerate("ab")]
+        both = [Replay(name, PROFILE, (k, k + 2), 4) for k, name in enumerate("ab")]
         together = play(testbed, both, tmp_path)
         epoch, period = time.monotonic() + 0.5, 1.03 * alone
         gates = [{"epoch": epoch + k * period / 2, "period": period, "tolerance": 0.06} for k in range(2)]
         shifted = play(
             testbed,
-            [Replay(n, PROFILE, (k, k + 2), 6, gate=gates[k], jitter=0.02) for k, n in enumerate("ab")],
+            [Replay(n, PROFILE, (k, k + 2), 5, gate=gates[k], jitter=0.02) for k, n in enumerate("ab")],
             tmp_path,
         )
         slower = max(t.median_s for t in together.values()) / alone
@@ -108,7 +108,7 @@ def test_loss_and_marks_are_what_the_option_says(tmp_path: Path) -> None:
         assert came < sent
         assert 1 - came / sent == pytest.approx(0.05, abs=0.03)
     with Testbed(PLAN, Links(control="reno", marks=Marks(20_000))) as marked:
-        play(marked, [Replay("a", PROFILE, (0, 2), 2)], tmp_path)
+        play(marked, [Replay("a", PROFILE, (0, 2), 1)], tmp_path)
         assert marked.queued("leaf0", "spine0")["drops"] == 0  # senders slow down for marks before the queue is full
         counters = marked.start("s2", ["cat", "/proc/net/netstat"], output=subprocess.PIPE, text=True)
         names, values = (line.split() for line in counters.communicate()[0].splitlines() if line.startswith("IpExt"))
@@ -135,7 +135,7 @@ def test_every_route_has_its_own_congestion_control(tmp_path: Path) -> None:
             server.kill()
             server.communicate()
         small = Profile.from_phases("small", [Phase(compute_s=0.05), Phase(bytes=2.5e6 * 125)], 2)
-        assert play(bed, [Replay("a", small, (0, 2), 4)], tmp_path)["a"].median_s == pytest.approx(0.15, abs=0.04)
+        assert play(bed, [Replay("a", small, (0, 2), 3)], tmp_path)["a"].median_s == pytest.approx(0.15, abs=0.04)
 
 
 def test_a_delay_is_that_of_every_link_or_the_kernel_is_said_to_have_none() -> None:

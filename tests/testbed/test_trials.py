@@ -59,8 +59,8 @@ def test_scripts_are_shifted_from_outside() -> None:
     """Agents hold the scripts' sockets. By its own log a script that is held communicates already, so its log does not
     show the shift."""
     cluster = build_cluster(Scenario.load(SCENARIO), None)
-    command = (*TRAINER, "8", "1250000", "0.1")
-    settings = Settings(iterations=8, slot_s=0.01, shift=True, outside=True)
+    command = (*TRAINER, "6", "1250000", "0.1")
+    settings = Settings(iterations=6, slot_s=0.01, shift=True, outside=True)
     jobs = [("a", command, (0, 2)), ("b", command, (1, 3))]
     with Watch("trainer.py") as seen:
         outcome = trial(cluster, blueprint(cluster, 125.0), Links(), jobs, settings)
@@ -68,12 +68,13 @@ def test_scripts_are_shifted_from_outside() -> None:
     assert outcome.fits
     assert seen.limits == {FLOOR_BYTES_PER_S, UNLIMITED}
     assert all(0.14 < timing.median_s < 0.3 for timing in outcome.phases["alone"].values())
-    assert all(len(timing.rows) == 8 for timings in outcome.phases.values() for timing in timings.values())
+    assert all(len(timing.rows) == 6 for timings in outcome.phases.values() for timing in timings.values())
 
 
 def test_a_run_by_the_command_line_paced_by_agents_says_what_others_got(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("weft.testbed.trials._FOREIGN_S", 1.0)
     jobs = ["--job", "resnet50@s0,s2", "--job", "resnet50@s1,s3"]
     picture = tmp_path / "p.svg"
     more = ["--iterations", "3", "--pace", "priority", "--slot-ms", "20", "--foreign", "s1-s3", "--foreign", "s1-s3"]
