@@ -133,7 +133,7 @@ def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(daemon
     assert os.stat(f"/proc/{left}/ns/net").st_ino == inode
     ended = subprocess.run([*weft, "down", "--dir", str(tmp_path)], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    assert "1 processes ran on it" in ended.stderr
+    assert "one process ran on it" in ended.stderr
     assert _within(2.0, lambda: not _processes(daemon[1]))
     assert f"net:[{inode}]" not in _namespaces()
     with Testbed(PLAN):

@@ -90,7 +90,8 @@ def down(dir: FolderOption = Path("weft-run")) -> None:
     from weft.testbed import keeper
 
     ended = keeper.down(dir)
-    notice(f"the testbed is down; {ended} processes ran on it" if ended else "the testbed is down")
+    ran = "one process" if ended == 1 else f"{ended} processes"
+    notice(f"the testbed is down; {ran} ran on it" if ended else "the testbed is down")
 
 
 @app.command("run")
