@@ -58,12 +58,13 @@ def _profile(folder: Path) -> str:
     return str(file)
 
 
-def _limits() -> set[int]:
-    """What the kernel allows the sockets of all jobs on this testbed."""
+def _limits(folder: Path) -> set[int]:
+    """What the kernel allows the sockets of all jobs that write their logs there."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"trainer.py" in process.read_bytes():
+            told = process.read_bytes()
+            if b"trainer.py" in told and str(folder).encode() in told:
                 there = Process(int(process.parent.name))
                 found |= {socket.paced() for socket in there.sockets({}).values() if not socket.near}
                 there.close()
@@ -87,7 +88,7 @@ class Ran:
             assert isinstance(world, TestbedWorld)
             world.plane.tells_s = 1.0
             serving.run(world.now() + 0.02)
-            world.plane.open().wait()  # a busy machine may take longer to start agents than these jobs last
+            world.plane.open().wait()  # an agent for each host: starting them may take longer than these jobs last
             for name in "ab":
                 code = [str(Path(__file__).with_name("trainer.py")), str(Path(replay.__file__).parent)]
                 argv = [sys.executable, "-S", *code, str(folder / name), str(iterations), str(WIRE)]
@@ -95,7 +96,7 @@ class Ran:
                 serving.submit({**job, "gpus": 3, "iterations": iterations, "model": model})
 
             def over() -> bool:
-                self.limits |= _limits()
+                self.limits |= _limits(folder)
                 self.gates |= serving.core.table.gates.keys()
                 return all_ended(serving)()
 

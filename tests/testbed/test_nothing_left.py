@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.needs import need_testbed
+from weft.cli.main import run
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
 from weft.testbed.keeper import announce, standing
+from weft.testbed.namespaces import cookie
 from weft.testbed.plan import blueprint
 
 need_testbed()
@@ -59,20 +61,34 @@ def _processes(word: str) -> list[int]:
     return found
 
 
-def _namespaces() -> set[str]:
-    """Network namespaces that a process is in or holds by a file."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
+def _namespaces(*pids: int) -> set[int]:
+    """Cookies of network namespaces that these processes, or all, are in or hold by a file. Inodes are used again."""
+    links: dict[str, Path] = {}
+    for process in [Path(f"/proc/{pid}") for pid in pids] or list(Path("/proc").glob("[0-9]*")):
         try:
-            links = [process / "ns" / "net", *(process / "fd").iterdir()]
-            found |= {name for name in map(os.readlink, links) if name.startswith("net:[")}
+            for link in (process / "ns" / "net", *(process / "fd").iterdir()):
+                links.setdefault(os.readlink(link), link)
         except OSError:
             continue
-    return found
+    found = set()
+    for name, link in links.items():
+        if name.startswith("net:["):
+            try:
+                file = os.open(link, os.O_RDONLY)
+            except OSError:
+                continue
+            found.add(cookie(file))
+            os.close(file)
+    return found - {_own()}
 
 
-def _folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("weft-testbed-*"))
+def _own() -> int:
+    with open("/proc/self/ns/net", "rb") as file:
+        return cookie(file.fileno())
+
+
+def _folders(pid: int) -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"weft-testbed-{pid}-*"))
 
 
 def _within(seconds: float, true: Callable[[], bool]) -> bool:
@@ -82,65 +98,62 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
     return true()
 
 
-@pytest.fixture
-def before() -> tuple[set[str], set[Path]]:
-    return _namespaces(), _folders()
-
-
-Before = tuple[set[str], set[Path]]
-
-
-def test_the_end_of_a_testbed_is_the_end_of_what_its_jobs_have_started(daemon: list[str], before: Before) -> None:
+def test_the_end_of_a_testbed_is_the_end_of_what_its_jobs_have_started(daemon: list[str]) -> None:
     with Testbed(PLAN) as bed:
         bed.start("s0", [*daemon, "0"]).wait()
         assert len(_processes(daemon[1])) == 1  # the daemon is there, and its parent is not
-        folder = bed.folder
+        folder, made = bed.folder, {bed.cookie("s0"), bed.cookie("s1")}
         assert folder.is_dir()
+        assert made <= _namespaces()
     assert not _processes(daemon[1])
     assert not folder.exists()
-    assert _namespaces() <= before[0]
+    assert not made & _namespaces()
 
 
-def test_kill_9_of_a_run_leaves_nothing_behind(daemon: list[str], before: Before) -> None:
-    """Of a run by the command line whose jobs have daemons."""
+def test_kill_9_of_a_run_leaves_nothing_behind(daemon: list[str]) -> None:
+    """Of a run by the command line whose jobs have daemons. Interfaces go with their namespaces."""
     jobs = [f"--job={' '.join([*daemon, '1000'])}@s0,s2", f"--job={' '.join([*daemon, '1000'])}@s1,s3"]
     argv = [sys.executable, "-m", "weft", "testbed", "run", str(SCENARIO), *jobs]
     running = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     try:
         assert _within(30.0, lambda: len(_processes(daemon[1])) == 5)  # itself; the first job alone, and two daemons
-        assert _namespaces() > before[0]
-        (mine,) = _folders() - before[1]
+        made = _namespaces(running.pid)
+        assert len(made) == 5  # four servers and the switches
+        assert len(_folders(running.pid)) == 1
     finally:
         running.send_signal(signal.SIGKILL)
         running.wait()
-    assert _within(2.0, lambda: not _processes(daemon[1]) and _namespaces() <= before[0] and not mine.exists())
+    assert _within(2.0, lambda: not (_processes(daemon[1]) or made & _namespaces() or _folders(running.pid)))
 
 
-def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(daemon: list[str], tmp_path: Path) -> None:
+def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(
+    daemon: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nobody is left to remove anything but the next command."""
-    weft = [sys.executable, "-m", "weft", "testbed"]
-    subprocess.run([*weft, "up", str(SCENARIO), "--dir", str(tmp_path)], check=True, capture_output=True)
+    up = [sys.executable, "-m", "weft", "testbed", "up", str(SCENARIO), "--dir", str(tmp_path)]
+    subprocess.run(up, check=True, capture_output=True)  # a process of its own: it leaves a child behind
     bed = standing(tmp_path)
     assert bed is not None
     subprocess.run(["nsenter", f"--net={bed.hosts['s0']['netns']}", *daemon, "0"], check=True)
-    inode = os.stat(bed.hosts["s0"]["netns"]).st_ino
+    made = _namespaces(bed.pid)
     (warden,) = [pid for pid in _processes("warden.py") if _parent(pid) == bed.pid]
-    (mine,) = [folder for folder in _folders() if f"-{bed.pid}-" in folder.name]
+    (mine,) = _folders(bed.pid)
     for pid in (warden, bed.pid):
         os.kill(pid, signal.SIGKILL)
     assert _within(2.0, lambda: standing(tmp_path) is None)
     (left,) = _processes(daemon[1])
-    assert os.stat(f"/proc/{left}/ns/net").st_ino == inode
-    ended = subprocess.run([*weft, "down", "--dir", str(tmp_path)], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert "one process ran on it" in ended.stderr
+    assert made & _namespaces() == _namespaces(left) != set()
+    assert run(["testbed", "down", "--dir", str(tmp_path)]) == 0
+    assert "one process ran on it" in capsys.readouterr().err
     assert _within(2.0, lambda: not _processes(daemon[1]))
-    assert f"net:[{inode}]" not in _namespaces()
+    assert not made & _namespaces()
     with Testbed(PLAN):
         assert not mine.exists()  # the next testbed has removed the folder
 
 
-def test_down_leaves_a_namespace_alone_that_has_the_inode_of_one_of_before(daemon: list[str], tmp_path: Path) -> None:
+def test_down_leaves_a_namespace_alone_that_has_the_inode_of_one_of_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Testbed(PLAN) as other:
         announce(tmp_path, other)
         said = tmp_path / "testbed.json"
@@ -149,11 +162,8 @@ def test_down_leaves_a_namespace_alone_that_has_the_inode_of_one_of_before(daemo
         text = text.replace(f": {other.cookie('s0')}", ": 1").replace(f"/proc/{os.getpid()}/", "/proc/0/")
         said.write_text(text)  # a keeper that is gone, and a namespace that has gone with it
         child = other.start("s0", ["sleep", "1000"])
-        gone = subprocess.run(
-            [sys.executable, "-m", "weft", "testbed", "down", "--dir", str(tmp_path)], capture_output=True, text=True
-        )
-        assert gone.returncode == 2
-        assert "no testbed is up there" in gone.stderr
+        assert run(["testbed", "down", "--dir", str(tmp_path)]) == 2
+        assert "no testbed is up there" in capsys.readouterr().err
         assert child.poll() is None
 
 

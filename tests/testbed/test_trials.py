@@ -55,14 +55,14 @@ class Watch:
         self.thread.join()
 
 
-def test_scripts_are_shifted_from_outside() -> None:
+def test_scripts_are_shifted_from_outside(tmp_path: Path) -> None:
     """Agents hold the scripts' sockets. By its own log a script that is held communicates already, so its log does not
     show the shift."""
     cluster = build_cluster(Scenario.load(SCENARIO), None)
-    command = (*TRAINER, "6", "1250000", "0.1")
+    command = (*TRAINER, "6", "1250000", "0.1", str(tmp_path))  # the last word is for the watch alone
     settings = Settings(iterations=6, slot_s=0.01, shift=True, outside=True)
     jobs = [("a", command, (0, 2)), ("b", command, (1, 3))]
-    with Watch("trainer.py") as seen:
+    with Watch(str(tmp_path)) as seen:
         outcome = trial(cluster, blueprint(cluster, 125.0), Links(), jobs, settings)
     assert list(outcome.phases) == ["alone", "together", "shifted"]
     assert outcome.fits
