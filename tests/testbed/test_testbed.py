@@ -58,7 +58,7 @@ def test_two_jobs_slow_each_other_down_and_shifted_ones_do_not(testbed: Testbed,
         assert 0.48 < alone < 0.62  # 300 ms, and 5 MB at 200 Mbit/s
         both = [Replay(name, PROFILE, (k, k + 2), 4) for k, name in enumerate("ab")]
         together = play(testbed, both, tmp_path)
-        epoch, period = time.monotonic() + 0.5, 1.03 * alone
+        epoch, period = time.monotonic() + 0.5, 1.05 * alone
         gates = [{"epoch": epoch + k * period / 2, "period": period, "tolerance": 0.06} for k in range(2)]
         shifted = play(
             testbed,

@@ -119,6 +119,7 @@ SLEEP = ["--job", "sleep 100@s0,s2"]
         ([*TWO, "--slot-ms", "10"], "no agents run"),
         ([*SLEEP, *ONE, "--shift"], "add --outside"),
         ([*SLEEP, "--jitter", "0.1"], "leave --jitter out"),
+        ([*ONE, "--patience", "10"], "no job is a command"),
         ([*ONE, "--plot", "/proc/none/p.png"], "cannot write the picture"),
         ([*ONE, "--plot", "p.xyz"], "name a file such as p.png"),
         ([*ONE, "--control", "vegas-xyz"], "this kernel has no vegas-xyz"),

@@ -122,8 +122,9 @@ def run(
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw when the jobs communicated (png, svg).")
     ] = None,
     patience: Annotated[
-        float, typer.Option("--patience", min=1, help="Seconds that a command has until it opens its log.")
-    ] = 60,
+        float | None,
+        typer.Option("--patience", min=1, help="Seconds that a command has until it opens its log (default: 60)."),
+    ] = None,
     scale: ScaleOption = None,
     control: ControlOption = None,
     loss: LossOption = 0.0,
@@ -149,8 +150,10 @@ def run(
     others = [_pair(cluster, "--foreign", text) for text in foreign or []]
     if slot_ms is not None and not pace and not outside:
         raise InputError("--slot-ms: no agents run; add --pace, or --shift --outside")
-    settings = Settings(iterations, pace, (slot_ms or 60) / 1e3, shift, outside, jitter, others, patience)
+    settings = Settings(iterations, pace, (slot_ms or 60) / 1e3, shift, outside, jitter, others, patience or 60)
     jobs = [_job(cluster, n, text) for n, text in enumerate(job)]
+    if patience is not None and all(isinstance(what, str) for _, what, _ in jobs):
+        raise InputError("--patience: no job is a command; leave it out")
     if plot is not None:
         refuse_picture(plot)
     outcome = trial(cluster, plan, _links(cluster, control or [], loss, delay_ms, marks), jobs, settings)
