@@ -102,7 +102,7 @@ class Fit:
 def validate(quick: bool, say: Say) -> tuple[list[dict[str, Any]], Fit]:
     """By case the median iteration, real and simulated: max-min sharing without and with the noise of this machine, and
     the fluid TCP with it, as it is and with a goodput that is fitted to the other cases."""
-    cases, iterations = (CASES[:_QUICK], 10) if quick else (CASES, 20)
+    cases, iterations = (CASES[:_QUICK], 8) if quick else (CASES, 20)
     real, noise = [], []
     for case in cases:
         say(f"on the testbed: {case.name}")
