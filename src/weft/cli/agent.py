@@ -42,6 +42,7 @@ def agent(
     """
     import socket
 
+    from weft.agent.bursts import coarse
     from weft.agent.host import Agent
     from weft.agent.sockets import end_with
     from weft.agent.wire import secret_of
@@ -53,8 +54,8 @@ def agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
         watch_s=watch_ms / 1e3, namespace=inode, near=near,
     )  # fmt: skip
-    if not netns and (coarse := _coarse()):
-        notice(coarse)
+    if not netns and (words := coarse()):
+        notice(words)
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
@@ -118,16 +119,6 @@ def run(
         from weft.errors import InputError
 
         raise InputError(f"cannot run {command[0]}: {error.strerror}") from None
-
-
-def _coarse() -> str:
-    """What keeps this host from keeping to short slots, in words; "" if nothing does."""
-    wanted = {"tcp_tso_rtt_log": "0", "tcp_min_tso_segs": "1"}
-    folder = Path("/proc/sys/net/ipv4")
-    wrong = [f"net.ipv4.{key}={value}" for key, value in wanted.items() if (folder / key).read_text().strip() != value]
-    return f"a paced sender sends bursts of 64 kB here, so short slots are not kept; sysctl {' '.join(wrong)}" * bool(
-        wrong
-    )
 
 
 def _stopped_by_signals(stop: Callable[[], Any]) -> None:

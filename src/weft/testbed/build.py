@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from weft.agent.bursts import refine
 from weft.errors import InputError
 from weft.testbed.namespaces import cookie, inside, new_namespace, refuse
 from weft.testbed.packets import Marks, attach
@@ -224,8 +225,7 @@ class Testbed:
         from pyroute2 import IPRoute
 
         me = next(host for host in self.blueprint.hosts if host.name == name)
-        for key in ("tcp_tso_rtt_log", "tcp_min_tso_segs"):  # else a paced sender sends bursts of 64 kB
-            Path("/proc/sys/net/ipv4", key).write_text("1" if key == "tcp_min_tso_segs" else "0")
+        refine()
         with IPRoute() as ip:
             (index,) = ip.link_lookup(ifname="eth0")
             ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")

@@ -24,6 +24,7 @@ from tests.engines import load_torch
 from tests.live.slurm.serving import Serving, ended, running, serve_until
 from tests.live.slurm.test_fuzz import installed
 from tests.testbed.needs import need_testbed
+from weft.agent.bursts import refine
 from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.worlds import PacedSlurmWorld
@@ -214,8 +215,7 @@ def _on_ethernet(tmp_path: Path, part: Callable[[Serving, Agents, Path], None]) 
             "link set near up", "link set far up",
         ):  # fmt: skip
             subprocess.run(["ip", *words.split()], check=True)  # Slurm wants an address beside that of loopback
-        for key, value in (("tcp_tso_rtt_log", "0"), ("tcp_min_tso_segs", "1")):
-            Path("/proc/sys/net/ipv4", key).write_text(value)
+        refine()
         with Sandbox(tmp_path / "slurm", 2) as box:
             serving = Serving(box, tmp_path)
             try:
