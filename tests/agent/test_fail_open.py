@@ -19,8 +19,9 @@ import pytest
 
 from weft.agent.conductor import Conductor
 from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.processes import may_trace
 from weft.agent.service import AgentService
-from weft.agent.sockets import UNLIMITED, Process, Remote, may_trace
+from weft.agent.sockets import UNLIMITED, Process, Remote
 from weft.agent.wire import Line, secret_of
 from weft.model.topologies import Machine, leaf_spine
 from weft.registry import make

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -14,8 +11,8 @@ from statistics import median
 import pytest
 
 from tests.testbed.needs import need_testbed
-from weft.agent import sockets
 from weft.agent.host import Agent
+from weft.agent.processes import jobs_here, namespace_of
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
 from weft.testbed.jobs import foreign
@@ -97,37 +94,11 @@ def test_a_pipe_that_nobody_reads_is_no_socket(tmp_path: Path) -> None:
         agent.close()
 
 
-def test_two_capabilities_are_enough_to_pace_the_jobs_of_others() -> None:
-    """As nobody: the sockets of a process of root with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and none without."""
-    if shutil.which("setpriv") is None:
-        pytest.skip("setpriv is not installed")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import sockets; p = sockets.Process(int(sys.argv[2]))\n"
-    code += "print(sum(s.pace(10**6) and s.paced() == 10**6 for s in p.sockets({}).values()))"
-    folder = Path(tempfile.mkdtemp(prefix="weft-caps-"))  # nobody can reach it there
-    folder.chmod(0o755)
-    job = subprocess.Popen([sys.executable, str(Path(__file__).with_name("stream.py"))])
-    try:
-        shutil.copy(sockets.__file__, folder)
-        until = time.monotonic() + 20.0
-        while len(sockets.Process(job.pid).sockets({})) < 2 and time.monotonic() < until:
-            time.sleep(0.05)
-        found = []
-        for caps in ("+sys_ptrace,+dac_read_search", "-all"):
-            who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={caps}"]
-            argv = [*who, f"--ambient-caps={caps}", "/usr/bin/python3", "-S", "-c", code, str(folder), str(job.pid)]
-            found.append(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
-        assert found == ["2", "0"]
-    finally:
-        job.kill()
-        job.wait()
-        shutil.rmtree(folder)
-
-
 def test_a_job_whose_name_is_no_text_does_not_stop_the_agent() -> None:
     """Whoever may start a process may write anything into its environment."""
     with subprocess.Popen(["sleep", "30"], env={b"WEFT_JOB": b"\xff"}) as process:
         try:
-            found = sockets.jobs_here(sockets.namespace_of("self"), {})
+            found = jobs_here(namespace_of("self"), {})
         finally:
             process.kill()
     assert found[process.pid] == "\ufffd"

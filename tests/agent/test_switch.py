@@ -15,7 +15,8 @@ import pytest
 from weft.agent.conductor import Conductor
 from weft.agent.flowing import PAYLOAD, FlowHost, PlannedFlow
 from weft.agent.host import FLOOR_BYTES_PER_S, Agent
-from weft.agent.sockets import UNLIMITED, may_trace
+from weft.agent.processes import may_trace
+from weft.agent.sockets import UNLIMITED
 from weft.agent.switch import SwitchService, links_of
 from weft.agent.wire import Line
 from weft.model.topologies import Machine, leaf_spine

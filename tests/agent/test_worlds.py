@@ -12,7 +12,8 @@ import pytest
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import serve_until
 from weft.agent.host import FLOOR_BYTES_PER_S, Agent
-from weft.agent.sockets import UNLIMITED, Process, may_trace
+from weft.agent.processes import may_trace
+from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.live.engine import find
 from weft.live.server.server import Server

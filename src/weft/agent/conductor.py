@@ -8,6 +8,7 @@ see from outside. No clock, no network: a server feeds it, and so does a test.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from weft.pace.flow import Flow, FlowSpec
 # Whether the job is held between its phases; bytes per second, None: no limit; and what its host had seen of its
 # phases: an agent holds a job by itself when a phase ends, so the same words must reach it again when the next begins.
 Order = tuple[bool, float | None, int]
+Owner = tuple[int, str]  # whose processes are a job's: the user's number, and Slurm's number of the job or ""
 _HELD = float(FLOOR_BYTES_PER_S)
 _SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
@@ -57,6 +59,7 @@ class _Member:
     uid: int
     flows: tuple[OpenFlow, ...]
     senders: tuple[str, ...]  # host of each flow
+    owner: Owner
     turn: float = 0.0
     keeper: Keeper = field(default_factory=lambda: Keeper(None))  # applies its gate as long as it fits
     hosts: dict[str, _Host] = field(default_factory=dict)
@@ -98,15 +101,16 @@ class Conductor:
 
     def add(
         self, name: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0,
-        collective: str = "ring",
+        collective: str = "ring", owner: Owner | None = None,
     ) -> None:  # fmt: skip
-        """A job starts on these GPUs; one of that name which is still here has been started anew."""
+        """A job of `owner` (this process's own user, if nobody else) starts on these GPUs; one of that name which is
+        still here has been started anew."""
         self.remove(name)
         flows = open_collective(collective, gpus, self.cluster)
         links = self.cluster.topology.links
         self.members[name] = _Member(
-            name, self._uids, flows, tuple(self.alias or links[flow.path[0]].src for flow in flows), turn,
-            Keeper(dict(gate) if gate else None),
+            name, self._uids, flows, tuple(self.alias or links[flow.path[0]].src for flow in flows),
+            owner or (os.geteuid(), ""), turn, Keeper(dict(gate) if gate else None),
         )  # fmt: skip
         self._uids += 1
         if self.ruling is not None:
@@ -121,6 +125,10 @@ class Conductor:
         """Another gate for a job, from its next phase on."""
         if name in self.members:
             self.members[name].keeper.set(dict(gate) if gate else None)
+
+    def owners(self) -> dict[str, Owner]:
+        """Whose the jobs are: an agent takes no process of anybody else for a part of them."""
+        return {name: member.owner for name, member in self.members.items()}
 
     def planned(self, slot_s: float, slots: int, switches: str) -> dict[str, Any]:
         """What agents need to plan rates by themselves: every job's flows, and the links."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from weft.agent.conductor import Conductor
+from weft.agent.conductor import Conductor, Owner
 from weft.agent.service import AgentService
 from weft.agent.switch import SwitchService, links_of
 from weft.agent.wire import secret_of
@@ -79,10 +79,13 @@ class Control:
                 raise InputError(f"the agents of {missing} did not come within {patience_s:g} s")
             time.sleep(0.05)
 
-    def add(self, job: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0) -> None:
-        """A job that is going to run on these GPUs."""
+    def add(
+        self, job: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0,
+        owner: Owner | None = None,
+    ) -> None:  # fmt: skip
+        """A job that is going to run on these GPUs, as the user of this process unless an owner is named."""
         with self.service.lock:
-            self.conductor.add(job, gpus, gate, turn)
+            self.conductor.add(job, gpus, gate, turn, owner=owner)
             self.service.change()
 
     def set_gate(self, job: str, gate: Mapping[str, float] | None) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 from weft.agent.flowing import FlowHost, PlannedFlow
 from weft.agent.guardian import release, remember
 from weft.agent.phases import Phases
-from weft.agent.sockets import Process, Remote, jobs_here, namespace_of
+from weft.agent.processes import belongs, jobs_here, namespace_of
+from weft.agent.sockets import Process, Remote
 from weft.agent.wire import Line, Message
 
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
@@ -78,6 +79,7 @@ class Agent:
         self.jobs: dict[str, _Job] = {}
         self._seen: dict[int, str | None] = {}
         self._pids: dict[int, str] = {}
+        self.owners: dict[str, tuple[int, str]] | None = {} if server else None  # by job: its user, and Slurm's number
         self._scans = 0
         self._next_scan = self._next_beat = self._next_report = 0.0
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -125,6 +127,9 @@ class Agent:
             while True:
                 message = self._inbox.get_nowait()
                 self._heard = now
+                if "owners" in message:
+                    self.owners = {job: (int(uid), str(slurm)) for job, (uid, slurm) in message["owners"].items()}
+                    self._next_scan = now
                 if "flow" in message:
                     self._plan(message["flow"])
                 if "orders" in message:
@@ -254,7 +259,11 @@ class Agent:
                 job.processes.pop(pid).close()
             for pid in pids - job.processes.keys():
                 with contextlib.suppress(ProcessLookupError):
-                    job.processes[pid] = Process(pid)
+                    process = Process(pid)  # held first: what is read of it now is not about another of that number
+                    if self.owners is None or belongs(pid, *self.owners.get(name, (-1, ""))):
+                        job.processes[pid] = process
+                    else:
+                        process.close()
             known, job.sockets = job.sockets, {}
             for process in job.processes.values():
                 there = process.sockets(known)

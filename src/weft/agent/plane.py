@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from weft.agent.conductor import Owner
 from weft.agent.control import Control
 from weft.live.attempt import Attempt, Progress
 from weft.live.clock import Clock
@@ -20,11 +21,13 @@ from weft.pace.base import Pace
 
 @dataclass(frozen=True)
 class Placed:
-    """A job on its GPUs: which start of it this is, and its gate, if that must act from outside."""
+    """A job on its GPUs: which start of it this is, its gate, if that must act from outside, and whose it is, if not
+    this process's user's."""
 
     gpus: Placement
     start: int
     outside: Gate | None = None
+    owner: Owner | None = None
 
 
 def steers(pace: Pace) -> bool:
@@ -59,10 +62,12 @@ class Plane:
         """Note the turns of jobs that are about to start."""
         self.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
 
-    def placed(self, gpus: Placement, start: int, gate: Gate | None, attempt: Attempt, ran_s: float) -> Placed:
+    def placed(
+        self, gpus: Placement, start: int, gate: Gate | None, attempt: Attempt, ran_s: float, owner: Owner | None = None
+    ) -> Placed:
         """A job that has run for `ran_s` seconds. If it has reported nothing by then, its gate acts from outside."""
         silent = ran_s > self.tells_s and attempt.progress().reports == 0
-        return Placed(gpus, start, gate if silent else None)
+        return Placed(gpus, start, gate if silent else None, owner)
 
     def look(self, placed: Mapping[str, Placed]) -> None:
         """The jobs as they are now."""
@@ -79,18 +84,18 @@ class Plane:
         for job, there in placed.items():
             before = self._told.get(job)
             if before is None or (before.gpus, before.start) != (there.gpus, there.start):
-                self._begin(job, there.gpus)
+                self._begin(job, there)
                 before = Placed(there.gpus, there.start)
             if there.outside != before.outside:
                 self.control.set_gate(job, self._seconds(there.outside))
             self._told[job] = there
         self._warn()
 
-    def _begin(self, job: str, gpus: Placement) -> None:
+    def _begin(self, job: str, there: Placed) -> None:
         """A job starts: say which part of its traffic can be paced."""
         assert self.control is not None
-        self.control.add(job, gpus, turn=self.turns.get(job, 0.0))
-        servers = len({int(self.cluster.server_of_gpu[gpu]) for gpu in gpus})
+        self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
+        servers = len({int(self.cluster.server_of_gpu[gpu]) for gpu in there.gpus})
         if servers == 1:
             self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
         else:

@@ -24,6 +24,7 @@ class AgentService:
         self._due = True
         self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
         self._sent: dict[str, Any] = {}
+        self._owned: dict[str, Any] = {}  # whose jobs are, as agents were told
         self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # what planning costs agents
         self.closed = False
         self._server, self.address = listen(address, secret, talks={"join": self._join})
@@ -47,6 +48,7 @@ class AgentService:
         with self._changed:
             self._boxes[host] = box
             self._sent.pop(host, None)
+            self._owned.pop(host, None)
             self.change()
 
         def hear() -> None:
@@ -105,7 +107,11 @@ class AgentService:
                 plan: Message = {"report_s": self.conductor.report_s}
                 if flow is not None:  # agents carry out their own plans, when gates let them
                     plan |= {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
+                owners = self.conductor.owners()
                 for host, box in self._boxes.items():
+                    if owners != self._owned.get(host):
+                        self._owned[host] = owners
+                        box.put({"owners": owners})
                     message = {"orders": orders.get(host, {}), **plan}
                     if message != self._sent.get(host):
                         self._sent[host] = message

@@ -6,15 +6,19 @@ Needs the right to trace the process, and nothing but the standard library: the 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
 import struct
+from collections.abc import Callable, Iterator
+from functools import cache
 
 UNLIMITED = 2**64 - 1
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _SO_MAX_PACING_RATE, _TCP_INFO = 47, 11
 _ESTABLISHED = 1
+_RDMA = "/dev/infiniband/"
 _libc = ctypes.CDLL(None, use_errno=True)
 _info, _length, _rate = ctypes.create_string_buffer(240), ctypes.c_uint32(0), ctypes.c_uint64(0)
 _fields = struct.Struct("=Q16xI")  # bytes_acked at 120, then notsent_bytes at 144
@@ -57,23 +61,15 @@ class Process:
     def sockets(self, known: dict[int, Remote]) -> dict[int, Remote]:
         """Its established TCP connections by inode; those that are known are not looked at again."""
         found: dict[int, Remote] = {}
-        try:
-            numbers = os.listdir(f"/proc/{self.pid}/fd")
-        except OSError:
-            return found
-        for number in numbers:
-            try:
-                link = os.readlink(f"/proc/{self.pid}/fd/{number}")
-            except OSError:
-                continue
-            self.rdma = self.rdma or link.startswith("/dev/infiniband/")
+        for number, link in _files(self.pid):
+            self.rdma = self.rdma or link.startswith(_RDMA)
             if not link.startswith("socket:["):
                 continue
             inode = int(link[8:-1])
             if inode in known:
                 found[inode] = known[inode]
                 continue
-            made = self._connection(int(number), inode)
+            made = self._connection(number, inode)
             if made is not None:
                 found[inode] = made
         return found
@@ -146,6 +142,47 @@ class Remote:
             os.close(file)
 
 
+def _files(pid: int) -> Iterator[tuple[int, str]]:
+    """Open files of a process: numbers, and what they are."""
+    folder = f"/proc/{pid}/fd"
+    look: Callable[[str], str] = os.readlink
+    numbers = _listed(folder)
+    if not numbers:  # that folder is its user's alone; fdinfo is open to whoever may trace it, from Linux 5.14 on
+        folder, look = f"/proc/{pid}/fdinfo", _told
+        numbers = _listed(folder)
+    for number in numbers:
+        with contextlib.suppress(OSError, KeyError):
+            yield int(number), look(f"{folder}/{number}")
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _told(path: str) -> str:
+    """What a link in /proc/PID/fd would say, from fdinfo."""
+    told = _fields_of(path)
+    if told["mnt_id:"] == _socket_mount():
+        return f"socket:[{told['ino:']}]"
+    devices = os.scandir(_RDMA) if os.path.isdir(_RDMA) else ()
+    return _RDMA if int(told["ino:"]) in {device.inode() for device in devices} else ""
+
+
+def _fields_of(path: str) -> dict[str, str]:
+    with open(path, encoding="ascii") as file:
+        return {words[0]: words[1] for words in map(str.split, file) if len(words) > 1}
+
+
+@cache
+def _socket_mount() -> str:
+    """The mount on which all sockets lie."""
+    with socket.socket() as mine:
+        return _fields_of(f"/proc/self/fdinfo/{mine.fileno()}")["mnt_id:"]
+
+
 def _paced(file: int) -> int:
     _length.value = 8
     if _libc.getsockopt(file, socket.SOL_SOCKET, _SO_MAX_PACING_RATE, ctypes.byref(_rate), ctypes.byref(_length)):
@@ -156,65 +193,3 @@ def _paced(file: int) -> int:
 def _set(file: int, bytes_per_s: int) -> bool:
     _rate.value = bytes_per_s
     return int(_libc.setsockopt(file, socket.SOL_SOCKET, _SO_MAX_PACING_RATE, ctypes.byref(_rate), 8)) == 0
-
-
-def end_with(parent: int) -> bool:
-    """Have the kernel send SIGTERM when the process that started this one ends; False if it has ended already."""
-    _libc.prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
-    return os.getppid() == parent
-
-
-def may_trace() -> bool:
-    """Whether this user may look into processes that are not its children, as an agent must."""
-    try:
-        with open("/proc/sys/kernel/yama/ptrace_scope", "rb") as file:
-            return os.geteuid() == 0 or file.read().strip() == b"0"
-    except FileNotFoundError:
-        return True
-
-
-def namespace_of(pid: int | str) -> int:
-    """The network namespace of a process, by its inode; 0 if the process is gone."""
-    try:
-        return os.stat(f"/proc/{pid}/ns/net").st_ino
-    except OSError:
-        return 0
-
-
-def jobs_here(namespace: int, seen: dict[int, str | None], node: str = "", folder: str = "") -> dict[int, str]:
-    """Processes of jobs (WEFT_JOB in their environment) in a network namespace, by number; those that Slurm has started
-    on another node than `node` are left to the agent there, and those of a server with another folder to its agents.
-
-    `seen` remembers processes that were looked at: a process keeps the environment that it was started with.
-    """
-    numbers = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
-    for pid in [pid for pid in seen if pid not in numbers]:
-        del seen[pid]
-    for pid in numbers - seen.keys():
-        name = None
-        if namespace_of(pid) == namespace:
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    told = dict(pair.partition(b"=")[::2] for pair in file.read().split(b"\0"))
-                here = told.get(b"SLURMD_NODENAME", node.encode()) == node.encode()
-                if here and told.get(b"WEFT_SERVER_DIR", folder.encode()) == folder.encode():
-                    name = told.get(b"WEFT_JOB", b"").decode(errors="replace") or None
-            except OSError:
-                pass  # gone, or not ours to read
-            if name is None and not _settled(pid):
-                continue  # it may be about to become the job's command
-        elif not _settled(pid):
-            continue
-        seen[pid] = name
-    return {pid: name for pid, name in seen.items() if name}
-
-
-def _settled(pid: int) -> bool:
-    """Whether a process has run for a second, and so has entered its namespace and become its command."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])
-        with open("/proc/uptime", "rb") as file:
-            return float(file.read().split()[0]) - ticks / os.sysconf("SC_CLK_TCK") > 1.0
-    except (OSError, ValueError, IndexError):
-        return True

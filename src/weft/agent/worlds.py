@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.agent.control import Control
 from weft.agent.plane import Placed, Plane, steers
-from weft.agent.sockets import may_trace
+from weft.agent.processes import may_trace
 from weft.agent.wire import has_grpc
 from weft.errors import InputError
 from weft.live.attempt import Progress
@@ -19,6 +19,7 @@ from weft.live.engine import Site
 from weft.live.local import LocalWorld
 from weft.live.local.engine import DryWorld, LocalEngine
 from weft.live.slurm.engine import SlurmEngine
+from weft.live.slurm.notes import uid_of
 from weft.live.slurm.reconcile import Phase
 from weft.live.slurm.world import SlurmWorld
 from weft.live.waiting import LiveWorld
@@ -151,7 +152,8 @@ class PacedSlurmWorld(Steered, SlurmWorld):
             if task.phase is not Phase.WAITING:
                 ran_s = 0.0 if task.started_s is None else now - task.started_s
                 attempt = self.attempt(job, task.starts)
-                placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, attempt, ran_s)
+                owner = (uid_of(task.description), task.key if task.key.isdecimal() else "")
+                placed[job] = self.plane.placed(task.gpus, task.starts, task.gate, attempt, ran_s, owner)
         return placed
 
 

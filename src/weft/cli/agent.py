@@ -36,7 +36,7 @@ def agent(
 
     Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. Their TCP sockets are
     found and paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its
-    server lets go of every socket within a second. Needs root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
+    server lets go of every socket within a second. Jobs of other users need CAP_SYS_PTRACE, and nothing else does.
 
     Example: weft agent --server unix:weft-run/agents.sock --dir weft-run
     """
@@ -44,7 +44,7 @@ def agent(
 
     from weft.agent.bursts import coarse
     from weft.agent.host import Agent
-    from weft.agent.sockets import end_with
+    from weft.agent.processes import end_with
     from weft.agent.wire import secret_of
 
     if parent and not end_with(parent):
