@@ -22,7 +22,8 @@ from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.processes import may_trace
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process, Remote
-from weft.agent.wire import Line, secret_of
+from weft.agent.trust import secret_of
+from weft.agent.wire import Line, LostError
 from weft.model.topologies import Machine, leaf_spine
 from weft.registry import make
 
@@ -164,6 +165,6 @@ def test_random_kills_leave_no_socket_paced_and_no_job_failed(scene: Scene) -> N
 
 def test_only_who_knows_the_secret_is_heard(scene: Scene) -> None:
     line = Line(scene.service.address, "wrong")
-    with pytest.raises(line.lost, match="not an agent of this server"):
+    with pytest.raises(LostError, match="not an agent of this server"):
         next(iter(line.talk("join", [{"host": "s0"}])))
     line.close()

@@ -20,7 +20,7 @@ from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.processes import belongs
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process
-from weft.agent.wire import secret_of
+from weft.agent.trust import secret_of
 from weft.model.topologies import Machine, leaf_spine
 from weft.registry import make
 

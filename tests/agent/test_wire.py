@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from weft.agent.wire import Line, Message, listen, secret_of
+from weft.agent.trust import secret_of
+from weft.agent.wire import Line, Message, listen
 from weft.errors import InputError
 
 

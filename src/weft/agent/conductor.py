@@ -97,6 +97,15 @@ class Conductor:
         rule = None if self.flowing or pace.natural else pace.rates()
         self.ruling = Ruling(rule, self.capacity, seed) if rule is not None else None
 
+    @property
+    def known(self) -> set[str]:
+        """Hosts whose agents it has orders for."""
+        return {self.alias} if self.alias else {server.name for server in self.cluster.servers}
+
+    def hosts_of(self, name: str) -> set[str]:
+        """Hosts that send for a job."""
+        return set(self.members[name].senders)
+
     # Jobs come and go
 
     def add(

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,7 @@ from typing import Any, Self
 from weft.agent.conductor import Conductor, Owner
 from weft.agent.service import AgentService
 from weft.agent.switch import SwitchService, links_of
-from weft.agent.wire import secret_of
+from weft.agent.trust import secret_of
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
@@ -29,13 +29,14 @@ class Control:
 
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
     stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
-    `switches` is where a `weft switch` keeps the load tables; without one this process does.
+    `switches` is where a `weft switch` keeps the load tables; without one this process does. `say` is told, once, what
+    is wrong with agents that call.
     """
 
     def __init__(
         self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
         slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "", listen: str = "",
-        switches: str = "",
+        switches: str = "", say: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ class Control:
         self.conductor = Conductor(cluster, pace, scale, alias=alias)
         (folder / "agents.sock").unlink(missing_ok=True)
         address = listen or f"unix:{(folder / 'agents.sock').absolute()}"
-        self.service = AgentService(self.conductor, address, self.secret, switches)
+        self.service = AgentService(self.conductor, address, self.secret, switches, say)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)
@@ -98,6 +99,11 @@ class Control:
         """Phases of a job that agents have seen, and the seconds of one of its iterations."""
         with self.service.lock:
             return self.conductor.own_s(job)
+
+    def absent(self, job: str) -> set[str]:
+        """Hosts of a job whose agents are not here."""
+        with self.service.lock:
+            return self.conductor.hosts_of(job) - self.service.hosts
 
     def unpaced(self) -> set[tuple[str, str]]:
         """Jobs and hosts on which they have means of communication that nobody can pace."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.agent.wire import Line, Message
+from weft.agent.wire import Line, LostError, Message
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable
 
@@ -188,7 +188,7 @@ class FlowHost:
             answer = self.switches.ask("slot", message, max(_PATIENCE * self.slot_s, 0.004))
             self._silent = 0
             return answer
-        except self.switches.lost:
+        except LostError:
             pass
         finally:
             self.waited_s.append(time.perf_counter() - began)

@@ -13,13 +13,13 @@ import queue
 import select
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.agent.caller import Caller
 from weft.agent.flowing import FlowHost, PlannedFlow
 from weft.agent.guardian import release, remember
 from weft.agent.phases import Phases
@@ -55,6 +55,7 @@ class Agent:
     """See the module. `namespace` is the host's network namespace; by default this process's own.
 
     `near`: connections that do not leave the host are paced, too, because the hosts of the cluster are pretended.
+    `say` is told, once, what is wrong with the server; the server is told to what the agent is `blind`, if to anything.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Agent:
         watch_s: float = 0.02,
         namespace: int | None = None,
         near: bool = False,
+        say: Callable[[str], None] = lambda text: None,
+        blind: str = "",
     ) -> None:
         self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
         self.near = near
@@ -84,40 +87,24 @@ class Agent:
         self._next_scan = self._next_beat = self._next_report = 0.0
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._heard, self._report_s = 0.0, REPORT_S
         self.stopping = False
         self.flow: FlowHost | None = None
         self._resting: set[str] = set()  # jobs in a phase that wait for their other hosts
         self._secret = secret
         self._guardian = self._guard()
-        self._line: Line | None = None
+        self._caller: Caller | None = None
         if server:
-            self._line = Line(server, secret)
-            threading.Thread(target=self._listen, daemon=True).start()
+            first = {"host": host, "slot_s": slot_s, "blind": blind}
+            self._caller = Caller(Line(server, secret), first, self._arrived, say)
 
     # The server
 
-    def _listen(self) -> None:
-        """Talk with the server, again and again; what it says goes to the loop."""
-        assert self._line is not None
-        while not self.stopping:
-            outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-            outbox.put({"host": self.host, "slot_s": self.slot_s})
-            self._outbox = outbox
-
-            def said(box: queue.SimpleQueue[Message | None] = outbox) -> Iterator[Message]:
-                while (message := box.get()) is not None:
-                    yield message
-
-            try:
-                for message in self._line.talk("join", said()):
-                    self._inbox.put(message)
-                    os.write(self._wake, b"w")
-            except (self._line.lost, BlockingIOError):
-                pass
-            outbox.put(None)
-            time.sleep(0.1)
+    def _arrived(self, message: Message) -> None:
+        """What the server says goes to the loop."""
+        self._inbox.put(message)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake, b"w")
 
     def _hear(self, now: float) -> None:
         """Orders that have come."""
@@ -156,8 +143,8 @@ class Agent:
         self.flow.jobs = {name: tuple(map(PlannedFlow.of, flows)) for name, flows in said["jobs"].items()}
 
     def _tell(self, message: Message) -> None:
-        if self._line is not None:
-            self._outbox.put(message)
+        if self._caller is not None:
+            self._caller.tell(message)
 
     # The loop
 
@@ -171,7 +158,7 @@ class Agent:
             if now >= next_slot:
                 self.look(now)
                 next_slot = max(next_slot + self.watch_s, now)
-            if self._line is not None and self._heard and now - self._heard > SILENCE_S:
+            if self._caller is not None and self._heard and now - self._heard > SILENCE_S:
                 self._heard = 0.0
                 self.free()
             select.select([self._woken], [], [], max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic()))
@@ -364,9 +351,8 @@ class Agent:
     def close(self) -> None:
         """Let go of everything."""
         self.free()
-        self._outbox.put(None)
-        if self._line is not None:
-            self._line.close()
+        if self._caller is not None:
+            self._caller.close()
         guardian: Any = self._guardian
         guardian.stdin.close()
         guardian.stdout.close()

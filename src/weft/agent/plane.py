@@ -7,11 +7,13 @@ script calls `weft.progress`, else from outside, by an agent that holds the job'
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.agent.conductor import Owner
 from weft.agent.control import Control
+from weft.agent.service import listed
 from weft.live.attempt import Attempt, Progress
 from weft.live.clock import Clock
 from weft.model.cluster import Cluster
@@ -50,6 +52,9 @@ class Plane:
         self._make = make
         self._told: dict[str, Placed] = {}
         self._warned: set[tuple[str, str]] = set()
+        self.agents_s = 10.0  # an agent that has been away for so long is missed
+        self._unsaid: dict[str, float] = {}  # jobs of which nobody has been told yet who paces them, and since when
+        self._absent: dict[str, set[str]] = {}  # hosts without an agent, as was said of a job
 
     def open(self) -> Control:
         """The agents, started if they are not there yet."""
@@ -80,7 +85,8 @@ class Plane:
         for job in self._told.keys() - placed.keys():
             self.control.remove(job)
             del self._told[job]
-            self.turns.pop(job, None)
+            for kept in (self.turns, self._unsaid, self._absent):
+                kept.pop(job, None)
         for job, there in placed.items():
             before = self._told.get(job)
             if before is None or (before.gpus, before.start) != (there.gpus, there.start):
@@ -89,19 +95,42 @@ class Plane:
             if there.outside != before.outside:
                 self.control.set_gate(job, self._seconds(there.outside))
             self._told[job] = there
+        self._tell_who_paces()
         self._warn()
 
     def _begin(self, job: str, there: Placed) -> None:
-        """A job starts: say which part of its traffic can be paced."""
+        """A job starts."""
         assert self.control is not None
         self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
-        servers = len({int(self.cluster.server_of_gpu[gpu]) for gpu in there.gpus})
-        if servers == 1:
+        self._absent.pop(job, None)
+        if self._servers(there.gpus) == 1:
             self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
         else:
-            self.say(
-                f"{job}: its TCP sockets are paced on {servers} servers; RDMA, NVLink, shared memory cannot be paced"
-            )
+            self._unsaid[job] = time.monotonic()
+
+    def _servers(self, gpus: Placement) -> int:
+        return len({int(self.cluster.server_of_gpu[gpu]) for gpu in gpus})
+
+    def _tell_who_paces(self) -> None:
+        """Say which part of a job's traffic is paced: when its agents are here, or when one has been away for long."""
+        assert self.control is not None
+        now = time.monotonic()
+        for job, there in self._told.items():
+            if self._servers(there.gpus) == 1:
+                continue
+            absent = self.control.absent(job)
+            if absent == self._absent.get(job):
+                self._unsaid.pop(job, None)
+                continue
+            since = self._unsaid.setdefault(job, now)
+            if absent and now - since < self.agents_s:
+                continue
+            self._absent[job] = absent
+            del self._unsaid[job]
+            paced = f"its TCP sockets are paced on {self._servers(there.gpus)} servers"
+            if absent:
+                paced = f"no agent is on {listed(absent)}, so its TCP sockets are not paced there"
+            self.say(f"{job}: {paced}; RDMA, NVLink, shared memory cannot be paced")
 
     def _warn(self) -> None:
         """Traffic of a job that agents have seen and cannot pace."""

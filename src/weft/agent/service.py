@@ -5,20 +5,32 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from weft.agent.conductor import Conductor
 from weft.agent.wire import Message, listen
 
+_NAMED = 6  # servers that are named where there are many
+_MOST = 1000  # things that are said
 _BEAT_S = 0.2  # seconds between signs of life to an agent
+
+
+def listed(names: Collection[str]) -> str:
+    """Names in words, a few of many."""
+    some = sorted(names)
+    return ", ".join(some[:_NAMED]) + (f" and {len(some) - _NAMED} more" if some[_NAMED:] else "")
 
 
 class AgentService:
     """Runs in threads of its own, until it is closed."""
 
-    def __init__(self, conductor: Conductor, address: str, secret: str, switches: str = "") -> None:
+    def __init__(
+        self, conductor: Conductor, address: str, secret: str, switches: str = "",
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
         self.conductor, self.switches = conductor, switches
+        self._say, self._said = say, set[str]()
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._due = True
@@ -27,7 +39,7 @@ class AgentService:
         self._owned: dict[str, Any] = {}  # whose jobs are, as agents were told
         self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # what planning costs agents
         self.closed = False
-        self._server, self.address = listen(address, secret, talks={"join": self._join})
+        self._server, self.address = listen(address, secret, talks={"join": self._join}, refused=self._refused)
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -36,6 +48,17 @@ class AgentService:
         """Hosts whose agents are here."""
         return set(self._boxes)
 
+    def say(self, words: str) -> None:
+        """To whoever watches the server; everything once."""
+        with self.lock:
+            new = words not in self._said and len(self._said) < _MOST
+            self._said.add(words)
+        if new:
+            self._say(words)
+
+    def _refused(self, peer: str) -> None:
+        self.say(f"agents: somebody called with another secret ({peer}); an agent needs a copy of this one")
+
     def change(self) -> None:
         """The conductor was told something: look again. To be called with the lock held."""
         self._due = True
@@ -43,7 +66,15 @@ class AgentService:
 
     def _join(self, messages: Iterator[Message]) -> Iterator[Message]:
         """One agent: what it says goes to the conductor, what the conductor says goes to it."""
-        host = str(next(messages)["host"])
+        first = next(messages)
+        host = str(first["host"])
+        if host not in self.conductor.known:
+            words = f"the cluster has no server {host[:80]!r}; it has {listed(self.conductor.known)}"
+            self.say(f"agents: {words}")
+            yield {"refused": f"{words}: name one of them with --host"}
+            return
+        if first.get("blind"):
+            self.say(f"agents: that of {host} {first['blind']}")
         box: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         with self._changed:
             self._boxes[host] = box

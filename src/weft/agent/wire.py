@@ -1,28 +1,28 @@
 """The wire between agents, switches and a server: gRPC with JSON messages, so that there is no generated code.
 
-A service is a dict of functions. Whoever calls shows a secret that only its owner can read; a server on this machine is
-better reached by a socket in a folder of its own (`unix:PATH`), which others cannot open at all.
+A service is a dict of functions. Caller and called prove with every message that they know the secret of the run
+(weft.agent.trust), by TCP and by a socket in a folder (`unix:PATH`) alike.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hmac
+import itertools
 import json
-import os
-import secrets
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from weft.agent.trust import Calls, ForgedError, Seal, key_of, new_nonce, refuse_socket
 from weft.errors import InputError
 
 Message = dict[str, Any]
 Answer = Callable[[Message], Message]
 Talk = Callable[[Iterator[Message]], Iterator[Message]]
-_SERVICE, _KEY = "weft.Wire", "weft-secret"
+_SERVICE, _KEY, _HELLO = "weft.Wire", "weft-call", "hello"
+_PATIENCE_S = 2.0  # for the first word of a server
 
 
 def _grpc() -> Any:
@@ -38,24 +38,22 @@ def has_grpc() -> bool:
     return find_spec("grpc") is not None
 
 
-def secret_of(folder: Path) -> str:
-    """The secret of a run: made once, readable by its owner alone. It is there as a whole or not at all."""
-    file = folder / "agents.secret"
-    if not file.exists():
-        draft = folder / f"agents.secret.{secrets.token_hex(8)}"
-        with open(draft, "x", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as new:
-            new.write(secrets.token_hex(16))
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, file)
-        draft.unlink()
-    secret = file.read_text(encoding="ascii").strip()
-    if not secret:
-        raise InputError(f"{file} is empty, so anybody could give orders; remove it and start again")
-    return secret
+def refuse_address(address: str, option: str) -> None:
+    """Raise if nobody could be called there."""
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:") and len(address) > 5:
+        return
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(f"{option} {address}: write HOST:PORT, or unix:FILE")
 
 
 def _packed(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode()
+
+
+def _unpacked(data: bytes) -> Message:
+    message: Message = json.loads(data)
+    return message
 
 
 def listen(
@@ -65,42 +63,61 @@ def listen(
     talks: Mapping[str, Talk] | None = None,
     threads: int = 1024,
     weigh: Callable[[int], None] = lambda size: None,
+    refused: Callable[[str], None] = lambda peer: None,
 ) -> tuple[Any, str]:
     """A server of these functions, and the address by which it is reached (port 0 is any free one); `weigh` is told how
-    many bytes come and go. Every agent that talks keeps a thread, and threads are made when they are needed."""
+    many bytes come and go, and `refused` who called with another secret. Every agent that talks keeps a thread, and
+    threads are made when they are needed."""
     grpc = _grpc()
+    nonce, calls = new_nonce(), Calls()
 
-    def read(data: bytes) -> Message:
-        weigh(len(data))
-        message: Message = json.loads(data)
-        return message
-
-    def packed(message: Message) -> bytes:
-        data = _packed(message)
-        weigh(len(data))
-        return data
-
-    def trusted(context: Any) -> None:
-        given = dict(context.invocation_metadata()).get(_KEY, "")
-        if not hmac.compare_digest(given, secret):
+    def trusted(name: str, context: Any) -> tuple[Callable[[bytes], Message], Callable[[Message], bytes]]:
+        """How to read and write the messages of a call."""
+        told = str(dict(context.invocation_metadata()).get(_KEY, "")).split(" ")
+        if len(told) != 4 or told[1] != nonce or not told[2].isdecimal():
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "say hello first")
+        seal = Seal(key_of(secret, told[0], nonce), f"{name} {told[2]}", caller=False)
+        if not seal.shown(told[3]):
+            refused(context.peer().rpartition(":")[0])
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "this is not an agent of this server")
+        if not calls.fresh(told[0], int(told[2])):
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "this has been said before")
 
-    def one(act: Answer) -> Any:
-        def handle(message: Message, context: Any) -> Message:
-            trusted(context)
-            return act(message)
+        def read(data: bytes) -> Message:
+            weigh(len(data))
+            return _unpacked(seal.open(data))
 
-        return grpc.unary_unary_rpc_method_handler(handle, read, packed)
+        def packed(message: Message) -> bytes:
+            data = seal.close(_packed(message))
+            weigh(len(data))
+            return data
 
-    def many(act: Talk) -> Any:
-        def handle(messages: Iterator[Message], context: Any) -> Iterator[Message]:
-            trusted(context)
-            yield from act(messages)
+        return read, packed
 
-        return grpc.stream_stream_rpc_method_handler(handle, read, packed)
+    def one(name: str, act: Answer) -> Any:
+        def handle(data: bytes, context: Any) -> bytes:
+            read, packed = trusted(name, context)
+            try:
+                message = read(data)
+            except ForgedError as error:
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+            return packed(act(message))
 
-    handlers = {name: one(act) for name, act in (answers or {}).items()}
-    handlers |= {name: many(act) for name, act in (talks or {}).items()}
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def many(name: str, act: Talk) -> Any:
+        def handle(messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            read, packed = trusted(name, context)
+            try:
+                yield from map(packed, act(map(read, messages)))
+            except ForgedError as error:
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    handlers = {_HELLO: grpc.unary_unary_rpc_method_handler(lambda data, context: nonce.encode())}
+    handlers |= {name: one(name, act) for name, act in (answers or {}).items()}
+    handlers |= {name: many(name, act) for name, act in (talks or {}).items()}
     server = grpc.server(ThreadPoolExecutor(threads), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
     try:
@@ -111,38 +128,116 @@ def listen(
     return server, address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
 
+class LostError(Exception):
+    """No answer, or none that may be believed. Its kind is "silent", "secret" (the other side has another one) or
+    "forged" (the other side does not know it)."""
+
+    def __init__(self, words: str, kind: str = "silent") -> None:
+        super().__init__(words)
+        self.kind = kind
+
+
 class Line:
-    """A connection to such a server."""
+    """A connection to such a server. Whatever goes wrong on it is a LostError."""
 
     def __init__(self, address: str, secret: str) -> None:
         grpc = _grpc()
+        self.address, self._secret, self._grpc = address, secret, grpc
         backoff = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
         self._channel = grpc.insecure_channel(address, options=[*backoff, ("grpc.enable_http_proxy", 0)])
-        self._metadata = ((_KEY, secret),)
-        self.lost: type[Exception] = grpc.RpcError
+        self._errors = (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError, ForgedError)
+        self._nonce, self._numbers = new_nonce(), itertools.count()
+        self._key: tuple[str, bytes] | None = None  # the server's number, and the key that it makes
+        self._hello: Any = None
         self._calls: dict[str, Any] = {}
         self._told: set[Any] = set()
 
     def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
-        """Call a function; raises `lost` if nobody answers in time."""
-        if name not in self._calls:
-            self._calls[name] = self._channel.unary_unary(f"/{_SERVICE}/{name}", _packed, json.loads)
-        answer: Message = self._calls[name](message, timeout=timeout_s, metadata=self._metadata)
+        """Call a function, and wait for its answer."""
+        try:
+            seal, shown = self._greeted(name, timeout_s)
+            data = self._unary(name)(seal.close(_packed(message)), timeout=timeout_s, metadata=shown)
+            return _unpacked(seal.open(data))
+        except self._errors as error:
+            raise self._lost(error) from None
+
+    def begin(self, name: str, message: Message, timeout_s: float = 1.0) -> Callable[[], Message]:
+        """Call a function; whoever calls the result has its answer."""
+        try:
+            seal, shown = self._greeted(name, timeout_s)
+        except self._errors as error:
+            raise self._lost(error) from None
+        call = self._unary(name).future(seal.close(_packed(message)), timeout=timeout_s, metadata=shown)
+
+        def answer() -> Message:
+            try:
+                return _unpacked(seal.open(call.result()))
+            except self._errors as error:
+                raise self._lost(error) from None
+
         return answer
 
     def tell(self, name: str, message: Message, timeout_s: float = 1.0) -> None:
-        """Call a function, and wait for no answer."""
-        if name not in self._calls:
-            self._calls[name] = self._channel.unary_unary(f"/{_SERVICE}/{name}", _packed, json.loads)
-        call = self._calls[name].future(message, timeout=timeout_s, metadata=self._metadata)
+        """Call a function, and wait for no answer; before the server has ever answered nothing is sent."""
+        if self._key is None:
+            return
+        seal, shown = self._greeted(name, timeout_s)
+        call = self._unary(name).future(seal.close(_packed(message)), timeout=timeout_s, metadata=shown)
         self._told.add(call)  # a call that nobody holds is cancelled
         call.add_done_callback(self._told.discard)
 
-    def talk(self, name: str, messages: Iterable[Message]) -> Any:
+    def talk(self, name: str, messages: Iterable[Message]) -> Iterator[Message]:
         """Send messages as they come, and iterate over what comes back."""
-        call = self._channel.stream_stream(f"/{_SERVICE}/{name}", _packed, json.loads)
-        return call(iter(messages), metadata=self._metadata)
+        self._key = self._hello = None  # another server may answer there by now
+        call = None
+        try:
+            seal, shown = self._greeted(name, _PATIENCE_S)
+            stream = self._channel.stream_stream(f"/{_SERVICE}/{name}")
+            call = stream((seal.close(_packed(message)) for message in messages), metadata=shown)
+            for data in call:
+                yield _unpacked(seal.open(data))
+        except self._errors as error:
+            raise self._lost(error) from None
+        finally:
+            if call is not None:
+                call.cancel()
 
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
+
+    def _unary(self, name: str) -> Any:
+        if name not in self._calls:
+            self._calls[name] = self._channel.unary_unary(f"/{_SERVICE}/{name}")
+        return self._calls[name]
+
+    def _greeted(self, name: str, timeout_s: float) -> tuple[Seal, tuple[tuple[str, str]]]:
+        """The seal of another call, and what is shown with it; the server says its number first, if it has not."""
+        if self._key is None:
+            self._greet(timeout_s)
+        assert self._key is not None
+        theirs, key = self._key
+        number = next(self._numbers)
+        seal = Seal(key, f"{name} {number}", caller=True)
+        return seal, ((_KEY, f"{self._nonce} {theirs} {number} {seal.begin()}"),)
+
+    def _greet(self, timeout_s: float) -> None:
+        """Ask the server for its number. An answer that is late counts for the next call."""
+        if self.address.startswith("unix:"):
+            refuse_socket(Path(self.address[5:]))
+        if self._hello is None or (self._hello.done() and self._hello.exception() is not None):
+            self._hello = self._unary(_HELLO).future(b"", timeout=_PATIENCE_S)
+        theirs = self._hello.result(timeout=timeout_s).decode("ascii", "replace")
+        if not re.fullmatch("[0-9a-f]{32}", theirs):
+            raise ForgedError("this is no server of weft")
+        self._key = (theirs, key_of(self._secret, self._nonce, theirs))
+
+    def _lost(self, error: Any) -> LostError:
+        if isinstance(error, ForgedError):
+            return LostError(str(error), "forged")
+        if not isinstance(error, self._grpc.RpcError):
+            return LostError("no answer in time")
+        code = error.code()
+        if code == self._grpc.StatusCode.UNAUTHENTICATED:  # another server answers now, and wants to be greeted
+            self._key = self._hello = None
+        return LostError(error.details(), "secret" if code == self._grpc.StatusCode.PERMISSION_DENIED else "silent")

@@ -83,7 +83,9 @@ class PacedWorld(Steered, LocalWorld):
 
     def make_control(self, pace: Pace) -> Control:
         """Agents for this world."""
-        return Control(self.cluster, pace, self.folder, self.hosts(), alias="local", switches=self.switches)
+        return Control(
+            self.cluster, pace, self.folder, self.hosts(), alias="local", switches=self.switches, say=self.plane.say
+        )
 
     def set_pace(self, pace: Pace) -> None:
         """Start the agents, if the pace is more than the network's own sharing."""
@@ -138,7 +140,7 @@ class PacedSlurmWorld(Steered, SlurmWorld):
         self._listen, self._switches = listen, switches
 
     def _make_control(self, pace: Pace) -> Control:
-        return Control(self.cluster, pace, self.folder, {}, listen=self._listen, switches=self._switches)
+        return Control(self.cluster, pace, self.folder, {}, listen=self._listen, switches=self._switches, say=self.say)
 
     def set_pace(self, pace: Pace) -> None:
         """Agents may come, whatever the pace is: a gate may have to act from outside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SecretFolder = Annotated[
-    Path, typer.Option("--dir", metavar="DIR", help="The server's folder, with the secret that agents show.")
+    Path, typer.Option("--dir", metavar="DIR", help="The server's folder, or one with a copy of its agents.secret.")
 ]
 
 
@@ -44,16 +45,25 @@ def agent(
 
     from weft.agent.bursts import coarse
     from weft.agent.host import Agent
-    from weft.agent.processes import end_with
-    from weft.agent.wire import secret_of
+    from weft.agent.processes import end_with, may_trace, may_trace_others
+    from weft.agent.wire import refuse_address
 
     if parent and not end_with(parent):
         return
-    inode = os.stat(netns).st_ino if netns else None
+    refuse_address(server, "--server")
+    secret = _secret(dir)
+    inode = _inode(netns) if netns else None
+    blind = ""
+    if not may_trace():
+        blind = "may not look into other processes, so it paces none: it needs CAP_SYS_PTRACE"
+    elif not parent and not may_trace_others():
+        blind = "has no CAP_SYS_PTRACE, so it paces only jobs of its own user"
     made = Agent(
-        host or socket.gethostname().partition(".")[0], dir, server, secret_of(dir), slot_s=slot_ms / 1e3,
-        watch_s=watch_ms / 1e3, namespace=inode, near=near,
+        host or socket.gethostname().partition(".")[0], dir, server, secret, slot_s=slot_ms / 1e3,
+        watch_s=watch_ms / 1e3, namespace=inode, near=near, say=notice, blind=blind,
     )  # fmt: skip
+    if blind:
+        notice(f"this agent {blind}")
     if not netns and (words := coarse()):
         notice(words)
     if made.let_go:
@@ -62,6 +72,28 @@ def agent(
     if parent and os.getppid() != parent:  # it went while we came
         made.stopping = True
     made.run()
+
+
+def _secret(folder: Path) -> str:
+    """The secret in a folder. Servers make it, so an agent waits for it."""
+    from weft.agent.trust import SECRET, secret_in
+
+    waits = False
+    while (secret := secret_in(folder)) is None:
+        if not waits:
+            notice(f"waiting for {folder / SECRET}: weft serve makes it in its folder; copy it from there")
+        waits = True
+        time.sleep(0.5)
+    return secret
+
+
+def _inode(namespace: str) -> int:
+    from weft.errors import InputError
+
+    try:
+        return os.stat(namespace).st_ino
+    except OSError as error:
+        raise InputError(f"--netns {namespace}: {error.strerror}") from None
 
 
 def switch(
@@ -80,7 +112,7 @@ def switch(
     import threading
 
     from weft.agent.switch import SwitchService, links_of
-    from weft.agent.wire import secret_of
+    from weft.agent.trust import secret_of
     from weft.errors import InputError
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster

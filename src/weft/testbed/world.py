@@ -40,7 +40,9 @@ class TestbedWorld(PacedWorld):
 
     def make_control(self, pace: Pace) -> Control:
         """One agent per host; rates are those of the scaled network."""
-        return Control(self.cluster, pace, self.folder, self.hosts(), self.bed.scale, switches=self.switches)
+        return Control(
+            self.cluster, pace, self.folder, self.hosts(), self.bed.scale, switches=self.switches, say=self.plane.say
+        )
 
     def _spec(self, task: Task) -> dict[str, Any]:
         """Every rank enters the namespace of its server; a job of one process that of its first."""
