@@ -129,13 +129,14 @@ def test_an_agent_without_the_right_to_trace_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--server", "nonsense"], "--server nonsense: write HOST:PORT, or unix:FILE"),
-        (["--server", "here:1", "--netns", "/no/such"], "--netns /no/such: No such file or directory"),
+        ("agent --server nonsense", "--server nonsense: write HOST:PORT, or unix:FILE"),
+        ("agent --server here:1 --netns /no/such", "--netns /no/such: No such file or directory"),
+        ("serve --pace flow --switches nonsense", "--switches nonsense: write HOST:PORT, or unix:FILE"),
     ],
 )
-def test_bad_options_of_an_agent_are_refused_in_a_line(more: list[str], words: str, tmp_path: Path) -> None:
+def test_bad_options_are_refused_in_a_line(more: str, words: str, tmp_path: Path) -> None:
     secret_of(tmp_path)
-    argv = [sys.executable, "-m", "weft", "agent", "--dir", str(tmp_path), *more]
+    argv = [sys.executable, "-m", "weft", *more.split(), "--dir", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0
     assert words in done.stderr

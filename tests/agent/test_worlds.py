@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,15 @@ from tests.live.serving import serve_until
 from weft.agent.host import FLOOR_BYTES_PER_S, Agent
 from weft.agent.processes import may_trace
 from weft.agent.sockets import UNLIMITED, Process
+from weft.agent.switch import links_of
+from weft.agent.trust import secret_of
+from weft.agent.wire import Line
 from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.live.engine import find
 from weft.live.server.server import Server
 from weft.model.topologies import Machine, leaf_spine
+from weft.scenario import Scenario
+from weft.scenario.build import build_cluster
 from weft.stacks import resolve
 
 if not may_trace():
@@ -95,6 +102,60 @@ def test_stacks_that_shift_and_pace_are_accepted_and_jobs_finish(stack: str, pac
         world = serving.world
         assert isinstance(world, PacedWorld)
         assert (world.control is not None) == paced  # gates alone need no agent while jobs are young
+
+
+SCENARIO = """
+[cluster]
+topology = "leaf-spine"
+racks = 2
+servers_per_rack = 1
+gpus_per_server = 2
+nic_gbps = 10
+"""
+
+
+@contextmanager
+def _switch(folder: Path, *names: str) -> Iterator[str]:
+    """A `weft switch` process that keeps these switches; where it listens."""
+    where = ["--scenario", str(folder / "cluster.toml"), "--dir", str(folder)]
+    argv = ["switch", *where, *(word for name in names for word in ("--switch", name))]
+    with subprocess.Popen([sys.executable, "-m", "weft", *argv], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert said.startswith(f"keeps the tables of {', '.join(names)} at ")
+            yield said.split()[-1]
+        finally:
+            process.kill()
+
+
+def test_two_processes_keep_the_tables_of_a_flow_job(tmp_path: Path) -> None:
+    """One has the leaf of one server, the other the rest; the agent asks both, and none of its messages is lost."""
+    (tmp_path / "cluster.toml").write_text(SCENARIO)
+    cluster = build_cluster(Scenario.load_site(str(tmp_path / "cluster.toml")), None)
+    rest = sorted(links_of(cluster).keys() - {"leaf0"})
+    said: list[str] = []
+    with _switch(tmp_path, "leaf0") as first, _switch(tmp_path, *rest) as second:
+        engine = find("local", {"switches": f"{first},{second}"})
+        lines = [Line(address, secret_of(tmp_path)) for address in (first, second)]
+
+        def messages() -> list[int]:
+            return [line.ask("keeps", {}, 5.0)["messages"] for line in lines]
+
+        stack = resolve("fifo", pace="flow:slot=200ms")
+        with Server(tmp_path, cluster, stack, engine=engine, say=said.append) as serving:
+            argv = [sys.executable, "-S", "-c", BRIEF.replace("range(3)", "range(30)")]
+            job = {"name": "a", "argv": argv, "env": ENVIRONMENT, "cwd": "/", "grace_s": 2.0, "gpus": 4}
+            serving.submit({**job, "iterations": 30})
+            serve_until(serving, lambda: min(messages()) > 10, 60.0)
+            world = serving.world
+            assert isinstance(world, PacedWorld)
+            assert world.control is not None
+            assert world.control.switches is None
+            assert max(world.control.service.costs["waited_s"]) < 0.2
+        for line in lines:
+            line.close()
+    assert not [line for line in said if "nobody keeps" in line or "weft switch" in line]
 
 
 def test_a_job_of_the_same_name_under_another_server_is_left_alone(tmp_path: Path) -> None:

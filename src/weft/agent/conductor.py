@@ -139,8 +139,8 @@ class Conductor:
         """Whose the jobs are: an agent takes no process of anybody else for a part of them."""
         return {name: member.owner for name, member in self.members.items()}
 
-    def planned(self, slot_s: float, slots: int, switches: str) -> dict[str, Any]:
-        """What agents need to plan rates by themselves: every job's flows, and the links."""
+    def planned(self, slot_s: float, slots: int, switches: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:
+        """What agents need to plan rates by themselves: every job's flows, the links, and who keeps their tables."""
         jobs = {}
         for member in self.members.values():
             rows, first = _rows(member), _FLOWS * member.uid

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft.agent.conductor import Conductor, Owner
+from weft.agent.fabric import Keepers, Kept, addresses
 from weft.agent.service import AgentService
 from weft.agent.switch import SwitchService, links_of
 from weft.agent.trust import secret_of
@@ -29,7 +30,8 @@ class Control:
 
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
     stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
-    `switches` is where a `weft switch` keeps the load tables; without one this process does. `say` is told, once, what
+    `switches` are the addresses of `weft switch` processes that keep the load tables, separated by commas; without any
+    this process does. `say` is told, once, what
     is wrong with agents that call.
     """
 
@@ -42,14 +44,18 @@ class Control:
         folder.mkdir(parents=True, exist_ok=True)
         self.secret = secret_of(folder)
         self.switches: SwitchService | None = None
-        if not switches:
+        links, kept, keepers = links_of(cluster), Kept(), addresses(switches)
+        if not keepers:
             near = f"{listen.rpartition(':')[0] or '127.0.0.1'}:0"
-            self.switches = SwitchService(links_of(cluster), near, self.secret)
-            switches = self.switches.address
+            self.switches = SwitchService(links, near, self.secret)
+            kept = {self.switches.address: [link for mine in links.values() for link in mine]}
         self.conductor = Conductor(cluster, pace, scale, alias=alias)
         (folder / "agents.sock").unlink(missing_ok=True)
         address = listen or f"unix:{(folder / 'agents.sock').absolute()}"
-        self.service = AgentService(self.conductor, address, self.secret, switches, say)
+        self.service = AgentService(self.conductor, address, self.secret, kept, say)
+        self._keepers: Keepers | None = None
+        if keepers and self.conductor.flowing is not None:
+            self._keepers = Keepers(keepers, self.secret, links, self.service.set_switches, self.service.say)
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)
@@ -128,6 +134,8 @@ class Control:
             except subprocess.TimeoutExpired:
                 agent.kill()
                 agent.wait()
+        if self._keepers is not None:
+            self._keepers.close()
         self.service.close()
         if self.switches is not None:
             self.switches.close()

@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.agent.wire import Line, LostError, Message
+from weft.agent.fabric import Fabric
+from weft.agent.wire import LostError, Message
 from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 from weft.pace.flow.switch_table import SwitchTable
 
@@ -56,7 +57,7 @@ class FlowHost:
     """The scheduler of one host, its NIC's table, and its line to the switches."""
 
     def __init__(
-        self, host: str, capacity: Mapping[int, float], switches: Line | None, slot_s: float, slots: int = 10
+        self, host: str, capacity: Mapping[int, float], switches: Fabric | None, slot_s: float, slots: int = 10
     ) -> None:
         self.host, self.slot_s, self.slots = host, slot_s, slots
         self.capacity = {link: rate * PAYLOAD for link, rate in capacity.items()}
@@ -126,7 +127,7 @@ class FlowHost:
                 {int(f): said[2] for f, said in told.items() if said[0] >= slot - 1},
             )
             for flow in sending.mine:
-                if job in resting:
+                if job in resting or not self._known(flow):
                     schedule, rate = self.scheduler.rest(flow.id, slot), math.inf
                 else:
                     links = None if answer is None and self.switches else self._links(job, flow, answer)
@@ -137,7 +138,7 @@ class FlowHost:
                 rates[job] = rates.get(job, 0.0) + rate
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
-            self.switches.tell("slot", posted, self.slot_s)
+            self.switches.tell(posted, self.slot_s)
             self.decided_s.append(time.perf_counter() - began - waited)
         return rates
 
@@ -168,7 +169,7 @@ class FlowHost:
     ) -> Message:
         ask: list[tuple[int, list[int]]] = []
         for job, sending in jobs.items():
-            for flow in () if job in resting else sending.mine:
+            for flow in () if job in resting else filter(self._known, sending.mine):
                 mates = [other.id for other in self.jobs[job] if other.id != flow.id]
                 ask += [(link, mates) for link in flow.path[1:]]
         over, self._over = self._over, []
@@ -180,12 +181,12 @@ class FlowHost:
             return None
         if not message["ask"]:
             if message["over"]:
-                self.switches.tell("slot", message, self.slot_s)
+                self.switches.tell(message, self.slot_s)
             return None
         self.asked += 1
         began = time.perf_counter()
         try:
-            answer = self.switches.ask("slot", message, max(_PATIENCE * self.slot_s, 0.004))
+            answer = self.switches.ask(message, max(_PATIENCE * self.slot_s, 0.004))
             self._silent = 0
             return answer
         except LostError:
@@ -196,6 +197,10 @@ class FlowHost:
         self._silent += 1
         self._over += message["over"]
         return None
+
+    def _known(self, flow: PlannedFlow) -> bool:
+        """Whether there are tables for its whole path; if not, it is not paced."""
+        return self.switches is None or self.switches.keeps(flow.path[1:])
 
     def _links(self, job: str, flow: PlannedFlow, answer: Message | None) -> dict[int, Answer]:
         """What is known of the links of a path: the NIC's from here, the others' from switches."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.agent.caller import Caller
+from weft.agent.fabric import Fabric
 from weft.agent.flowing import FlowHost, PlannedFlow
 from weft.agent.guardian import release, remember
 from weft.agent.phases import Phases
@@ -136,10 +137,12 @@ class Agent:
     def _plan(self, said: Message) -> None:
         """How jobs are to be paced slot by slot: their flows, the links, and where the switches are."""
         if self.flow is None or self.flow.slot_s != said["slot_s"]:
-            line = Line(said["switches"], self._secret) if said["switches"] else None
+            fabric = Fabric(self._secret) if said["switches"] is not None else None
             links = {int(link): rate for link, rate in said["capacity"].items()}
-            self.flow = FlowHost(self.host, links, line, said["slot_s"], said["slots"])
+            self.flow = FlowHost(self.host, links, fabric, said["slot_s"], said["slots"])
             self.slot_s, self.watch_s = said["slot_s"], min(self.watch_s, said["slot_s"])
+        if self.flow.switches is not None:
+            self.flow.switches.keep(said["switches"])
         self.flow.jobs = {name: tuple(map(PlannedFlow.of, flows)) for name, flows in said["jobs"].items()}
 
     def _tell(self, message: Message) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from weft.agent.conductor import Conductor
+from weft.agent.fabric import Kept
 from weft.agent.wire import Message, listen
 
 _NAMED = 6  # servers that are named where there are many
@@ -26,7 +27,7 @@ class AgentService:
     """Runs in threads of its own, until it is closed."""
 
     def __init__(
-        self, conductor: Conductor, address: str, secret: str, switches: str = "",
+        self, conductor: Conductor, address: str, secret: str, switches: Kept | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         self.conductor, self.switches = conductor, switches
@@ -47,6 +48,12 @@ class AgentService:
     def hosts(self) -> set[str]:
         """Hosts whose agents are here."""
         return set(self._boxes)
+
+    def set_switches(self, kept: Kept) -> None:
+        """Who keeps the tables of which links, from now on."""
+        with self._changed:
+            self.switches = kept
+            self.change()
 
     def say(self, words: str) -> None:
         """To whoever watches the server; everything once."""

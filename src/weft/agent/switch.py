@@ -31,11 +31,17 @@ class SwitchService:
 
     def __init__(self, links: Mapping[str, Sequence[int]], address: str, secret: str, slots: int = 10) -> None:
         self.tables = {name: SwitchTable(mine, slots) for name, mine in links.items()}
+        self._links = {name: list(mine) for name, mine in links.items()}
         self._table = {link: self.tables[name] for name, mine in links.items() for link in mine}
         self._board: dict[str, dict[str, tuple[int, float, float]]] = {}  # job: flow: slot, bytes sent, rate
         self._lock = threading.Lock()
         self.messages = self.bytes = 0
-        self._server, self.address = listen(address, secret, answers={"slot": self.slot}, threads=8, weigh=self._weigh)
+        answers = {"slot": self.slot, "keeps": self.keeps}
+        self._server, self.address = listen(address, secret, answers=answers, threads=8, weigh=self._weigh)
+
+    def keeps(self, message: Message) -> Message:
+        """Which switches these are, with their links; and how many messages they have had."""
+        return {"switches": self._links, "messages": self.messages}
 
     def _weigh(self, size: int) -> None:
         self.bytes += size

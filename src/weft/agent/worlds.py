@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.agent.control import Control
+from weft.agent.fabric import addresses
 from weft.agent.plane import Placed, Plane, steers
 from weft.agent.processes import may_trace
 from weft.agent.wire import has_grpc
@@ -110,7 +111,7 @@ class PacedWorld(Steered, LocalWorld):
 
 
 class PacedLocalEngine(LocalEngine):
-    """Local processes with agents; `switches` is where a `weft switch` listens."""
+    """Local processes with agents; `switches` is where `weft switch` processes listen."""
 
     def __init__(self, switches: str = "") -> None:
         self.switches = switches
@@ -118,6 +119,7 @@ class PacedLocalEngine(LocalEngine):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> PacedLocalEngine:
         """From the options of `weft serve`."""
+        addresses(options.get("switches", ""))
         return cls(options.get("switches", ""))
 
     def open(self, site: Site) -> LocalWorld:
@@ -170,6 +172,7 @@ class PacedSlurmEngine(SlurmEngine):
     def from_options(cls, options: Mapping[str, Any]) -> PacedSlurmEngine:
         """From the options of `weft serve`."""
         plain = SlurmEngine.from_options(options)
+        addresses(options.get("switches", ""))
         return cls(**vars(plain), listen=options.get("agents", ""), switches=options.get("switches", ""))
 
     def open(self, site: Site) -> SlurmWorld:

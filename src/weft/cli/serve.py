@@ -95,7 +95,9 @@ AgentsOption = Annotated[
 SwitchesOption = Annotated[
     str,
     typer.Option(
-        "--switches", metavar="HOST:PORT", help="Pace flow: address of the weft switch that keeps the load tables."
+        "--switches",
+        metavar="HOST:PORT,...",
+        help="Pace flow: addresses of the weft switch processes that keep the load tables.",
     ),
 ]
 OwnOption = Annotated[
