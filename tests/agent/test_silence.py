@@ -130,7 +130,7 @@ def test_an_agent_without_the_right_to_trace_says_so(tmp_path: Path) -> None:
     ("more", "words"),
     [
         ("agent --server nonsense", "--server nonsense: write HOST:PORT, or unix:FILE"),
-        ("agent --server here:1 --netns /no/such", "--netns /no/such: No such file or directory"),
+        ("agent --server here:1 --netns /no/such", "--netns /no/such: there is no such file"),
         ("serve --pace flow --switches nonsense", "--switches nonsense: write HOST:PORT, or unix:FILE"),
     ],
 )

@@ -37,7 +37,7 @@ class Control:
 
     def __init__(
         self, cluster: Cluster, pace: Pace, folder: Path, hosts: Mapping[str, str], scale: float = 1.0, *,
-        slot_s: float = 0.06, watch_s: float = 0.01, alias: str = "", listen: str = "",
+        slot_s: float = 0.06, watch_s: float = 0.03, alias: str = "", listen: str = "",
         switches: str = "", say: Callable[[str], None] = lambda text: None,
     ) -> None:  # fmt: skip
         self.folder, self.hosts, self.slot_s, self.watch_s = folder, hosts, slot_s, watch_s

@@ -120,10 +120,10 @@ class Fabric:
                 known |= {flow: news for flow, news in flows.items() if flow not in known or known[flow][0] < news[0]}
         return {"load": load, "told": told}
 
-    def tell(self, message: Message, timeout_s: float) -> None:
+    def tell(self, message: Message) -> None:
         """Tell all whom it concerns, and wait for no answer."""
         for address, part in self._parts(message).items():
-            self._lines[address].tell("slot", part, timeout_s)
+            self._lines[address].tell("post", part)
 
     def _parts(self, message: Message) -> dict[str, Message]:
         """What each of them is told. All have what the hosts of a job tell each other: the switch next to a host is

@@ -138,7 +138,7 @@ class FlowHost:
                 rates[job] = rates.get(job, 0.0) + rate
         if posts and self.switches is not None:
             posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
-            self.switches.tell(posted, self.slot_s)
+            self.switches.tell(posted)
             self.decided_s.append(time.perf_counter() - began - waited)
         return rates
 
@@ -181,7 +181,7 @@ class FlowHost:
             return None
         if not message["ask"]:
             if message["over"]:
-                self.switches.tell(message, self.slot_s)
+                self.switches.tell(message)
             return None
         self.asked += 1
         began = time.perf_counter()

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,37 +22,21 @@ from weft.agent.caller import Caller
 from weft.agent.fabric import Fabric
 from weft.agent.flowing import FlowHost, PlannedFlow
 from weft.agent.guardian import release, remember
-from weft.agent.phases import Phases
 from weft.agent.processes import belongs, jobs_here, namespace_of
 from weft.agent.sockets import Process, Remote
+from weft.agent.watched import Reader, Watched
 from weft.agent.wire import Line, Message
 
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
 SCAN_S = 0.5  # seconds between looks for new sockets; every other look is for new processes, too
-SILENCE_S = 0.6  # without a word from the server all sockets are let go
+SILENCE_S = 0.75  # without a word from the server all sockets are let go
 _BEAT_S = 0.1  # seconds between signs of life to the guardian
 REPORT_S = 0.25  # seconds between reports to the server, unless it asks for more
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 
 
-@dataclass
-class _Job:
-    """A job's processes and connections on this host, and what the server said of it."""
-
-    name: str
-    processes: dict[int, Process] = field(default_factory=dict)
-    sockets: dict[int, Remote] = field(default_factory=dict)
-    acked: dict[int, int] = field(default_factory=dict)  # by socket, at the last look
-    total: float = 0.0  # bytes of all of them since the agent knows them
-    phases: Phases = field(default_factory=Phases)
-    managed: bool = False  # held until the server says go
-    waits: bool = False  # where this host plans the rates: its gate has not let it go yet
-    rate: float | None = None  # bytes per second for all of its sockets; None: no limit
-    busy: set[int] = field(default_factory=set)  # sockets with something to send
-
-
 class Agent:
-    """See the module. `namespace` is the host's network namespace; by default this process's own.
+    """See the module. `netns` is a file that is the host's network namespace; by default it is this process's own.
 
     `near`: connections that do not leave the host are paced, too, because the hosts of the cluster are pretended.
     `say` is told, once, what is wrong with the server; the server is told to what the agent is `blind`, if to anything.
@@ -68,19 +51,20 @@ class Agent:
         *,
         slot_s: float = 0.06,
         watch_s: float = 0.02,
-        namespace: int | None = None,
+        netns: str = "",
         near: bool = False,
         say: Callable[[str], None] = lambda text: None,
         blind: str = "",
     ) -> None:
         self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
         self.near = near
-        self.namespace = namespace if namespace is not None else namespace_of("self")
+        self.namespace = os.stat(netns).st_ino if netns else namespace_of("self")
+        self._reader = Reader(netns)
         folder.mkdir(parents=True, exist_ok=True)
         self.state = folder / f"paced.{host}"
         self.let_go = release(str(self.state))  # what an agent before us left behind
         self._file = os.open(self.state, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        self.jobs: dict[str, _Job] = {}
+        self.jobs: dict[str, Watched] = {}
         self._seen: dict[int, str | None] = {}
         self._pids: dict[int, str] = {}
         self.owners: dict[str, tuple[int, str]] | None = {} if server else None  # by job: its user, and Slurm's number
@@ -109,8 +93,7 @@ class Agent:
 
     def _hear(self, now: float) -> None:
         """Orders that have come."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._woken, 4096)
+        os.read(self._woken, 4096)
         with contextlib.suppress(queue.Empty):
             while True:
                 message = self._inbox.get_nowait()
@@ -153,18 +136,20 @@ class Agent:
 
     def run(self) -> None:
         """Until `stopping` is set."""
-        next_slot = time.monotonic()
+        next_slot, ready = time.monotonic(), list[int]()
         while not self.stopping:
             now = time.monotonic()
             self.beat(now)
-            self._hear(now)
+            if ready:
+                self._hear(now)
             if now >= next_slot:
                 self.look(now)
                 next_slot = max(next_slot + self.watch_s, now)
             if self._caller is not None and self._heard and now - self._heard > SILENCE_S:
                 self._heard = 0.0
                 self.free()
-            select.select([self._woken], [], [], max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic()))
+            pause_s = max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic())
+            ready = select.select([self._woken], [], [], pause_s)[0]
         self.close()
 
     def look(self, now: float) -> None:
@@ -172,21 +157,25 @@ class Agent:
         if now >= self._next_scan:
             self._next_scan = now + SCAN_S
             self.scan()
-        for job in self.jobs.values():
-            event = job.phases.look(now, *self._progress(job))
+        jobs = list(self.jobs.values())
+        for job, readings in zip(jobs, self._reader.read(jobs), strict=True):
+            event = job.phases.look(now, *job.count(readings))
             if event:
                 if event == "ends" and job.managed:
                     job.rate, job.waits = float(FLOOR_BYTES_PER_S), True
-                self._tell(self._report(job, now, event))
-            if event or job.rate is not None:
+                self._tell(self._report(job, event))
+            if event or (job.rate is not None and now >= job.share_s):
+                job.share_s = now + self.slot_s
                 self._apply(job)
         if self.flow is not None and self._heard:
             self._pace_flows(self.flow)
         if now >= self._next_report:
             self._next_report = now + self._report_s
-            self._tell(
-                {"alive": now, "jobs": [self._report(job, now, "") for job in self.jobs.values()], **self._cost()}
-            )
+            news = [report for job in self.jobs.values() if (report := self._report(job, "")) != job.told]
+            if news:
+                self._tell({"jobs": news, **self._cost()})
+            for report in news:
+                self.jobs[report["job"]].told = report
 
     def _pace_flows(self, flow: FlowHost) -> None:
         """Rates from the host's own scheduler, of jobs whose volume is known; the others send as they like. A phase
@@ -222,10 +211,10 @@ class Agent:
         self.flow.waited_s, self.flow.decided_s = [], []
         return cost
 
-    def _report(self, job: _Job, now: float, event: str) -> Message:
+    def _report(self, job: Watched, event: str) -> Message:
         seen = job.phases.pattern
         return {
-            "job": job.name, "event": event, "at": now, "talking": job.phases.talking, "sent": job.phases.sent,
+            "job": job.name, "event": event, "talking": job.phases.talking, "sent": job.phases.sent,
             "left": job.phases.left, "volume": job.phases.volume, "sockets": len(job.sockets),
             "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": job.total,
             "rdma": any(process.rdma for process in job.processes.values()),
@@ -244,7 +233,7 @@ class Agent:
             for process in self.jobs.pop(name).processes.values():
                 process.close()
         for name, pids in found.items():
-            job = self.jobs.setdefault(name, _Job(name))
+            job = self.jobs.get(name) or self.jobs.setdefault(name, Watched(name))
             for pid in [pid for pid in job.processes if pid not in pids]:
                 job.processes.pop(pid).close()
             for pid in pids - job.processes.keys():
@@ -254,37 +243,23 @@ class Agent:
                         job.processes[pid] = process
                     else:
                         process.close()
-            known, job.sockets = job.sockets, {}
+            known, found_here = job.sockets, dict[int, Remote]()
             for process in job.processes.values():
                 there = process.sockets(known)
-                job.sockets |= {inode: remote for inode, remote in there.items() if self.near or not remote.near}
+                found_here |= {inode: remote for inode, remote in there.items() if self.near or not remote.near}
+            if found_here.keys() != known.keys():
+                job.take(found_here)
             if job.sockets.keys() - known.keys() and job.rate is not None:
                 self._apply(job)
 
     def moved(self, name: str) -> float:
         """Bytes of a job that have arrived since the agent knows it."""
-        return self._progress(self.jobs[name])[0]
-
-    def _progress(self, job: _Job) -> tuple[float, int]:
-        """Bytes that arrived since the agent knows the job, and bytes that wait now."""
-        waiting = 0
-        job.busy.clear()
-        for inode, remote in list(job.sockets.items()):
-            reading = remote.read()
-            if reading is None:
-                del job.sockets[inode]
-                continue
-            moved = reading.acked - job.acked.get(inode, reading.acked)
-            job.acked[inode] = reading.acked
-            job.total += moved
-            waiting += reading.waiting
-            if reading.waiting or moved:
-                job.busy.add(inode)
-        return job.total, waiting
+        job = self.jobs[name]
+        return job.count(*self._reader.read([job]))[0]
 
     # Rates
 
-    def _apply(self, job: _Job) -> None:
+    def _apply(self, job: Watched) -> None:
         """Set the rates of a job's sockets: those with something to send share what it may have."""
         if job.rate is None:
             for remote in job.sockets.values():
@@ -356,6 +331,7 @@ class Agent:
         self.free()
         if self._caller is not None:
             self._caller.close()
+        self._reader.close()
         guardian: Any = self._guardian
         guardian.stdin.close()
         guardian.stdout.close()

@@ -14,7 +14,7 @@ from weft.agent.wire import Message, listen
 
 _NAMED = 6  # servers that are named where there are many
 _MOST = 1000  # things that are said
-_BEAT_S = 0.2  # seconds between signs of life to an agent
+_BEAT_S = 0.35  # seconds between signs of life to an agent
 
 
 def listed(names: Collection[str]) -> str:
@@ -37,7 +37,7 @@ class AgentService:
         self._due = True
         self._boxes: dict[str, queue.SimpleQueue[Message | None]] = {}
         self._sent: dict[str, Any] = {}
-        self._owned: dict[str, Any] = {}  # whose jobs are, as agents were told
+        self._known: dict[str, Any] = {}  # whose jobs are, and their flows, as agents were told
         self.costs: dict[str, list[float]] = {"waited_s": [], "decided_s": []}  # what planning costs agents
         self.closed = False
         self._server, self.address = listen(address, secret, talks={"join": self._join}, refused=self._refused)
@@ -86,7 +86,7 @@ class AgentService:
         with self._changed:
             self._boxes[host] = box
             self._sent.pop(host, None)
-            self._owned.pop(host, None)
+            self._known.pop(host, None)
             self.change()
 
         def hear() -> None:
@@ -142,15 +142,14 @@ class AgentService:
                 self._due = False
                 orders, wake = self.conductor.decide(time.monotonic())
                 flow = self.conductor.flowing
-                plan: Message = {"report_s": self.conductor.report_s}
+                facts: Message = {"owners": self.conductor.owners()}
                 if flow is not None:  # agents carry out their own plans, when gates let them
-                    plan |= {"flow": self.conductor.planned(flow.slot_s, flow.slots, self.switches)}
-                owners = self.conductor.owners()
+                    facts["flow"] = self.conductor.planned(flow.slot_s, flow.slots, self.switches)
                 for host, box in self._boxes.items():
-                    if owners != self._owned.get(host):
-                        self._owned[host] = owners
-                        box.put({"owners": owners})
-                    message = {"orders": orders.get(host, {}), **plan}
+                    if facts != self._known.get(host):
+                        self._known[host] = facts
+                        box.put(facts)
+                    message = {"orders": orders.get(host, {}), "report_s": self.conductor.report_s}
                     if message != self._sent.get(host):
                         self._sent[host] = message
                         box.put(message)

@@ -14,23 +14,20 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 UNLIMITED = 2**64 - 1
 _PIDFD_OPEN, _PIDFD_GETFD = 434, 438
 _SO_MAX_PACING_RATE, _TCP_INFO = 47, 11
+_SO_COOKIE, _SO_BINDTOIFINDEX = 57, 62
 _ESTABLISHED = 1
 _RDMA = "/dev/infiniband/"
 _libc = ctypes.CDLL(None, use_errno=True)
 _info, _length, _rate = ctypes.create_string_buffer(240), ctypes.c_uint32(0), ctypes.c_uint64(0)
-_fields = struct.Struct("=Q16xI")  # bytes_acked at 120, then notsent_bytes at 144
-
-
-class Reading:
-    """What a socket has sent that arrived, and what waits in it."""
-
-    __slots__ = ("acked", "waiting")
-
-    def __init__(self, acked: int, waiting: int) -> None:
-        self.acked, self.waiting = acked, waiting
+Reading = tuple[int, int]  # bytes of a socket that have arrived, and bytes that wait in it
+READING, READING_AT = struct.Struct("=Q16xI"), 120  # in TCP_INFO: bytes_acked, then notsent_bytes at 144
 
 
 class Process:
@@ -84,22 +81,25 @@ class Process:
             try:
                 if there.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] != _ESTABLISHED:
                     return None
-                near = there.getpeername()[0] == there.getsockname()[0]
+                mine, peer = there.getsockname(), there.getpeername()
+                question = _question(there, mine, peer)
             except OSError:
                 return None
-        return Remote(self, number, inode, near)
+        return Remote(self, number, inode, mine[0] == peer[0], question)
 
 
 class Remote:
     """A connection of another process, and the rate that it had before anybody paced it.
 
-    `near`: it does not leave its host.
+    `near`: it does not leave its host. `question` is how the kernel is asked about it (sock_diag).
     """
 
-    __slots__ = ("inode", "near", "number", "original", "process", "rate")
+    __slots__ = ("inode", "near", "number", "original", "process", "question", "rate")
 
-    def __init__(self, process: Process, number: int, inode: int, near: bool = False) -> None:
-        self.process, self.number, self.inode, self.near = process, number, inode, near
+    def __init__(
+        self, process: Process, number: int, inode: int, near: bool = False, question: bytes = b""
+    ) -> None:  # fmt: skip
+        self.process, self.number, self.inode, self.near, self.question = process, number, inode, near, question
         self.original: int | None = None
         self.rate: int | None = None  # as we set it last; None: untouched
 
@@ -112,7 +112,8 @@ class Remote:
             _length.value = 240
             if _libc.getsockopt(file, socket.IPPROTO_TCP, _TCP_INFO, _info, ctypes.byref(_length)):
                 return None
-            return Reading(*_fields.unpack_from(_info, 120))
+            acked, waiting = READING.unpack_from(_info, READING_AT)
+            return acked, waiting
         finally:
             os.close(file)
 
@@ -140,6 +141,15 @@ class Remote:
             return _paced(file)
         finally:
             os.close(file)
+
+
+def _question(there: socket.socket, mine: tuple[Any, ...], peer: tuple[Any, ...]) -> bytes:
+    """inet_diag_req_v2 for this very socket: who it is, with its cookie, and that TCP_INFO is wanted."""
+    ends = [socket.inet_pton(there.family, address[0].partition("%")[0]).ljust(16, b"\0") for address in (mine, peer)]
+    device = struct.unpack("=I", there.getsockopt(socket.SOL_SOCKET, _SO_BINDTOIFINDEX, 4))[0]
+    cookie = there.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8)
+    head = struct.pack("=BBBBI", there.family, socket.IPPROTO_TCP, 1 << 1, 0, 1 << _ESTABLISHED)
+    return head + struct.pack("!HH", mine[1], peer[1]) + b"".join(ends) + struct.pack("=I", device) + cookie
 
 
 def _files(pid: int) -> Iterator[tuple[int, str]]:

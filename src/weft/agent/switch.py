@@ -8,7 +8,7 @@ are; a switch knows nothing of it, but where one process serves many switches it
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.agent.wire import Message, listen
@@ -37,7 +37,8 @@ class SwitchService:
         self._lock = threading.Lock()
         self.messages = self.bytes = 0
         answers = {"slot": self.slot, "keeps": self.keeps}
-        self._server, self.address = listen(address, secret, answers=answers, threads=8, weigh=self._weigh)
+        talks = {"post": self._post}
+        self._server, self.address = listen(address, secret, answers=answers, talks=talks, weigh=self._weigh)
 
     def keeps(self, message: Message) -> Message:
         """Which switches these are, with their links; and how many messages they have had."""
@@ -45,6 +46,12 @@ class SwitchService:
 
     def _weigh(self, size: int) -> None:
         self.bytes += size
+
+    def _post(self, messages: Iterator[Message]) -> Iterator[Message]:
+        """What a host posts, slot by slot, and wants no answer to."""
+        for message in messages:
+            self.slot(message)
+        yield from ()
 
     def slot(self, message: Message) -> Message:
         """What a host posts and asks in one slot."""

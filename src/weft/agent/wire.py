@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import queue
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -150,7 +151,7 @@ class Line:
         self._key: tuple[str, bytes] | None = None  # the server's number, and the key that it makes
         self._hello: Any = None
         self._calls: dict[str, Any] = {}
-        self._told: set[Any] = set()
+        self._told: dict[str, tuple[Any, queue.SimpleQueue[Message | None]]] = {}
 
     def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
         """Call a function, and wait for its answer."""
@@ -177,14 +178,29 @@ class Line:
 
         return answer
 
-    def tell(self, name: str, message: Message, timeout_s: float = 1.0) -> None:
-        """Call a function, and wait for no answer; before the server has ever answered nothing is sent."""
+    def tell(self, name: str, message: Message) -> None:
+        """Send a message and wait for no answer, by a stream that stays open: a call for each would cost a thread.
+        Before
+        the server has ever answered nothing is sent."""
         if self._key is None:
             return
-        seal, shown = self._greeted(name, timeout_s)
-        call = self._unary(name).future(seal.close(_packed(message)), timeout=timeout_s, metadata=shown)
-        self._told.add(call)  # a call that nobody holds is cancelled
-        call.add_done_callback(self._told.discard)
+        call, box = self._told.get(name, (None, None))
+        if call is None or call.done():
+            if box is not None:
+                box.put(None)
+            self._told[name] = (call, box) = self._open(name)
+        assert box is not None
+        box.put(message)
+
+    def _open(self, name: str) -> tuple[Any, queue.SimpleQueue[Message | None]]:
+        box: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        seal, shown = self._greeted(name, 0.0)
+
+        def said() -> Iterator[bytes]:
+            while (message := box.get()) is not None:
+                yield seal.close(_packed(message))
+
+        return self._channel.stream_stream(f"/{_SERVICE}/{name}")(said(), metadata=shown), box
 
     def talk(self, name: str, messages: Iterable[Message]) -> Iterator[Message]:
         """Send messages as they come, and iterate over what comes back."""
@@ -204,6 +220,8 @@ class Line:
 
     def close(self) -> None:
         """Hang up."""
+        for _, box in self._told.values():
+            box.put(None)
         self._channel.close()
 
     def _unary(self, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ def agent(
     slot_ms: Annotated[
         float, typer.Option("--slot-ms", min=1, max=1000, help="Length of a slot: rates change once per slot.")
     ] = 60,
-    watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Time between looks at sockets.")] = 20,
+    watch_ms: Annotated[float, typer.Option("--watch-ms", min=1, max=1000, help="Time between looks at sockets.")] = 30,
     netns: Annotated[str, typer.Option("--netns", metavar="FILE", help="Watch this network namespace instead.")] = "",
     parent: Annotated[int, typer.Option("--parent", hidden=True, help="End with this process.")] = 0,
     near: Annotated[bool, typer.Option("--near", help="Pace connections inside this host, too.")] = False,
@@ -47,12 +48,14 @@ def agent(
     from weft.agent.host import Agent
     from weft.agent.processes import end_with, may_trace, may_trace_others
     from weft.agent.wire import refuse_address
+    from weft.errors import InputError
 
     if parent and not end_with(parent):
         return
     refuse_address(server, "--server")
     secret = _secret(dir)
-    inode = _inode(netns) if netns else None
+    if netns and not Path(netns).exists():
+        raise InputError(f"--netns {netns}: there is no such file")
     blind = ""
     if not may_trace():
         blind = "may not look into other processes, so it paces none: it needs CAP_SYS_PTRACE"
@@ -60,7 +63,7 @@ def agent(
         blind = "has no CAP_SYS_PTRACE, so it paces only jobs of its own user"
     made = Agent(
         host or socket.gethostname().partition(".")[0], dir, server, secret, slot_s=slot_ms / 1e3,
-        watch_s=watch_ms / 1e3, namespace=inode, near=near, say=notice, blind=blind,
+        watch_s=watch_ms / 1e3, netns=netns, near=near, say=notice, blind=blind,
     )  # fmt: skip
     if blind:
         notice(f"this agent {blind}")
@@ -69,6 +72,7 @@ def agent(
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
+    gc.freeze()  # what is here now stays: no need to look through it again and again
     if parent and os.getppid() != parent:  # it went while we came
         made.stopping = True
     made.run()
@@ -85,15 +89,6 @@ def _secret(folder: Path) -> str:
         waits = True
         time.sleep(0.5)
     return secret
-
-
-def _inode(namespace: str) -> int:
-    from weft.errors import InputError
-
-    try:
-        return os.stat(namespace).st_ino
-    except OSError as error:
-        raise InputError(f"--netns {namespace}: {error.strerror}") from None
 
 
 def switch(

@@ -196,7 +196,7 @@ def _rates(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
         with Lab(2) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
             children = send_foreign(lab.bed, 0, 1, env={"WEFT_JOB": "stream"})
             host = lab.bed.blueprint.hosts[0].name
-            agent = Agent(host, Path(folder), namespace=lab.bed.inode(host))
+            agent = Agent(host, Path(folder), netns=lab.bed.namespace(host))
             try:
                 errors = rate_errors(agent, "stream", 0.05, 40)
             finally:
