@@ -143,6 +143,16 @@ def test_bad_options_are_refused_in_a_line(more: str, words: str, tmp_path: Path
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_folder_where_others_may_write_is_refused_in_a_line(tmp_path: Path) -> None:
+    secret_of(tmp_path)
+    tmp_path.chmod(0o777)
+    argv = [sys.executable, "-m", "weft", "agent", "--dir", str(tmp_path), "--server", "127.0.0.1:1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "others may write there" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_job_is_not_said_to_be_paced_where_no_agent_is(tmp_path: Path) -> None:
     said: list[str] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -32,12 +33,13 @@ if not may_trace():
 STREAM = Path(__file__).with_name("stream.py")
 
 
-def _limits(job: str) -> set[int]:
-    """What the kernel allows the sockets of a job."""
+def _limits(job: str, folder: Path) -> set[int]:
+    """What the kernel allows the sockets of a job of the server that has this folder, or one in it."""
     found = set()
     for process in Path("/proc").glob("[0-9]*/environ"):
         try:
-            mine = f"WEFT_JOB={job}\0".encode() in process.read_bytes()
+            told = process.read_bytes()
+            mine = f"WEFT_JOB={job}\0".encode() in told and f"WEFT_SERVER_DIR={folder}".encode() in told
             if mine and b"stream.py" in (process.parent / "cmdline").read_bytes():
                 found |= {s.paced() for s in Process(int(process.parent.name)).sockets({}).values()}
         except OSError:
@@ -59,11 +61,11 @@ def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> N
             serving.submit({**job, "grace_s": 2.0, "gpus": 3})
         serve_until(
             serving,
-            lambda: _limits("new") == {FLOOR_BYTES_PER_S} and _limits("old") == {UNLIMITED},
+            lambda: _limits("new", tmp_path) == {FLOOR_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED},
             40.0,
         )
         serving.cancel("old")  # the younger one has the network to itself
-        serve_until(serving, lambda: _limits("new") == {UNLIMITED}, 20.0)
+        serve_until(serving, lambda: _limits("new", tmp_path) == {UNLIMITED}, 20.0)
         serving.cancel("new")
         serve_until(serving, lambda: all(row.status for row in serving.ledger.jobs()), 20.0)
     assert any("cannot be paced" in line for line in said)
@@ -156,6 +158,45 @@ def test_two_processes_keep_the_tables_of_a_flow_job(tmp_path: Path) -> None:
         for line in lines:
             line.close()
     assert not [line for line in said if "nobody keeps" in line or "weft switch" in line]
+
+
+@pytest.mark.alone
+def test_a_server_that_hangs_is_not_obeyed_for_a_second_and_obeyed_again_when_it_wakes(tmp_path: Path) -> None:
+    scenario = SCENARIO.replace("racks = 2\nservers_per_rack = 1", "racks = 1\nservers_per_rack = 3")
+    (tmp_path / "cluster.toml").write_text(scenario)
+    weft, where = [sys.executable, "-m", "weft"], ["--dir", str(tmp_path / "run")]
+    serve = ["serve", "--scenario", str(tmp_path / "cluster.toml"), "--stack", "fifo", "--pace", "priority", *where]
+
+    def wait(limit: int) -> float:
+        """Seconds until the sockets of the younger job have this limit."""
+        began = time.monotonic()
+        while _limits("behind", tmp_path) != {limit}:
+            assert time.monotonic() - began < 40.0
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    with subprocess.Popen([*weft, *serve], stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        try:
+            while "weft serves with" not in serving.stderr.readline():
+                assert serving.poll() is None
+            for name in ("before", "behind"):  # three of six GPUs each: both have a part of s1
+                job = ["submit", "--gpus", "3", "--name", name, *where, "--", sys.executable, str(STREAM)]
+                subprocess.run([*weft, *job], check=True, env=ENVIRONMENT, capture_output=True)
+            wait(FLOOR_BYTES_PER_S)
+            for _ in range(2):
+                serving.send_signal(signal.SIGSTOP)
+                assert wait(UNLIMITED) < 1.2
+                serving.send_signal(signal.SIGCONT)
+                wait(FLOOR_BYTES_PER_S)
+        finally:
+            serving.send_signal(signal.SIGCONT)
+            for name in ("before", "behind"):
+                subprocess.run([*weft, "cancel", name, *where], check=False, env=ENVIRONMENT, capture_output=True)
+            until = time.monotonic() + 20.0
+            while _limits("before", tmp_path) | _limits("behind", tmp_path) and time.monotonic() < until:
+                time.sleep(0.1)
+            serving.terminate()
 
 
 def test_a_job_of_the_same_name_under_another_server_is_left_alone(tmp_path: Path) -> None:

@@ -49,11 +49,13 @@ def agent(
     from weft.agent.processes import end_with, may_trace, may_trace_others
     from weft.agent.wire import refuse_address
     from weft.errors import InputError
+    from weft.live.server.folders import refuse_foreign
 
     if parent and not end_with(parent):
         return
     refuse_address(server, "--server")
     secret = _secret(dir)
+    refuse_foreign(dir)  # an agent lets go of the sockets that a file in it names
     if netns and not Path(netns).exists():
         raise InputError(f"--netns {netns}: there is no such file")
     blind = ""
