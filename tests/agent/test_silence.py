@@ -181,6 +181,8 @@ def test_a_job_is_not_said_to_be_paced_where_no_agent_is(tmp_path: Path) -> None
         assert [next(talk) for talk in talks]
         look(lambda: len(said) == 2)
         assert said[1] == f"a: its TCP sockets are paced on 2 servers; {rest}"
+        plane.look({"a": Placed((0, 2), 1), "b": Placed((1, 3), 1, owner=(-1, ""))})
+        assert said.pop() == "b: nobody knows whose it is, so no process is taken for its own, and none is paced"
         lines[1].close()
         look(lambda: len(said) == 3)
         assert said[2] == f"a: no agent is on s1, so its TCP sockets are not paced there; {rest}"

@@ -103,7 +103,9 @@ class Plane:
         assert self.control is not None
         self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
         self._absent.pop(job, None)
-        if self._servers(there.gpus) == 1:
+        if there.owner is not None and there.owner[0] < 0:
+            self.say(f"{job}: nobody knows whose it is, so no process is taken for its own, and none is paced")
+        elif self._servers(there.gpus) == 1:
             self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
         else:
             self._unsaid[job] = time.monotonic()
@@ -116,7 +118,7 @@ class Plane:
         assert self.control is not None
         now = time.monotonic()
         for job, there in self._told.items():
-            if self._servers(there.gpus) == 1:
+            if self._servers(there.gpus) == 1 or (there.owner is not None and there.owner[0] < 0):
                 continue
             absent = self.control.absent(job)
             if absent == self._absent.get(job):
