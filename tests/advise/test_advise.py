@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from weft.advise.verdict import Advice, interval
 from weft.api import Task as Run
 from weft.api import run_task
 from weft.cli.main import run
-from weft.errors import InputError
+from weft.errors import InputError, WeftError
 from weft.results.compare import mean_and_interval
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
@@ -68,7 +69,17 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
     assert guessed.n_gpus == 16
-    assert site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 in whole racks)"
+    assert (
+        site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 do not fill racks of one size)"
+    )
+    even = site_of(small(tmp_path), None, Flags(gpus=192, servers_per_rack=16), [])
+    assert even.n_gpus == 192
+    assert even.assumed[0] == "servers_per_rack = 12 (16 at most, in racks of one size)"
+    assert site_of(small(tmp_path), None, Flags(gpus=4), []).n_gpus == 4
+    with pytest.raises(InputError, match="--gpus 4: a server alone has 8"):
+        site_of(small(tmp_path), None, Flags(gpus=4, gpus_per_server=8), [])
+    with pytest.raises(WeftError, match="H900"):
+        site_of(small(tmp_path), None, Flags(gpu="H900"), [])
     whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
     assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
@@ -219,14 +230,16 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert best["over_today"]["mean"] < 0.9
     assert len(found["verdict"]) == 3
     assert found["verdict"][0].startswith(f"Run {found['race']['recommended']} instead of fifo")
-    assert found["verdict"][1].startswith("The price: ")
+    assert found["verdict"][1].startswith(("The price: ", "No price was seen: "))
     assert found["verdict"][2].startswith("What it hangs on: ")
     twice = {row["stack"]: row["over_today"]["mean"] for row in found["what_if"][0]["stacks"]}
     assert twice["fifo"] < 1.0  # twice the GPUs, the same jobs
     html = report.read_text()
     assert html.index("Run ") < html.index("What was understood")  # the report opens with the verdict
     assert run(args) == 0
-    assert "What it hangs on" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "What it hangs on" in printed
+    assert f"weft serve --stack '{found['race']['recommended']}'" in printed
 
 
 def test_where_nothing_is_better_the_advice_is_to_stay(tmp_path: Path) -> None:
@@ -269,7 +282,9 @@ def test_a_stack_that_does_not_exist_is_an_error(tmp_path: Path, capsys: Capture
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     """Every fifth job wants 8 of 4 GPUs: the advice says so, and the replay counts the others only."""
-    request = Request(flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], only=True, rounds=(2,), workers=1)
+    request = Request(
+        flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], stacks=["fifo"], only=True, rounds=(2,), workers=1
+    )
     advice = advise(log_file(tmp_path / "log.csv", n=40), request)
     assert "8 jobs ask for more than 4 GPUs and are left out" in advice.to_dict()["understood"]["assumed"]
     assert advice.replayed.sentences()[-1].startswith("32 of 40 jobs ask for")
@@ -280,7 +295,12 @@ def test_a_log_of_jobs_that_do_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("submit_s,gpus,duration_s\n" + "".join(f"{i},{1 if i % 5 == 0 else 8},60\n" for i in range(20)))
     with pytest.raises(InputError, match="16 of 20 jobs ask for more than the cluster's 4 GPUs; correct --gpus"):
-        advise(path, Request(flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], only=True, rounds=(2,)))
+        advise(
+            path,
+            Request(
+                flags=Flags(gpus=4, gpus_per_server=4), models=["resnet50"], stacks=["fifo"], only=True, rounds=(2,)
+            ),
+        )
 
 
 def test_a_single_window_gives_no_firm_advice(tmp_path: Path) -> None:
@@ -305,7 +325,7 @@ def test_of_equally_good_stacks_the_least_demanding_is_recommended(tmp_path: Pat
     calm, stopping = Entrant("calm", False, [outcome(50.5)] * 3), Entrant("stopping", False, [outcome(50.0, 1.0)] * 3)
 
     def best(*others: Entrant) -> str:
-        return Advice(log, site, happened, windows(log, 3), Race((today, *others), (), {})).best.stack
+        return Advice(log, site, happened, windows(log, 3), Race((today, *others), (), {}), {}).best.stack
 
     assert best(stopping, calm) == "calm"
     assert best(stopping, Entrant("slower", False, [outcome(52.5)] * 3)) == "stopping"
@@ -332,3 +352,46 @@ def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
     assert not any(resolve(stack).planner.shares_gpus for stack in stacks)  # a run would take minutes
     assert not next(one for one in running if one.stack == "srsf").blind
     assert not next(one for one in running if one.stack == "weft").blind  # it goes by lengths where they are known
+
+
+def test_a_window_begins_with_the_queue_of_the_replay_where_no_wait_is_recorded(tmp_path: Path) -> None:
+    """Two jobs of 1,000 s come at 0 and 10 s to one GPU. At 500 s one has 500 s left, and the other still waits."""
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s\na,0,1,1000\nb,10,1,1000\nc,2000,1,10\n")
+    log = read_jobs(path, {})
+    assert log.window(500.0, 600.0)["duration_s"].to_list() == [500, 510]
+    queued = replace(log, replayed_s={"a": 0.0, "b": 990.0})
+    assert queued.window(500.0, 600.0)["duration_s"].to_list() == [500, 1000]
+    assert log.load_by_day(1) == [pytest.approx(2010 / 86_400)]
+
+
+def test_work_counts_on_the_days_on_which_it_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"job_id,submit_s,gpus,duration_s\na,0,2,{2 * 86_400}\nb,{3 * 86_400},1,60\n")
+    assert read_jobs(path, {}).load_by_day(2) == [1.0, 1.0, 0.0, pytest.approx(30 / 86_400)]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--only"], "--only: name at least one stack"),
+        (["--today", "slurm"], "slurm"),
+        (["--models", "bananas"], "bananas"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_replayed(
+    more: list[str], words: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run(["advise", str(log_file(tmp_path / "log.csv")), "--gpus", "8", *more]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "replaying" not in said
+
+
+def test_a_log_with_room_for_one_window_is_one_window_and_all_of_it_counts(tmp_path: Path) -> None:
+    """Jobs last for 0.6 of the log on average: a second window would not fit beside the first."""
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s\n" + "".join(f"j{i},{i},1,600\n" for i in range(1001)))
+    drawn = windows(read_jobs(path, {}), 3)
+    assert (drawn.side_by_side, drawn.counted_s) == (1, 1000.0)
+    assert drawn.spans == ((0.0, 1000.0),) * 3

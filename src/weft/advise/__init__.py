@@ -23,6 +23,7 @@ from weft.advise.replayed import replay
 from weft.advise.site import Flags, Site, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
 from weft.api import compile_kernels
+from weft.errors import InputError
 from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
@@ -57,24 +58,26 @@ def advise(
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
     say = tell or (lambda what, done, total: None)
-    for text in request.stacks:
+    if request.only and not request.stacks:
+        raise InputError("--only: name at least one stack with --stack")
+    for text in (*request.stacks, *filter(None, [request.today])):
         resolve(text)  # a misspelt name is said at once
     log = read_jobs(jobs, request.mapping, request.format)
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}
-    facts = understood(log, site)
+    facts = understood(log, site, request.today)
     if on_understood is not None:
         on_understood(facts)
     compile_kernels(on_compile)
     happened = replay(log, site, request.today, request.workers, partial(say, "replaying what happened"))
     shortlist = tuple(request.stacks) if request.only else (*SHORTLIST, *request.stacks)
     running, refused = entrants(site, shortlist, (happened.stack, *request.stacks))
-    drawn = windows(log, sum(request.rounds))
+    drawn = windows(replace(log, replayed_s=happened.waits_s), sum(request.rounds))
     places = drawn.in_turn(site)
     drawn.fit(site, happened.stack, places, request.workers, partial(say, "fitting lengths"))
     every = [drawn.under(site, place) for place in places]
     found = race(running, refused, request.rounds, every, request.workers, partial(say, "racing stacks"))
-    advice = Advice(log, site, happened, drawn, found)
+    advice = Advice(log, site, happened, drawn, found, facts)
     return replace(
         advice,
         under=_under_each_guess(advice, request, partial(say, "asking each guess")),

@@ -28,6 +28,7 @@ class JobLog:
     trace: Trace
     file: Path  # a copy in weft's own columns
     mapping: Mapping[str, str] = field(default_factory=dict)  # field: column, if the file was a table of unknown format
+    replayed_s: Mapping[str, float] = field(default_factory=dict)  # waits of jobs in the replay, where none is recorded
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -66,26 +67,34 @@ class JobLog:
 
     def window(self, start_s: float, end_s: float) -> pl.DataFrame:
         """The jobs submitted in a stretch of the log. Before them come those that were running at its start, with what
-        was left of them, and those that were waiting. Where no wait is recorded, a job is taken to have started at
-        once."""
+        was left of them, and those that were waiting. Where no wait is recorded, that of the replay counts; a job that
+        was not replayed is taken to have started at once."""
         frame = self.frame
-        began = pl.col("submit_s") + pl.col("wait_s").fill_null(0.0)
+        replayed = pl.Series([self.replayed_s.get(name, 0.0) for name in frame["job_id"]], dtype=pl.Float64)
+        frame = frame.with_columns(
+            began=frame["submit_s"] + frame["wait_s"].zip_with(frame["wait_s"].is_not_null(), replayed)
+        )
+        began = pl.col("began")
         left = began + pl.col("duration_s") - start_s
         at_start = pl.lit(start_s).alias("submit_s")
         running = frame.filter((began < start_s) & (left > 0)).with_columns(left.alias("duration_s"), at_start)
         waiting = frame.filter((pl.col("submit_s") < start_s) & (began >= start_s)).with_columns(at_start)
-        return pl.concat([running, waiting, frame.filter(pl.col("submit_s").is_between(start_s, end_s, closed="left"))])
+        inside = frame.filter(pl.col("submit_s").is_between(start_s, end_s, closed="left"))
+        return pl.concat([running, waiting, inside]).drop("began")
 
     def copy(self, jobs: pl.DataFrame) -> Path:
         """A file with these jobs."""
         return _copy(Trace(jobs, self.trace.format, (), jobs.height, self.trace.path))
 
     def load_by_day(self, n_gpus: int) -> list[float]:
-        """GPU time asked for on each day over what the cluster has."""
+        """GPU time that jobs take on each day over what the cluster has, from the first submission to the last. A job
+        whose start is not recorded counts from its submission on."""
         frame = self.frame
-        day = ((frame["submit_s"] - frame["submit_s"].min()) / DAY_S).cast(pl.Int64).to_numpy()
-        work = (frame["gpus"] * frame["duration_s"]).to_numpy().astype(float)
-        return [float(share) for share in np.bincount(day, work) / (n_gpus * DAY_S)]
+        begin = (frame["submit_s"] - frame["submit_s"].min() + frame["wait_s"].fill_null(0.0)).to_numpy()
+        gpus, lasts = (frame[name].to_numpy().astype(float) for name in ("gpus", "duration_s"))
+        edges = DAY_S * np.arange(int(self.span_s // DAY_S) + 2)
+        done = [float(gpus @ np.clip(edge - begin, 0.0, lasts)) for edge in edges]
+        return [float(share) for share in np.diff(done) / (n_gpus * DAY_S)]
 
 
 def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = None) -> JobLog:

@@ -148,7 +148,7 @@ def windows(log: JobLog, n: int, seed: int = 1) -> Windows:
     first, span, jobs = float(submit[0]), log.span_s, len(submit)
     counted = max(span * COUNTED_JOBS / jobs, float(log.frame["duration_s"].mean()))  # type: ignore[arg-type]
     whole = counted * (1 + BEFORE + AFTER)
-    if whole >= span:  # the log is one window
+    if whole >= span or counted > span / 2:  # the log is one window
         return Windows(log, ((first, span),) * n, 1, span)
     eligible = int(np.searchsorted(submit, first + span - whole, side="right"))
     spans = []

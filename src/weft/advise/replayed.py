@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +40,7 @@ class Replayed:
     waits: dict[str, Any] | None  # simulated and recorded waits, where the log has them
     run_over_recorded: float  # GPU time in the replay over that in the log, after lengths were fitted
     queue: tuple[float, ...]  # waiting jobs, on average, in each fifth of the log
+    waits_s: Mapping[str, float] = field(default_factory=dict)  # of each job, simulated
 
     @property
     def trust(self) -> str:
@@ -104,7 +105,7 @@ def replay(
     load = float((stretch["gpus"] * stretch["duration_s"]).sum()) / (site.n_gpus * max(high - low, 1.0))
     return Replayed(
         stacks[best], found[best].jobs.height, log.frame.height, load, _grows(queue, load), compared[best],
-        run_over_recorded(found[best].jobs, stretch), queue,
+        run_over_recorded(found[best].jobs, stretch), queue, _waits_of(found[best]),
     )  # fmt: skip
 
 
@@ -112,12 +113,13 @@ def _middle(frame: pl.DataFrame, most: int) -> pl.DataFrame:
     return frame if frame.height <= most else frame.slice((frame.height - most) // 2, most)
 
 
+def _waits_of(run: RunResult) -> dict[str, float]:
+    started = run.jobs.filter(pl.col("start_s").is_not_null())
+    return dict(zip(started["job_id"], started["start_s"] - started["submit_s"], strict=True))
+
+
 def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] | None:
-    jobs = run.jobs.filter(pl.col("start_s").is_not_null())
-    pairs = [
-        (start - submit, recorded.get(name))
-        for name, start, submit in zip(jobs["job_id"], jobs["start_s"], jobs["submit_s"], strict=True)
-    ]
+    pairs = [(wait_s, recorded.get(name)) for name, wait_s in _waits_of(run).items()]
     known = np.array([(a, b) for a, b in pairs if b is not None], dtype=float)
     if len(known) < 2:
         return None

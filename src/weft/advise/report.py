@@ -23,6 +23,10 @@ _SHOWN = 20
 def advice_text(found: Mapping[str, Any]) -> Group:
     """The advice for the terminal: verdict, what was understood, the replay, the race, what-ifs."""
     parts: list[Any] = [Text(sentence, style="bold" if i == 0 else "") for i, sentence in enumerate(found["verdict"])]
+    if found["race"]["recommended"] != found["race"]["reference"]:
+        parts.append(
+            Text(f"To run it: weft serve --stack '{found['race']['recommended']}' (docs/live.md, docs/slurm.md).")
+        )
     parts += ["", Text("What was understood", style="bold")]
     parts.append(Text(understood_text(found["understood"])))
     parts += ["", Text("What happened, simulated", style="bold")]
@@ -127,13 +131,15 @@ def race_plot(found: Mapping[str, Any]) -> Figure:
 
 @house_style()
 def load_plot(found: Mapping[str, Any]) -> Figure:
-    """GPU time asked for on each day over what the cluster has."""
+    """GPU time that jobs take on each day over what the cluster has."""
     load = found["understood"]["load_by_day"]
     figure, (axes,) = new_figure(11.4, 2.6)
     axes.bar(range(len(load)), load, color=PALETTE[0], width=0.8)
     axes.axhline(1.0, color=MUTED, linewidth=1.0)
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
-    tidy_axes(axes, "GPU time that each day's jobs ask for, over what the cluster has", x="day", grid="y")
+    tidy_axes(
+        axes, "GPU time that jobs take on each day if none has to wait, over what the cluster has", x="day", grid="y"
+    )
     return figure
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from weft.advise.jobs import JobLog
 from weft.errors import InputError
 from weft.scenario import Scenario
-from weft.scenario.build import build_cluster
+from weft.scenario.build import build_cluster, check
 from weft.scenario.changes import Setting, changed, settings
 from weft.scenario.problems import read_toml
 
@@ -83,7 +83,10 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
         name: Scenario.load({"cluster": section, "workload": {**workload, **guess}, **rest, "run": run})
         for name, guess in chosen.items()
     }
-    return Site(guesses, build_cluster(next(iter(guesses.values()))).n_gpus, tuple(assumed))
+    built = build_cluster(next(iter(guesses.values())))
+    for scenario in guesses.values():
+        check(scenario, built)
+    return Site(guesses, built.n_gpus, tuple(assumed))
 
 
 def what_if(site: Site, text: str) -> Site:
@@ -147,15 +150,23 @@ def _assume(section: dict[str, Any], defaults: Mapping[str, Any], assumed: list[
 def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]:
     section: dict[str, Any] = {"topology": "leaf-spine", **_said(flags)}
     gpus = section.pop("gpus", None)
-    _assume(section, {"gpus_per_server": 8, "servers_per_rack": 4}, assumed)
-    per_server, per_rack = section["gpus_per_server"], section["servers_per_rack"]
+    if gpus is not None and gpus < 8:
+        section.setdefault("gpus_per_server", gpus)
+    _assume(section, {"gpus_per_server": 8}, assumed)
+    per_server, per_rack = section["gpus_per_server"], section.pop("servers_per_rack", 4)
     wanted, why = (gpus, "") if gpus is not None else _guessed_size(log)
+    if gpus is not None and gpus < per_server:
+        raise InputError(f"--gpus {gpus}: a server alone has {per_server} (--gpus-per-server)")
     servers = ceil(wanted / per_server)
-    section["servers_per_rack"] = min(per_rack, servers)
-    section["racks"] = ceil(servers / section["servers_per_rack"])
-    total = section["racks"] * section["servers_per_rack"] * per_server
+    section["racks"] = ceil(servers / per_rack)
+    section["servers_per_rack"] = even = ceil(servers / section["racks"])  # racks of one size come nearest to all GPUs
+    if flags.servers_per_rack != even:
+        assumed.insert(
+            0, f"servers_per_rack = {even}" + (f" ({per_rack} at most, in racks of one size)" * (even < per_rack))
+        )
+    total = section["racks"] * even * per_server
     if total != gpus:
-        assumed.insert(0, f"gpus = {total} ({why or f'{gpus} in whole racks'})")
+        assumed.insert(0, f"gpus = {total} ({why or f'{gpus} do not fill racks of one size'})")
     _assume(section, {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}, assumed)
     section["intra_server_gbps"] = 300.0
     return section

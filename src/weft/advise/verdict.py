@@ -9,11 +9,11 @@ from typing import Any
 
 from weft.advise.jobs import JobLog
 from weft.advise.race import Entrant, Race, Windows, ratios, score
-from weft.advise.replayed import Replayed
+from weft.advise.replayed import TODAY, Replayed
 from weft.advise.site import Site
 from weft.errors import InputError
 from weft.results.compare import mean_and_interval
-from weft.results.display import number, time_unit
+from weft.results.display import number
 from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
@@ -44,6 +44,7 @@ class Advice:
     replayed: Replayed
     drawn: Windows
     race: Race
+    facts: Mapping[str, Any]  # what was understood
     changes: tuple[Changed, ...] = ()
     under: Mapping[str, Sequence[float]] = field(
         default_factory=dict
@@ -65,13 +66,13 @@ class Advice:
     @property
     def rival(self) -> Entrant | None:
         """The best stack other than today's. Of those that are equally good, one that stops no job comes first, then
-        one that needs no lengths."""
+        one that needs no lengths, then the one that stops the fewest."""
         finalists = [one for one in self.ranked if one is not self.reference]
         if not finalists:
             return None
         most, least = len(finalists[0].outcomes), score(finalists[0], self.reference)
         equal = [o for o in finalists if len(o.outcomes) == most and score(o, self.reference) <= least * CLOSE]
-        return min(equal, key=lambda one: (not one.calm, not one.blind, score(one, self.reference)))
+        return min(equal, key=lambda one: (not one.calm, not one.blind, _mean(one, "preemptions")))
 
     @property
     def best(self) -> Entrant:
@@ -97,20 +98,14 @@ class Advice:
         counted = f"{len(best.outcomes)} windows of the log under {guesses} guess{'es' * (guesses > 1)}"
         if best is self.reference:
             rival = self.rival
-            other = f"; the next best, {rival.stack}, comes to {ratio_words(self.ratio(rival))} of it" if rival else ""
+            other = f"; {rival.stack}, say, comes to {ratio_words(self.ratio(rival))} of it" if rival else ""
             return f"Stay with {today}: over {counted} no other stack tried is better by 2 %{other}."
-        before_s, after_s = (
-            math.fsum(o["jct_mean_s"] for o in one.outcomes[: len(best.outcomes)]) / len(best.outcomes)
-            for one in (self.reference, best)
-        )
-        unit = time_unit([before_s, after_s])
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
         doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls to {ratio_words(ratio)} of today's, window by window (on average from {unit.of(before_s)} to "
-            f"{unit.of(after_s)} {unit.name}){doubt}."
+            f"time falls to {ratio_words(ratio)} of today's in the average window{doubt}."
         )
 
     def _price(self) -> str:
@@ -128,7 +123,10 @@ class Advice:
             parts.append(
                 f"the worst-off user's mean completion time is {ratio_words(self.ratio(best, 'worst_user'))} of today's"
             )
-        return "The price: " + ", ".join(parts[:-1]) + f", and {parts[-1]}."
+        slower = (self.ratio(best, metric)["mean"] or 0.0 for metric in ("jct_p99_s", "worst_user"))
+        worse = stops > 0 or max(slower) > 1 or _mean(best, "slowdown_p99") > _mean(today, "slowdown_p99")
+        name = "The price" if worse else "No price was seen"
+        return f"{name}: " + ", ".join(parts[:-1]) + f", and {parts[-1]}."
 
     def _sensitivity(self) -> str:
         best, rival = self.best, self.rival
@@ -138,7 +136,7 @@ class Advice:
             words = ", ".join(
                 f"{math.fsum(over) / len(over):.2f} with {name}" for name, over in self.under.items() if over
             )
-            parts.append(f"in the same {n} windows the ratio of {rival.stack} is {words}")
+            parts.append(f"in the first {n} of these windows, each under every guess, {rival.stack} comes to {words}")
         if self.unqueued:
             parts.append(
                 "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"
@@ -173,7 +171,7 @@ class Advice:
         """What `weft advise --json` prints."""
         return {
             "verdict": self.sentences(),
-            "understood": understood(self.log, self.site),
+            "understood": dict(self.facts),
             "replay": {
                 "stack": self.replayed.stack, "jobs": self.replayed.jobs, "load": self.replayed.load,
                 "queue_only_grows": self.replayed.grows, "waiting_jobs_by_fifth": list(self.replayed.queue),
@@ -195,13 +193,13 @@ class Advice:
         metrics = ("jct_mean_s", "jct_p99_s", "wait_mean_s", "slowdown_p99", "preemptions", "comm_share")
         return {
             "stack": one.stack, "windows": len(one.outcomes), "dropped": one.out, "needs_lengths": not one.blind,
-            "stops_jobs": not one.calm, "over_today": self.ratio(one), "p99_over_today": self.ratio(one, "jct_p99_s"),
-            "means": {name: _mean(one, name) for name in metrics},
+            "has_stopped_jobs": not one.calm, "over_today": self.ratio(one),
+            "p99_over_today": self.ratio(one, "jct_p99_s"), "means": {name: _mean(one, name) for name in metrics},
         }  # fmt: skip
 
 
-def understood(log: JobLog, site: Site) -> dict[str, Any]:
-    """What was read, what was assumed, and what is not known."""
+def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, Any]:
+    """What was read, what was assumed, and what is not known; `today` is what the operator says that the site runs."""
     frame = log.frame
     too_large = int((frame["gpus"] > site.n_gpus).sum())
     if too_large > frame.height / 2:
@@ -210,6 +208,7 @@ def understood(log: JobLog, site: Site) -> dict[str, Any]:
             "GPUs; correct --gpus, or say which column is what with --map"
         )
     left_out = [f"{too_large:,} jobs ask for more than {site.n_gpus:,} GPUs and are left out"] if too_large else []
+    guessed = [] if log.has_waits or today else [f"today's stack = {TODAY[0]} (name yours with --today)"]
     unknown = [] if log.has_waits else ["how long jobs waited"]
     if not log.has_models:
         unknown.append("models, and so how much jobs communicate")
@@ -220,9 +219,10 @@ def understood(log: JobLog, site: Site) -> dict[str, Any]:
     return {
         "file": log.trace.path, "format": log.trace.format, "columns": dict(log.mapping),
         "rows": log.trace.n_rows_in, "jobs": frame.height, "damaged": log.trace.n_damaged,
-        "left_out": log.trace.n_left_out, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
-        "assumed": [*site.assumed, *left_out], "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)),
-        "load_by_day": by_day, "load_by_half": [_average(by_day[:half]), _average(by_day[half:])], "unknown": unknown,
+        "left_out": log.trace.n_left_out + too_large, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
+        "assumed": [*guessed, *site.assumed, *left_out],
+        "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)), "load_by_day": by_day,
+        "load_by_half": [_average(by_day[:half]), _average(by_day[half:])], "unknown": unknown,
     }  # fmt: skip
 
 
