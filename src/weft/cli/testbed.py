@@ -33,13 +33,14 @@ ControlOption = Annotated[
     list[str] | None,
     typer.Option(
         "--control", metavar="NAME[@A[-B]]",
-        help="Congestion control (cubic, reno, bbr): of all senders, of server A, or from A to B; may be repeated.",
+        help="Congestion control (cubic, reno, bbr, dctcp): of all senders, of server A, or from A to B; "
+        "may be repeated.",
     ),
 ]  # fmt: skip
 LossOption = Annotated[float, typer.Option("--loss", min=0, max=0.5, help="Share of packets lost at random, per link.")]
 DelayOption = Annotated[float, typer.Option("--delay-ms", min=0, max=1000, help="Delay of each link (needs netem).")]
 MarksOption = Annotated[
-    int, typer.Option("--marks", min=0, help="Mark packets (ECN) that find this many bytes waiting.")
+    int, typer.Option("--marks", min=0, help="Mark packets (ECN) that find this many bytes waiting (dctcp: 110000).")
 ]
 FolderOption = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder that says where the testbed is.")]
 
@@ -235,6 +236,7 @@ def _plan(scenario: Path, scale: float | None) -> tuple[Cluster, Blueprint]:
 
 def _links(cluster: Cluster, texts: Sequence[str], loss: float, delay_ms: float, marks: int) -> Links:
     from weft.testbed.build import Links
+    from weft.testbed.dctcp import MARK_BYTES
     from weft.testbed.packets import Marks
 
     names = {server.id: server.name for server in cluster.servers}
@@ -253,6 +255,9 @@ def _links(cluster: Cluster, texts: Sequence[str], loss: float, delay_ms: float,
             _servers(cluster, [where], f"--control {text}")
     if len(usual) > 1:
         raise InputError(f"--control {usual[1]}: all senders have {usual[0]}; write {usual[1]}@s0 or {usual[1]}@s0-s2")
+    if not marks and "dctcp" in (*usual, *routes.values()):
+        marks = MARK_BYTES
+        notice(f"dctcp: packets that find {marks} bytes waiting are marked (--marks changes that)")
     return Links(
         usual[0] if usual else "cubic", loss, delay_ms / 1e3, marks=Marks(marks) if marks else None, routes=routes
     )

@@ -17,6 +17,7 @@ from typing import IO, Any, Self
 
 from weft.agent.bursts import refine
 from weft.errors import InputError
+from weft.testbed import dctcp
 from weft.testbed.namespaces import cookie, inside, new_namespace, refuse
 from weft.testbed.packets import Marks, attach
 from weft.testbed.plan import Blueprint
@@ -44,8 +45,8 @@ class Links:
 
 
 def controls() -> list[str]:
-    """Congestion controls that this kernel has."""
-    return _CONTROLS.read_text().split()
+    """Congestion controls that this kernel has, without those that testbeds have registered."""
+    return [name for name in _CONTROLS.read_text().split() if not name.startswith(dctcp.PREFIX)]
 
 
 def _forget() -> None:
@@ -68,14 +69,16 @@ class Testbed:
     def __init__(self, blueprint: Blueprint, links: Links | None = None) -> None:
         refuse()
         self.blueprint, self.links = blueprint, links or Links()
-        known = controls()
-        for control in (self.links.control, *self.links.routes.values()):
-            if control not in known:
-                raise InputError(f"testbed: this kernel has no {control}; it has {', '.join(sorted(known))}")
+        known, asked = set(controls()), {self.links.control, *self.links.routes.values()}
+        for control in sorted(asked - known - {"dctcp"}):
+            raise InputError(f"testbed: this kernel has no {control}; it has {', '.join(sorted(known))}")
         self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches
         self._children: list[subprocess.Popen[Any]] = []
         self._warden: subprocess.Popen[str] | None = None
+        self._dctcp: tuple[str, int] | None = None  # our own, where the kernel has none: name and file
         try:
+            if "dctcp" in asked - known:
+                self._dctcp = dctcp.register()
             self._guard()
             self._build()
         except BaseException:
@@ -155,6 +158,9 @@ class Testbed:
         if self._warden is not None:
             self._warden.communicate()  # what children have left behind ends now, and the folder goes
             self._warden = None
+        if self._dctcp is not None:
+            os.close(self._dctcp[1])
+            self._dctcp = None
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -239,7 +245,8 @@ class Testbed:
                     if (name, host.name) in self.links.routes:
                         routes.append((f"{host.address}/32", self.links.routes[name, host.name]))
             for dst, control in routes:
-                metrics: dict[str, str | int] = {"cc_algo": control}
+                ours = self._dctcp if control == "dctcp" else None
+                metrics: dict[str, str | int] = {"cc_algo": ours[0] if ours else control}
                 if self.links.marks is not None:
                     metrics["features"] = 1  # RTAX_FEATURE_ECN
                 ip.route("replace", dst=dst, oif=index, scope="link", prefsrc=me.address, metrics=metrics)

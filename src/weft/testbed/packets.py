@@ -83,7 +83,7 @@ def _program(rate: float, loss: float, marks: Marks | None) -> bytes:
 
 def _map() -> int:
     """Room for one entry of 16 bytes."""
-    return _bpf(_MAP_CREATE, struct.pack("<IIII", _ARRAY, 4, 16, 1))
+    return bpf(_MAP_CREATE, struct.pack("<IIII", _ARRAY, 4, 16, 1))
 
 
 def _load(program: bytes) -> int:
@@ -95,13 +95,13 @@ def _load(program: bytes) -> int:
         ctypes.addressof(log),
     )  # fmt: skip
     try:
-        return _bpf(_PROG_LOAD, attributes)
+        return bpf(_PROG_LOAD, attributes)
     except OSError as error:
         last = log.value.decode(errors="replace").strip().splitlines()[-1:] or [""]
         raise InputError(f"testbed: this kernel loads no program for packets ({error.strerror}; {last[0]})") from None
 
 
-def _bpf(command: int, attributes: bytes) -> int:
+def bpf(command: int, attributes: bytes) -> int:
     number = _BPF.get(platform.machine())
     if number is None:
         raise InputError(f"testbed: packets can be lost or marked on x86_64 and aarch64, not on {platform.machine()}")
