@@ -255,12 +255,25 @@ def _links(cluster: Cluster, texts: Sequence[str], loss: float, delay_ms: float,
             _servers(cluster, [where], f"--control {text}")
     if len(usual) > 1:
         raise InputError(f"--control {usual[1]}: all senders have {usual[0]}; write {usual[1]}@s0 or {usual[1]}@s0-s2")
+    _refuse_half_dctcp(usual, routes, list(names.values()))
     if not marks and "dctcp" in (*usual, *routes.values()):
         marks = MARK_BYTES
         notice(f"dctcp: packets that find {marks} bytes waiting are marked (--marks changes that)")
     return Links(
         usual[0] if usual else "cubic", loss, delay_ms / 1e3, marks=Marks(marks) if marks else None, routes=routes
     )
+
+
+def _refuse_half_dctcp(usual: Sequence[str], routes: dict[tuple[str, str], str], names: Sequence[str]) -> None:
+    """Raise if DCTCP's packets go to nobody who answers as DCTCP does: such connections have no ECN."""
+    for (src, dst), control in routes.items():
+        peers = [dst] if dst else [name for name in names if name != src]
+        back = [routes.get((peer, src)) or routes.get((peer, "")) or "".join(usual) for peer in peers]
+        if control == "dctcp" and "dctcp" not in back:
+            where = f"{src}-{dst}" if dst else src
+            raise InputError(
+                f"--control dctcp@{where}: the other end has to be DCTCP's, too; add --control dctcp@{peers[0]}-{src}"
+            )
 
 
 def _servers(cluster: Cluster, names: Sequence[str], text: str) -> tuple[int, ...]:
