@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from weft.research.cassini.real import _met, _quarters
+from weft.research.cassini.real import _dctcp, _met, _quarters
+from weft.testbed.build import controls
 from weft.testbed.jobs import Timing
 
 
@@ -19,3 +22,14 @@ def test_jobs_that_move_apart_meet_in_the_first_quarter_and_not_in_the_last() ->
     assert parts == {"first quarter": slice(2, 6), "last quarter": slice(14, 18)}
     assert _met([one, other], parts["first quarter"]) == pytest.approx(100.0 * (1.0 - 0.125 * 3.5))
     assert _met([one, other], parts["last quarter"]) == 0.0
+
+
+@pytest.mark.skipif("dctcp" in controls(), reason="the kernel has its own dctcp")
+def test_figure_19_says_that_reno_stands_in_for_dctcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no clang
+    said: list[str] = []
+    assert _dctcp(said.append) == ("reno", "Reno + ECN for DCTCP")
+    assert len(said) == 1
+    assert said[0].startswith("testbed: this kernel has no dctcp, and ours cannot be had: ")
+    assert said[0].endswith("; figure 19 is run with reno, which halves its window for a mark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import InputError
 from weft.model.profile import Phase, Profile
 from weft.research.cassini.snapshots import FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
 from weft.research.real import JOBS, Say, row, two_racks
 from weft.testbed.build import Links, Testbed, controls
+from weft.testbed.dctcp import register
 from weft.testbed.jobs import Replay, Timing, overlap, play
 from weft.testbed.packets import Marks
 
@@ -54,7 +57,7 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
                 rows.append(row(what, "%", None, None, shares, 0.0))
         for longer in _LONGER:
             rows.append(_adjustments(bed, longer, repetitions, iterations, say))
-    return rows + _marks(repetitions, iterations, say)
+    return rows + marks(repetitions, iterations, say)
 
 
 def _quarters(iterations: int) -> dict[str, slice]:
@@ -97,12 +100,9 @@ def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int,
     return row(what, "a minute", 2.0, simulated, per_minute, 0.0)
 
 
-def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
-    """Figure 19: packets that are marked; without DCTCP by senders that answer to a mark as to a loss."""
-    control = "dctcp" if "dctcp" in controls() else "reno"
-    name = "DCTCP" if control == "dctcp" else "Reno + ECN for DCTCP"
-    if control == "reno":
-        say("this kernel has no dctcp: figure 19 is run with reno, which halves its window for a mark")
+def marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+    """Figure 19: packets that are marked, in as many repetitions of as many iterations."""
+    control, name = _dctcp(say)
     found: dict[bool, list[float]] = {False: [], True: []}
     for n in range(repetitions):
         for shifted in (False, True):
@@ -118,6 +118,19 @@ def _marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
         )
         for shifted, values in found.items()
     ]  # fmt: skip
+
+
+def _dctcp(say: Say) -> tuple[str, str]:
+    """The congestion control of Figure 19, and what rows call it. Where DCTCP cannot be had it is Reno, which takes a
+    mark for a loss."""
+    if "dctcp" in controls():
+        return "dctcp", "DCTCP of the kernel"
+    try:
+        os.close(register()[1])
+    except InputError as error:
+        say(f"{error}; figure 19 is run with reno, which halves its window for a mark")
+        return "reno", "Reno + ECN for DCTCP"
+    return "dctcp", "DCTCP of weft"
 
 
 def _marked(bed: Testbed, host: str) -> int:
