@@ -15,12 +15,14 @@ import pytest
 
 pytest.importorskip("grpc")
 
+import weft.agent.host
 from weft.agent.conductor import Conductor
 from weft.agent.control import Control
 from weft.agent.plane import Placed, Plane
 from weft.agent.service import AgentService, listed
 from weft.agent.trust import secret_of
 from weft.agent.wire import Line, Message
+from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.model.topologies import Machine, leaf_spine
 from weft.registry import make
@@ -190,3 +192,19 @@ def test_a_job_is_not_said_to_be_paced_where_no_agent_is(tmp_path: Path) -> None
         for line in lines:
             line.close()
         plane.close()
+
+
+def test_a_second_agent_of_a_host_is_refused_until_the_first_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the first one's notes, and nobody would know which sockets are paced."""
+    monkeypatch.setattr(weft.agent.host, "_PATIENT_S", 0.1)
+    first = weft.agent.host.Agent("here", tmp_path)
+    with pytest.raises(InputError, match="another agent serves here"):
+        weft.agent.host.Agent("here", tmp_path)
+    other = weft.agent.host.Agent("there", tmp_path)
+    first.close()
+    weft.agent.host.Agent("here", tmp_path).close()
+    other.close()
+    with pytest.raises(InputError, match="cannot be the name of a host"):
+        weft.agent.host.Agent("../here", tmp_path)

@@ -29,11 +29,16 @@ def test_a_row_has_the_times_and_the_overlap_of_each_phase() -> None:
     assert row["shifted_times"] == pytest.approx(1.0)
     assert row["shifted_overlap"] == pytest.approx(0.0)
     lines = [line.split() for line in _table(outcome, {"0 s0-s2": 0})]
-    assert lines[1] == ["a", "500.0", "700.0", "1.400", "1.00", "500.0", "1.000", "0.00"]
+    assert lines[1] == ["a", "500.0", "700.0", "1.400", "1.400", "1.00", "500.0", "1.000", "1.000", "0.00"]
     assert lines[4] == ["0", "s0-s2", "25.00", "10.00", "0.400", "12.50", "0.500"]
 
 
 def test_turns_fit_if_the_last_is_over_before_the_first_comes_again() -> None:
-    """Two phases of 0.2 s fit into 0.5 s, three do not."""
-    assert Openings.after([_timing(name, 0.5, 0.2) for name in "ab"], 0.0).fits
-    assert not Openings.after([_timing(name, 0.5, 0.2) for name in "abc"], 0.0).fits
+    """Two phases of 0.2 s fit into 0.5 s. Three do not: with 0.03 of the period after each, they need 0.6 / 0.91 s."""
+    two = Openings.after([_timing(name, 0.5, 0.2) for name in "ab"], 0.0)
+    assert two.fits
+    assert two.gates[0]["period"] == pytest.approx(0.515)
+    three = Openings.after([_timing(name, 0.5, 0.2) for name in "abc"], 0.0)
+    assert not three.fits
+    assert three.gates[0]["period"] == pytest.approx(0.6 / 0.91)
+    assert three.gates[2]["epoch"] + 0.2 < three.gates[0]["period"]

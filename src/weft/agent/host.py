@@ -8,6 +8,7 @@ well. The agent forgets its orders, and lets go of every socket, when it does no
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
 import select
@@ -26,6 +27,7 @@ from weft.agent.processes import belongs, jobs_here, namespace_of
 from weft.agent.sockets import Process, Remote
 from weft.agent.watched import Reader, Watched
 from weft.agent.wire import Line, Message
+from weft.errors import InputError
 
 FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
 SCAN_S = 0.5  # seconds between looks for new sockets; every other look is for new processes, too
@@ -33,6 +35,7 @@ SILENCE_S = 0.75  # without a word from the server all sockets are let go
 _BEAT_S = 0.1  # seconds between signs of life to the guardian
 REPORT_S = 0.25  # seconds between reports to the server, unless it asks for more
 _GUARDIAN = Path(__file__).with_name("guardian.py")
+_PATIENT_S = 3.0  # that another agent has to end
 
 
 class Agent:
@@ -59,11 +62,14 @@ class Agent:
         self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
         self.near = near
         self.namespace = os.stat(netns).st_ino if netns else namespace_of("self")
-        self._reader = Reader(netns)
         folder.mkdir(parents=True, exist_ok=True)
+        if host != Path(host).name:
+            raise InputError(f"agent: {host!r} cannot be the name of a host")
         self.state = folder / f"paced.{host}"
+        self._file = _own(self.state, f"another agent serves {host} with {folder}; end that one first")
         self.let_go = release(str(self.state))  # what an agent before us left behind
-        self._file = os.open(self.state, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        os.ftruncate(self._file, 0)
+        self._reader = Reader(netns)
         self.jobs: dict[str, Watched] = {}
         self._seen: dict[int, str | None] = {}
         self._pids: dict[int, str] = {}
@@ -339,6 +345,24 @@ class Agent:
         for job in self.jobs.values():
             for process in job.processes.values():
                 process.close()
+        self.state.unlink(missing_ok=True)  # while it is ours
         for file in (self._file, self._woken, self._wake):
             os.close(file)
-        self.state.unlink(missing_ok=True)
+
+
+def _own(path: Path, refusal: str) -> int:
+    """The file with this agent's notes, which no other agent has while this one lives; one that is about to end has
+    some seconds for it."""
+    until = time.monotonic() + _PATIENT_S
+    while True:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.fstat(file).st_ino == path.stat().st_ino:  # not one that its owner has removed
+                return file
+        except BlockingIOError:
+            if time.monotonic() > until:
+                os.close(file)
+                raise InputError(f"agent: {refusal}") from None
+        os.close(file)
+        time.sleep(0.05)

@@ -124,7 +124,9 @@ def listen(
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
-        raise InputError(f"cannot listen at {address}: write HOST:PORT of this machine, or unix:FILE") from None
+        raise InputError(
+            f"cannot listen at {address}: it is in use, or it is no HOST:PORT of this machine (nor unix:FILE)"
+        ) from None
     server.start()
     return server, address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 

@@ -159,7 +159,7 @@ def run(
         refuse_picture(plot)
     outcome = trial(cluster, plan, _links(cluster, control or [], loss, delay_ms, marks), jobs, settings)
     if not outcome.fits:
-        notice("the jobs communicate for longer than one iteration in all, so they meet although they are shifted")
+        notice("the turns of all jobs take longer than an iteration, so shifted iterations are as long as all turns")
     if plot is not None:
         draw(outcome.phases, plot)
     flows = {f"{n} {text}": n for n, text in enumerate(foreign or [])}
@@ -177,21 +177,22 @@ def run(
 def _table(outcome: Outcome, flows: dict[str, int]) -> list[str]:
     """What each phase did to jobs and to the flows of others."""
     phases = list(outcome.phases)[1:]
-    heads = "".join(f" {phase + ' ms':>13s} {'times':>6s} {'overlap':>8s}" for phase in phases)
+    heads = "".join(f" {phase + ' ms':>13s} {'times':>6s} {'mean':>6s} {'overlap':>8s}" for phase in phases)
     lines = [f"{'job':24s} {'alone ms':>10s}{heads}"]
     for name, row in outcome.jobs().items():
         lines.append(f"{name:24.24s} {1e3 * row['alone_s']:10.1f}")
         for phase in phases:
-            lines[-1] += f" {1e3 * row[f'{phase}_s']:13.1f} {row[f'{phase}_times']:6.3f} {row[f'{phase}_overlap']:8.2f}"
+            lines[-1] += f" {1e3 * row[f'{phase}_s']:13.1f} {row[f'{phase}_times']:6.3f}"
+            lines[-1] += f" {row[f'{phase}_mean_times']:6.3f} {row[f'{phase}_overlap']:8.2f}"
     if flows:
-        heads = "".join(f" {phase + ' MB/s':>13s} {'times':>6s} {'':8s}" for phase in phases)
+        heads = "".join(f" {phase + ' MB/s':>13s} {'times':>6s} {'':15s}" for phase in phases)
         lines.append(f"{'flow of others':24s} {'alone MB/s':>10s}{heads}")
     for name, n in flows.items():
         alone = outcome.foreign["alone"][n]
         lines.append(f"{name:24.24s} {alone / 1e6:10.2f}")
         for phase in phases:
             rate = outcome.foreign[phase][n]
-            lines[-1] += f" {rate / 1e6:13.2f} {rate / alone if alone else 0.0:6.3f} {'':8s}"
+            lines[-1] += f" {rate / 1e6:13.2f} {rate / alone if alone else 0.0:6.3f} {'':15s}"
     return [line.rstrip() for line in lines]
 
 

@@ -49,6 +49,17 @@ def controls() -> list[str]:
     return [name for name in _CONTROLS.read_text().split() if not name.startswith(dctcp.PREFIX)]
 
 
+def no_dctcp() -> str:
+    """Why a testbed here cannot have DCTCP, neither the kernel's nor ours; nothing if it can."""
+    if "dctcp" in controls():
+        return ""
+    try:
+        os.close(dctcp.register()[1])
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def _forget() -> None:
     """Remove folders of processes that are gone, where their warden was killed as well."""
     for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):

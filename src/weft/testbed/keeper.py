@@ -58,13 +58,17 @@ def up(folder: Path, argv: list[str], patience_s: float = 60.0) -> Standing:
             start_new_session=True,
         )  # fmt: skip
     until = time.monotonic() + patience_s
-    while time.monotonic() < until and child.poll() is None:
-        found = standing(folder)
-        if found is not None and found.pid == child.pid:
-            return found
-        time.sleep(0.05)
-    child.kill()
-    child.wait()
+    try:
+        while time.monotonic() < until and child.poll() is None:
+            found = standing(folder)
+            if found is not None and found.pid == child.pid:
+                return found
+            time.sleep(0.05)
+        child.kill()
+        child.wait()
+    except KeyboardInterrupt:
+        child.kill()
+        raise
     said = (folder / "testbed.log").read_text(errors="replace").strip().splitlines()[-1:] or ["it did not come up"]
     raise InputError(said[0].removeprefix("error: "))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import cast
 
 import numpy as np
@@ -60,8 +61,8 @@ class Outcome:
     fits: bool = True  # what is shifted has room for its turns
 
     def jobs(self) -> dict[str, dict[str, float]]:
-        """By job the median iteration of each phase, how much longer than alone that is, and the part of its
-        communication that met another job's."""
+        """By job the median iteration of each phase, how much longer than alone that and the mean are (a job that waits
+        for its next turn now and then has a longer mean), and the part of its communication that met another job's."""
         rows = {}
         for name, alone in self.phases["alone"].items():
             rows[name] = {"alone_s": alone.median_s}
@@ -69,6 +70,7 @@ class Outcome:
                 others = [other for other in timings.values() if other.name != name]
                 rows[name] |= {
                     f"{phase}_s": timings[name].median_s, f"{phase}_times": timings[name].median_s / alone.median_s,
+                    f"{phase}_mean_times": fmean(timings[name].iterations_s) / fmean(alone.iterations_s),
                     f"{phase}_overlap": max((overlap(timings[name], other) for other in others), default=0.0),
                 }  # fmt: skip
         return rows
@@ -79,18 +81,21 @@ class Openings:
     """Gates that let jobs take turns: the phase of each begins when that of the one before it is over."""
 
     gates: tuple[dict[str, float], ...]
-    fits: bool = True  # the last phase is over before the first begins anew
+    fits: bool = (
+        True  # in a period hardly longer than the longest iteration; otherwise the period has room for all turns
+    )
 
     @classmethod
     def after(cls, alone: Sequence[Timing], epoch: float) -> Openings:
         """From what the jobs look like alone."""
-        period = _ROOM * max(timing.median_s for timing in alone)
+        talks = [float((timing.rows[1:, 2] - timing.rows[1:, 1]).mean()) for timing in alone]
+        longest = _ROOM * max(timing.median_s for timing in alone)
+        period = max(longest, sum(talks) / (1 - len(talks) * _TOLERANCE / 2))
         gates, at = [], epoch
-        for timing in alone:
+        for talk in talks:
             gates.append({"epoch": at, "period": period, "tolerance": _TOLERANCE})
-            talks = float((timing.rows[1:, 2] - timing.rows[1:, 1]).mean())
-            over, at = at + talks, at + talks + _TOLERANCE * period / 2
-        return cls(tuple(gates), over - epoch <= period)
+            at += talk + _TOLERANCE * period / 2
+        return cls(tuple(gates), period == longest)
 
 
 def refuse_trial(cluster: Cluster, plan: Blueprint, jobs: Sequence[Job], settings: Settings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -10,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InputError
 from weft.model.profile import Phase, Profile
 from weft.research.cassini.snapshots import FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
 from weft.research.real import JOBS, Say, row, two_racks
-from weft.testbed.build import Links, Testbed, controls
-from weft.testbed.dctcp import register
+from weft.testbed.build import Links, Testbed, controls, no_dctcp
 from weft.testbed.jobs import Replay, Timing, overlap, play
 from weft.testbed.packets import Marks
 
@@ -123,14 +120,10 @@ def marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
 def _dctcp(say: Say) -> tuple[str, str]:
     """The congestion control of Figure 19, and what rows call it. Where DCTCP cannot be had it is Reno, which takes a
     mark for a loss."""
-    if "dctcp" in controls():
-        return "dctcp", "DCTCP of the kernel"
-    try:
-        os.close(register()[1])
-    except InputError as error:
-        say(f"{error}; figure 19 is run with reno, which halves its window for a mark")
+    if refused := no_dctcp():
+        say(f"{refused}; figure 19 is run with reno, which halves its window for a mark")
         return "reno", "Reno + ECN for DCTCP"
-    return "dctcp", "DCTCP of weft"
+    return "dctcp", "DCTCP of the kernel" if "dctcp" in controls() else "DCTCP of weft"
 
 
 def _marked(bed: Testbed, host: str) -> int:
