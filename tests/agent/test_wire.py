@@ -48,5 +48,5 @@ def test_a_secret_is_made_once_and_never_empty(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_none_of_this_machine_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match="cannot listen at nonsense: write HOST:PORT"):
+    with pytest.raises(InputError, match="cannot listen at nonsense: it is in use, or it is no HOST:PORT"):
         listen("nonsense", "secret")
