@@ -31,8 +31,7 @@ class Control:
     `hosts` are the names of hosts with their network namespaces ("" is this process's own). `alias` is the host that
     stands for all servers of the cluster, where these are pretended. Agents of other machines call at `listen`.
     `switches` are the addresses of `weft switch` processes that keep the load tables, separated by commas; without any
-    this process does. `say` is told, once, what
-    is wrong with agents that call.
+    this process does. `say` is told, once, what is wrong with agents that call.
     """
 
     def __init__(

@@ -182,8 +182,7 @@ class Line:
 
     def tell(self, name: str, message: Message) -> None:
         """Send a message and wait for no answer, by a stream that stays open: a call for each would cost a thread.
-        Before
-        the server has ever answered nothing is sent."""
+        Nothing is sent before the server has ever answered."""
         if self._key is None:
             return
         call, box = self._told.get(name, (None, None))
