@@ -52,8 +52,20 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+def _finish(work: Any, future: Any, tensor: Any) -> None:
+    """Wait for a reduction, and hand over what came of it."""
+    try:
+        work.wait()
+        future.set_result(tensor)
+    except Exception as error:
+        future.set_exception(error)
+
+
 def _arm(module: Any) -> None:
     """Models register the hook at their first forward pass; one that a script registers before is held at the gate."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import torch
     import torch.distributed as dist
 
     from weft.live.progress import at_gate
@@ -61,6 +73,7 @@ def _arm(module: Any) -> None:
     ddp = module.DistributedDataParallel
     register, forward = ddp.register_comm_hook, ddp.forward
     hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+    waits = ThreadPoolExecutor(1, "weft")  # Python waits for its thread before it ends
 
     def gated(act: Any) -> Any:
         steps = [0]
@@ -82,8 +95,13 @@ def _arm(module: Any) -> None:
         def averaged(state: Any, bucket: Any) -> Any:
             group = model.process_group
             tensor = bucket.buffer().div_(dist.get_world_size(group))
-            future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
-            return future.then(lambda done: done.value()[0])
+            work = dist.all_reduce(tensor, group=group, async_op=True)
+            if tensor.device.type != "cpu":
+                return work.get_future().then(lambda done: done.value()[0])
+            # Gloo would run that in a thread of its own, which may still hold it when the process ends, and abort it.
+            future: Any = torch.futures.Future()
+            waits.submit(_finish, work, future, tensor)
+            return future
 
         if model not in hooked:
             hooked.add(model)
