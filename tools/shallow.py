@@ -14,11 +14,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+from weft.agent.namespaces import inside
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.testbed.build import Links, Testbed
 from weft.testbed.jobs import foreign
-from weft.testbed.namespaces import inside
 from weft.testbed.plan import blueprint
 
 SCENARIO = Path(__file__).resolve().parent.parent / "examples" / "ddp" / "two-racks.toml"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.engines import required
 from weft.errors import InputError
-from weft.testbed.namespaces import refuse
+from weft.testbed.build import refuse
 
 __all__ = ["need_testbed"]
 

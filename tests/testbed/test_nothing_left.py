@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.needs import need_testbed
+from weft.agent.namespaces import cookie
 from weft.cli.main import run
 from weft.model.topologies import Machine, leaf_spine
 from weft.testbed.build import Testbed
 from weft.testbed.keeper import announce, standing
-from weft.testbed.namespaces import cookie
 from weft.testbed.plan import blueprint
 
 need_testbed()

@@ -10,9 +10,10 @@ import ctypes
 import os
 import socket
 import struct
-import threading
 from collections.abc import Sequence
 
+from weft.agent.namespaces import inside
+from weft.agent.processes import Span
 from weft.agent.sockets import READING, READING_AT, Reading, Remote
 
 _SOCK_DIAG, _BY_FAMILY, _INFO = 4, 20, 2  # the protocol of netlink, the message, and the attribute that is TCP_INFO
@@ -20,17 +21,12 @@ _HEAD = struct.Struct("=IHHII")  # length, type, flags, number, port of a messag
 _ATTRIBUTE = struct.Struct("=HH")  # length and type
 _ANSWER = 72  # bytes of inet_diag_msg
 _ROOM, _AT_ONCE = 1024, 64  # bytes of an answer, and questions in one message
-_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class _Vector(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class _Header(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_void_p), ("name_length", ctypes.c_uint32), ("vectors", ctypes.POINTER(_Vector)),
+        ("name", ctypes.c_void_p), ("name_length", ctypes.c_uint32), ("vectors", ctypes.POINTER(Span)),
         ("n_vectors", ctypes.c_size_t), ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
         ("flags", ctypes.c_int),
     )  # fmt: skip
@@ -44,10 +40,10 @@ class Diag:
     """Asks in one network namespace; raises OSError where that cannot be done."""
 
     def __init__(self, netns: str = "") -> None:
-        self._socket = _inside(netns) if netns else _ask_here()
+        self._socket = _ask_in(netns) if netns else _ask_here()
         self._buffer = ctypes.create_string_buffer(_ROOM * _AT_ONCE)
         self._view, start = memoryview(self._buffer), ctypes.addressof(self._buffer)
-        self._vectors = (_Vector * _AT_ONCE)(*(_Vector(start + _ROOM * i, _ROOM) for i in range(_AT_ONCE)))
+        self._vectors = (Span * _AT_ONCE)(*(Span(start + _ROOM * i, _ROOM) for i in range(_AT_ONCE)))
         self._headers = (_Received * _AT_ONCE)()
         for i in range(_AT_ONCE):
             self._headers[i].header.vectors = ctypes.pointer(self._vectors[i])
@@ -107,21 +103,9 @@ def _ask_here() -> socket.socket:
     return made
 
 
-def _inside(netns: str) -> socket.socket:
-    """A socket belongs to the namespace of the thread that made it."""
-    made: list[socket.socket] = []
-
-    def enter() -> None:
-        file = os.open(netns, os.O_RDONLY)
-        try:
-            if _libc.setns(file, _NEWNET) == 0:
-                made.append(_ask_here())
-        finally:
-            os.close(file)
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    if not made:
-        raise OSError(f"{netns} cannot be entered")
-    return made[0]
+def _ask_in(netns: str) -> socket.socket:
+    file = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return inside(file, _ask_here)
+    finally:
+        os.close(file)

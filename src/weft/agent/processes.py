@@ -14,8 +14,8 @@ _MOST = 1 << 22  # bytes of an environment that are read
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Span(ctypes.Structure):
-    """Memory, as process_vm_readv(2) is told of it."""
+class Span(ctypes.Structure):
+    """Memory, as the kernel is told of it (struct iovec)."""
 
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
@@ -95,7 +95,7 @@ def _environment(pid: int) -> bytes:
     except PermissionError:  # that file is its user's alone; its memory is open to whoever may trace it
         begin, end = map(int, _stat(pid)[47:49])
         data = ctypes.create_string_buffer(min(end - begin, _MOST))
-        here, there = _Span(ctypes.addressof(data), len(data)), _Span(begin, len(data))
+        here, there = Span(ctypes.addressof(data), len(data)), Span(begin, len(data))
         got = _libc.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
         return data.raw[: max(got, 0)]
 

@@ -44,8 +44,8 @@ def agent(
     """
     import socket
 
-    from weft.agent.bursts import coarse
     from weft.agent.host import Agent
+    from weft.agent.namespaces import coarse
     from weft.agent.processes import end_with, may_trace, may_trace_others
     from weft.agent.wire import refuse_address
     from weft.errors import InputError

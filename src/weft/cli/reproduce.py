@@ -90,7 +90,7 @@ def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     from importlib import import_module
 
     from weft.errors import InputError
-    from weft.testbed.namespaces import refuse
+    from weft.testbed.build import refuse
 
     if paper not in ("cassini", "flows"):
         raise InputError(f"reproduce {paper}: --real knows cassini and flows only")

@@ -63,8 +63,7 @@ def up(
     Example: weft testbed up cluster.toml --dir weft-run
     """
     from weft.testbed import keeper
-    from weft.testbed.build import Testbed
-    from weft.testbed.namespaces import refuse
+    from weft.testbed.build import Testbed, refuse
 
     refuse()
     cluster, plan = _plan(scenario, scale)
@@ -142,8 +141,8 @@ def run(
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """
+    from weft.testbed.build import refuse
     from weft.testbed.drawing import draw, refuse_picture
-    from weft.testbed.namespaces import refuse
     from weft.testbed.trials import Settings, trial
 
     refuse()
@@ -209,7 +208,7 @@ def validate(
     """
     from weft.research.real import HOWS
     from weft.research.real import validate as run_all
-    from weft.testbed.namespaces import refuse
+    from weft.testbed.build import refuse
 
     refuse()
     rows, fit = run_all(quick, notice)

@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from weft.agent.bursts import refine
+from weft.agent.namespaces import cookie, inside, new_namespace, refine
 from weft.errors import InputError
 from weft.testbed import dctcp
-from weft.testbed.namespaces import cookie, inside, new_namespace, refuse
 from weft.testbed.packets import Marks, attach
 from weft.testbed.plan import Blueprint
 
@@ -42,6 +41,20 @@ class Links:
     queue_bytes: int = QUEUE_BYTES
     marks: Marks | None = None
     routes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def refuse() -> None:
+    """Raise, in one line, if this process cannot make a testbed here."""
+    try:
+        import pyroute2  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise InputError("testbed: pyroute2 is missing; pip install 'weft[testbed]' brings it") from None
+    if os.geteuid() != 0:
+        raise InputError("testbed: network namespaces need root; run it with sudo")
+    try:
+        os.close(new_namespace())
+    except OSError as error:
+        raise InputError(f"testbed: this machine makes no network namespaces ({error.strerror})") from None
 
 
 def controls() -> list[str]:

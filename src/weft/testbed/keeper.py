@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.agent.namespaces import cookie
 from weft.errors import InputError
 from weft.testbed.build import Testbed
-from weft.testbed.namespaces import cookie
 from weft.testbed.warden import end_all, inhabitants
 
 _FILE = "testbed.json"

@@ -24,8 +24,8 @@ from tests.engines import load_torch
 from tests.live.slurm.serving import Serving, ended, running, serve_until
 from tests.live.slurm.test_fuzz import installed
 from tests.testbed.needs import need_testbed
-from weft.agent.bursts import refine
 from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.namespaces import inside, new_namespace, refine
 from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.worlds import PacedSlurmWorld
 from weft.core.stack import Stack
@@ -38,7 +38,6 @@ from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView
 from weft.pace.admission import Fair
 from weft.stacks import resolve
-from weft.testbed.namespaces import inside, new_namespace
 
 pytestmark = pytest.mark.engine
 STACK = "fifo[place=even:best-fit]"

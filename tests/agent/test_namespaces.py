@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.bursts import coarse, refine
+from weft.agent.namespaces import coarse, refine
 
 
 @pytest.mark.parametrize("log", ["9", None])
