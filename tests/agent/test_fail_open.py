@@ -1,7 +1,7 @@
 """Agents that die, hang or lose their server let go of every socket within a second, and no job fails.
 
 Two jobs send to themselves over loopback. By the cluster that the server believes in they share a NIC, so the younger
-one is held at the floor as long as the agent, its guardian and the server are well.
+one is held as long as the agent, its guardian and the server are well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.conductor import Conductor
-from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.conductor import HELD_BYTES_PER_S, Conductor
 from weft.agent.processes import may_trace
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process, Remote
@@ -46,7 +45,7 @@ class Scene:
         return subprocess.Popen([sys.executable, str(script)], env={**os.environ, "WEFT_JOB": name})
 
     def serve(self) -> None:
-        cluster = leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=1.0))
+        cluster = leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=10.0))
         conductor = Conductor(cluster, make("pace", "priority"))
         conductor.add("old", (0, 2))
         conductor.add("new", (1, 3))
@@ -105,7 +104,7 @@ def wait_until(true: Callable[[], bool], patience_s: float) -> float:
 
 
 def held(scene: Scene) -> Callable[[], bool]:
-    return lambda: scene.limit("new") == FLOOR_BYTES_PER_S and scene.limit("old") == UNLIMITED
+    return lambda: scene.limit("new") == HELD_BYTES_PER_S and scene.limit("old") == UNLIMITED
 
 
 def free(scene: Scene) -> Callable[[], bool]:

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from weft.agent import processes, sockets
-from weft.agent.conductor import Conductor
-from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.conductor import HELD_BYTES_PER_S, Conductor
 from weft.agent.processes import belongs
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process
@@ -61,7 +60,7 @@ def _wait(true: Callable[[], bool], patience_s: float = 30.0) -> None:
 @contextmanager
 def _served(folder: Path, owner: tuple[int, str], *rights: str) -> Iterator[AgentService]:
     """A server that holds the job "new" of this owner back for the job "old", and the agent that does it."""
-    conductor = Conductor(leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=1.0)), make("pace", "priority"))
+    conductor = Conductor(leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=10.0)), make("pace", "priority"))
     conductor.add("old", (0, 2))
     conductor.add("new", (1, 3), owner=owner)
     service = AgentService(conductor, f"unix:{folder / 'agents.sock'}", secret_of(folder))
@@ -78,9 +77,9 @@ def test_a_process_of_another_user_that_names_a_job_is_left_alone(tmp_path: Path
     """Whoever may start a process may write the name of anybody's job into its environment."""
     others = _stream("new", *AS_NOBODY)
     with _stream("old"), _stream("new") as mine, others as theirs, _served(tmp_path, (os.geteuid(), "")):
-        _wait(lambda: set(_limits(mine)) == {FLOOR_BYTES_PER_S})
+        _wait(lambda: set(_limits(mine)) == {HELD_BYTES_PER_S})
         time.sleep(1.5)  # it has looked again by now
-        assert set(_limits(mine)) == {FLOOR_BYTES_PER_S}
+        assert set(_limits(mine)) == {HELD_BYTES_PER_S}
         assert set(_limits(theirs)) == {UNLIMITED}
 
 
@@ -89,7 +88,7 @@ def test_cap_sys_ptrace_is_all_that_an_agent_needs_to_pace_the_jobs_of_other_use
     rights = ("setpriv", "--bounding-set=-all,+sys_ptrace", "--inh-caps=-all")
     with _stream("old"), _stream("new", *AS_NOBODY) as job:
         with _served(tmp_path, (NOBODY, ""), *rights):
-            _wait(lambda: set(_limits(job)) == {FLOOR_BYTES_PER_S})
+            _wait(lambda: set(_limits(job)) == {HELD_BYTES_PER_S})
         _wait(lambda: set(_limits(job)) == {UNLIMITED}, 2.0)  # its guardian may do as much
 
 

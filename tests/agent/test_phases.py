@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.said import report
-from weft.agent.conductor import Conductor
+from weft.agent.conductor import HELD_BYTES_PER_S, Conductor
 from weft.agent.fill import fill
 from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.phases import Phases
@@ -22,6 +22,7 @@ from weft.pace.rates import Limits
 from weft.registry import make
 
 CLUSTER = leaf_spine(2, 2, Machine(gpus_per_server=2, nic_gbps=10.0), oversubscription=2.0, spines=1)
+HELD = HELD_BYTES_PER_S  # 2 % of 10 Gbit/s would be more
 
 
 def test_period_volume_and_duty_are_seen_without_a_profile() -> None:
@@ -124,15 +125,15 @@ def test_the_older_job_goes_first_and_the_other_has_what_it_leaves() -> None:
     conductor.add("old", (0, 4))
     conductor.add("new", (2, 6))  # other servers, the same link between the racks
     assert conductor.hear("s1", report("new", True), 0.0)
-    assert conductor.decide(0.0)[0]["s1"]["new"][:2] == (True, None)
+    assert conductor.decide(0.0)[0]["s1"]["new"][:2] == (HELD, None)
     assert conductor.hear("s0", report("old", True), 0.1)
     orders, _ = conductor.decide(0.1)
-    assert orders["s0"]["old"][:2] == (True, None)
-    assert orders["s1"]["new"][:2] == (True, pytest.approx(0.0))
+    assert orders["s0"]["old"][:2] == (HELD, None)
+    assert orders["s1"]["new"][:2] == (HELD, HELD)
     conductor.hear("s0", report("old", False), 0.3)
     orders, _ = conductor.decide(0.3)
-    assert orders["s1"]["new"][:2] == (True, None)
-    assert orders["s0"]["old"][:2] == (True, FLOOR_BYTES_PER_S)
+    assert orders["s1"]["new"][:2] == (HELD, None)
+    assert orders["s0"]["old"][:2] == (HELD, HELD)
 
 
 @pytest.mark.parametrize(("left", "admitted"), [(2.5e6, True), (1.5e6, False)])
@@ -144,8 +145,8 @@ def test_adadual_admits_a_small_transfer_beside_one_with_twice_its_bytes_left(le
     conductor.decide(0.0)
     conductor.hear("s0", report("small", True, 1e6), 0.1)
     orders, _ = conductor.decide(0.1)
-    assert orders["s0"]["large"][:2] == (True, None)
-    assert orders["s0"]["small"][:2] == (True, None if admitted else FLOOR_BYTES_PER_S)
+    assert orders["s0"]["large"][:2] == (HELD, None)
+    assert orders["s0"]["small"][:2] == (HELD, None if admitted else HELD)
 
 
 def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() -> None:
@@ -153,10 +154,60 @@ def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() ->
     conductor.add("shifted", (0, 4), {"epoch": 10.0, "period": 0.5, "tolerance": 0.05})
     conductor.hear("s0", report("shifted", True), 12.1)
     orders, wake = conductor.decide(12.1)
-    assert orders["s0"]["shifted"][:2] == (True, FLOOR_BYTES_PER_S)
+    assert orders["s0"]["shifted"][:2] == (HELD, HELD)
     assert wake == pytest.approx(12.5)
-    assert conductor.decide(12.5)[0]["s0"]["shifted"][:2] == (True, None)
+    assert conductor.decide(12.5)[0]["s0"]["shifted"][:2] == (HELD, None)
     conductor.lost("s0")
     assert conductor.decide(12.6)[0] == {}
     conductor.hear("s0", report("shifted", True), 13.01)
-    assert conductor.decide(13.01)[0]["s0"]["shifted"][:2] == (True, None)  # late by less than the tolerance
+    assert conductor.decide(13.01)[0]["s0"]["shifted"][:2] == (HELD, None)  # late by less than the tolerance
+
+
+@pytest.mark.parametrize(
+    ("nic_gbps", "scale", "held"),
+    [(25.0, 1.0, HELD), (1.0, 1.0, 2.5e6), (25.0, 125.0, 5e5), (25.0, 12_500.0, FLOOR_BYTES_PER_S)],
+)
+def test_a_job_that_is_held_keeps_a_fiftieth_of_its_link(nic_gbps: float, scale: float, held: float) -> None:
+    """Less, and its first packets after it was let go would be late: they have to be paid for at the old rate."""
+    cluster = leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=nic_gbps))
+    assert Conductor(cluster, make("pace", "priority"), scale).held_at == held
+
+
+GATE = {"epoch": 10.0, "period": 0.5, "tolerance": 0.05}
+
+
+def _comes(conductor: Conductor, host: str, job: str, now: float) -> float:
+    """A phase of the job begins; when it may."""
+    conductor.hear(host, report(job, True), now)
+    wake = conductor.decide(now)[1]
+    conductor.hear(host, report(job, False), now + 0.01)
+    return now if math.isinf(wake) else wake
+
+
+def test_who_is_late_is_waited_for_if_that_costs_all_less_than_its_wait() -> None:
+    """Openings of "a" at 12.0, 12.5, ..., of "b" 0.25 s later. "a" comes 0.1 s late: if both slip by that, they lose
+    0.2 s in all, where "a" alone would wait 0.4 s. 0.2 s late they would lose 0.4 s, and it waits 0.3 s."""
+    conductor = Conductor(CLUSTER, make("pace", "fair"))
+    conductor.add("a", (0, 4), GATE)
+    conductor.add("b", (2, 6), {**GATE, "epoch": 10.25})
+    assert _comes(conductor, "s0", "a", 12.1) == pytest.approx(12.1)
+    assert _comes(conductor, "s1", "b", 12.25) == pytest.approx(12.35)
+    assert _comes(conductor, "s0", "a", 12.59) == pytest.approx(12.6)
+    assert _comes(conductor, "s0", "a", 13.3) == pytest.approx(13.6)
+    assert _comes(conductor, "s1", "b", 13.36) == pytest.approx(13.36)  # nobody has slipped again
+
+
+def test_nobody_slips_beside_a_job_whose_gate_acts_elsewhere_or_after_another_plan() -> None:
+    conductor = Conductor(CLUSTER, make("pace", "fair"))
+    conductor.add("a", (0, 4), GATE)
+    conductor.add("b", (2, 6), GATE)
+    conductor.add("near", (1, 3), GATE)  # shares servers with both, and no link of "far"
+    assert _comes(conductor, "s0", "a", 12.1) == pytest.approx(12.1)
+    assert conductor.members["near"].slip_s == pytest.approx(0.1)
+    conductor.set_gate("near", None)  # it is held inside its script, and that knows nothing of slips
+    assert {member.slip_s for member in conductor.members.values()} == {0.0}
+    assert _comes(conductor, "s0", "a", 12.6) == pytest.approx(13.0)
+    conductor.remove("near")
+    assert _comes(conductor, "s0", "a", 13.6) == pytest.approx(13.6)
+    conductor.add("far", (3, 7), GATE)  # another plan, which counts from its own openings
+    assert {member.slip_s for member in conductor.members.values()} == {0.0}

@@ -10,7 +10,6 @@ import pytest
 
 from tests.agent.said import report
 from weft.agent.conductor import Conductor
-from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.ruling import Ruling
 from weft.agent.worlds import PacedWorld
 from weft.model.flows import FlowRows, FlowSet
@@ -96,7 +95,7 @@ def test_compatible_jobs_share_unfairly_under_ccml_until_one_is_gone() -> None:
     assert orders["old"][1] == pytest.approx(0.8 * whole)
     assert orders["new"][1] == pytest.approx(0.2 * whole)
     conductor.remove("old")
-    assert conductor.decide(0.1)[0]["s0"] == {"new": (True, None, 11)}
+    assert conductor.decide(0.1)[0]["s0"] == {"new": (conductor.held_at, None, 11)}
 
 
 PACES = [
@@ -121,15 +120,15 @@ def test_every_pace_goes_on_while_jobs_come_and_go(pace: str) -> None:
             conductor.hear("s0", report(name, True, left=5e6, volume=6e6, sent=1e5, total=total[name]), now)
         orders = conductor.decide(now)[0].get("s0", {})
         rates = [rate for _, rate, _ in orders.values() if rate is not None]
-        assert sum(rates) <= min(conductor.capacity) * 1.001 + FLOOR_BYTES_PER_S * len(rates)
-        assert any(rate is None or rate > FLOOR_BYTES_PER_S for _, rate, _ in orders.values())
+        assert sum(rates) <= min(conductor.capacity) * 1.001 + conductor.held_at * len(rates)
+        assert any(rate is None or rate > conductor.held_at for _, rate, _ in orders.values())
     for name in sorted(conductor.members)[1:]:
         conductor.remove(name)
     (alone,) = conductor.members
     conductor.hear("s0", report(alone, False), 0.9)
     conductor.hear("s0", report(alone, True, left=5e6, volume=6e6), 1.0)
     rate = conductor.decide(1.0)[0]["s0"][alone][1]
-    assert rate is None or rate > FLOOR_BYTES_PER_S
+    assert rate is None or rate > conductor.held_at
 
 
 def test_what_senders_do_by_themselves_needs_no_agent(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_what_senders_do_by_themselves_needs_no_agent(tmp_path: Path) -> None:
     conductor = Conductor(CLUSTER, make("pace", "tcp:cubic"))
     conductor.add("a", (0, 4))
     conductor.hear("s0", report("a", True), 0.0)
-    assert conductor.decide(0.0)[0]["s0"]["a"][:2] == (False, None)
+    assert conductor.decide(0.0)[0]["s0"]["a"][:2] == (0.0, None)
 
 
 def test_a_gate_that_does_not_fit_lets_the_job_go_and_its_own_iterations_are_known() -> None:
@@ -171,5 +170,5 @@ def test_a_phase_that_ends_and_begins_before_the_server_looks_is_let_go_again() 
     for phases, talking in ((6, False), (6, True)):
         assert conductor.hear("s0", {**report("a", talking), "phases": phases}, 0.1)
     after = conductor.decide(0.1)[0]
-    assert after["s0"]["a"][:2] == before["s0"]["a"][:2] == (True, None)
+    assert after["s0"]["a"][:2] == before["s0"]["a"][:2] == (conductor.held_at, None)
     assert after != before

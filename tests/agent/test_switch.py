@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from weft.agent import fabric
+from weft.agent.conductor import HELD_BYTES_PER_S as HELD
 from weft.agent.conductor import Conductor
 from weft.agent.fabric import Fabric, Keepers, addresses
 from weft.agent.flowing import PAYLOAD, FlowHost, PlannedFlow
-from weft.agent.host import FLOOR_BYTES_PER_S, Agent
+from weft.agent.host import Agent
 from weft.agent.processes import may_trace
 from weft.agent.sockets import UNLIMITED
 from weft.agent.switch import SwitchService, links_of
@@ -215,8 +216,8 @@ def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> 
             time.sleep(0.05)
         limits = []
         for plan, orders in (
-            (True, {"a": (True, FLOOR_BYTES_PER_S, 1)}), (True, {"a": (True, None, 1)}),
-            (True, {"a": (True, FLOOR_BYTES_PER_S, 2)}), (False, {}),
+            (True, {"a": (HELD, HELD, 1)}), (True, {"a": (HELD, None, 1)}),
+            (True, {"a": (HELD, HELD, 2)}), (False, {}),
         ):  # fmt: skip
             said = conductor.planned(SLOT_S, 10, None)
             agent._heard = time.monotonic()
@@ -225,7 +226,7 @@ def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> 
             agent.beat(time.monotonic())
             agent.look(time.monotonic())
             limits.append({remote.paced() for remote in agent.jobs["a"].sockets.values()})
-        assert limits == [{FLOOR_BYTES_PER_S}, {UNLIMITED}, {FLOOR_BYTES_PER_S}, {UNLIMITED}]
+        assert limits == [{HELD}, {UNLIMITED}, {HELD}, {UNLIMITED}]
     finally:
         job.kill()
         job.wait()

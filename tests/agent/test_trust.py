@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,6 @@ import grpc
 
 from weft.agent import wire
 from weft.agent.conductor import Conductor
-from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.processes import may_trace
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process
@@ -51,7 +51,6 @@ class Proxy:
         self.to, self.listener = port, socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.up, self.down = bytearray(), bytearray()
-        self.events: list[tuple[bool, bytes]] = []  # whether it went up, and what
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -68,7 +67,6 @@ class Proxy:
         try:
             while data := source.recv(1 << 16):
                 copy += data
-                self.events.append((copy is not self.down, data))
                 sink.sendall(data)
         except OSError:
             pass
@@ -86,17 +84,18 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+def _present(over: threading.Event) -> Iterator[Message]:
+    """What an agent says that joins, and stays until it is over."""
+    yield {"host": "s0"}
+    over.wait(30.0)
+
+
 @contextmanager
 def _joined(service: AgentService) -> Iterator[Proxy]:
     """A proxy through which an agent has joined and heard orders; it is gone again."""
     proxy = Proxy(_port(service.address))
     line, over = Line(proxy.address, SECRET), threading.Event()
-
-    def said() -> Iterator[Message]:
-        yield {"host": "s0"}
-        over.wait(30.0)
-
-    talk = line.talk("join", said())
+    talk = line.talk("join", _present(over))
     heard = [next(talk) for _ in range(3)]
     assert any("orders" in message for message in heard)
     assert service.hosts == {"s0"}
@@ -150,32 +149,47 @@ def test_what_an_agent_has_said_is_not_heard_a_second_time(monkeypatch: pytest.M
     after.close()
 
 
+@contextmanager
+def _answering(
+    hello: Callable[[bytes, Any], bytes], join: Callable[[Iterator[bytes], Any], Iterator[bytes]]
+) -> Iterator[str]:
+    """The address of a server that knows how one talks, and answers like this."""
+    server = grpc.server(ThreadPoolExecutor(16))
+    handlers = {
+        "hello": grpc.unary_unary_rpc_method_handler(hello), "join": grpc.stream_stream_rpc_method_handler(join),
+    }  # fmt: skip
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("weft.Wire", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(0)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_what_a_server_has_said_is_not_believed_a_second_time(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its bytes once more, each when the agent has said what was said before them. An agent that chose the number of
-    the first one again, and only such a one, would believe them."""
+    """Its messages once more. An agent that chose the number of the first one again, and only such a one, would believe
+    them."""
     numbers = iter([new_nonce(), "a" * 32, "a" * 32 if same else new_nonce()])
     monkeypatch.setattr(wire, "new_nonce", lambda: next(numbers))
-    service = _service()
-    with _joined(service) as proxy:
-        events = list(proxy.events)
+    service, known, said = _service(), list[bytes](), list[bytes]()
+    with grpc.insecure_channel(service.address) as channel:
+
+        def hello(data: bytes, context: Any) -> bytes:
+            known.append(channel.unary_unary("/weft.Wire/hello")(data))
+            return known[0]
+
+        def join(messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            shown = [(key, value) for key, value in context.invocation_metadata() if key == "weft-call"]
+            for message in channel.stream_stream("/weft.Wire/join")(messages, metadata=shown):
+                said.append(message)
+                yield message
+
+        over = threading.Event()
+        with _answering(hello, join) as address, closing(Line(address, SECRET)) as line:
+            assert isinstance(next(line.talk("join", _present(over))), dict)
+            over.set()
     service.close()
-    with socket.create_server(("127.0.0.1", 0)) as impostor:
-
-        def answer() -> None:
-            connection = impostor.accept()[0]
-            connection.settimeout(0.3)
-            for up, data in events:
-                try:
-                    connection.recv(1 << 16) if up else connection.sendall(data)
-                except OSError:
-                    continue
-            time.sleep(1.0)
-            connection.close()
-
-        player = threading.Thread(target=answer, daemon=True)
-        player.start()
-        line = Line(f"127.0.0.1:{impostor.getsockname()[1]}", SECRET)
+    with _answering(lambda *_: known[0], lambda *_: iter(said)) as address, closing(Line(address, SECRET)) as line:
         talk = line.talk("join", [{"host": "s0"}])
         if same:
             assert isinstance(next(talk), dict)
@@ -183,31 +197,21 @@ def test_what_a_server_has_said_is_not_believed_a_second_time(same: bool, monkey
             with pytest.raises(LostError) as lost:
                 next(talk)
             assert lost.value.kind == "forged"
-        line.close()
-        player.join(30.0)
 
 
 @contextmanager
 def _impostor() -> Iterator[str]:
-    """A server that knows how one talks, but not the secret; it holds the job "a"."""
-    nonce, orders = new_nonce(), {"owners": {"a": [os.geteuid(), ""]}, "orders": {"a": [True, FLOOR_BYTES_PER_S, 0]}}
+    """A server that does not know the secret; it holds the job "a"."""
+    nonce, orders = new_nonce(), {"owners": {"a": [os.geteuid(), ""]}, "orders": {"a": [1e6, 1e6, 0]}}
 
-    def join(messages: Iterator[bytes], context: object) -> Iterator[bytes]:
+    def join(messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         seal = Seal(key_of("a guess", new_nonce(), nonce), "join 0", caller=False)
         while True:
             yield seal.close(json.dumps(orders).encode())
             time.sleep(0.1)
 
-    server = grpc.server(ThreadPoolExecutor(16))
-    handlers = {
-        "hello": grpc.unary_unary_rpc_method_handler(lambda data, context: nonce.encode()),
-        "join": grpc.stream_stream_rpc_method_handler(join),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("weft.Wire", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"127.0.0.1:{port}"
-    server.stop(0)
+    with _answering(lambda *_: nonce.encode(), join) as address:
+        yield address
 
 
 @pytest.mark.skipif(not may_trace(), reason="looking into other processes needs root, or ptrace_scope = 0")

@@ -14,7 +14,8 @@ import pytest
 
 from tests.live.jobs import ENVIRONMENT
 from tests.live.serving import serve_until
-from weft.agent.host import FLOOR_BYTES_PER_S, Agent
+from weft.agent.conductor import HELD_BYTES_PER_S
+from weft.agent.host import Agent
 from weft.agent.processes import may_trace
 from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.switch import links_of
@@ -61,7 +62,7 @@ def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> N
             serving.submit({**job, "grace_s": 2.0, "gpus": 3})
         serve_until(
             serving,
-            lambda: _limits("new", tmp_path) == {FLOOR_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED},
+            lambda: _limits("new", tmp_path) == {HELD_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED},
             40.0,
         )
         serving.cancel("old")  # the younger one has the network to itself
@@ -183,12 +184,12 @@ def test_a_server_that_hangs_is_not_obeyed_for_a_second_and_obeyed_again_when_it
             for name in ("before", "behind"):  # three of six GPUs each: both have a part of s1
                 job = ["submit", "--gpus", "3", "--name", name, *where, "--", sys.executable, str(STREAM)]
                 subprocess.run([*weft, *job], check=True, env=ENVIRONMENT, capture_output=True)
-            wait(FLOOR_BYTES_PER_S)
+            wait(HELD_BYTES_PER_S)
             for _ in range(2):
                 serving.send_signal(signal.SIGSTOP)
                 assert wait(UNLIMITED) < 1.2
                 serving.send_signal(signal.SIGCONT)
-                wait(FLOOR_BYTES_PER_S)
+                wait(HELD_BYTES_PER_S)
         finally:
             serving.send_signal(signal.SIGCONT)
             for name in ("before", "behind"):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.needs import need_testbed
-from weft.agent.host import FLOOR_BYTES_PER_S
 from weft.agent.sockets import UNLIMITED, Process
 from weft.cli.main import run
 from weft.scenario import Scenario
@@ -66,7 +65,7 @@ def test_scripts_are_shifted_from_outside(tmp_path: Path) -> None:
         outcome = trial(cluster, blueprint(cluster, 125.0), Links(), jobs, settings)
     assert list(outcome.phases) == ["alone", "together", "shifted"]
     assert outcome.fits
-    assert seen.limits == {FLOOR_BYTES_PER_S, UNLIMITED}
+    assert {500_000, UNLIMITED} <= seen.limits  # a fiftieth of 200 Mbit/s; less where several sockets share it
     assert all(0.14 < timing.median_s < 0.3 for timing in outcome.phases["alone"].values())
     assert all(len(timing.rows) == 6 for timings in outcome.phases.values() for timing in timings.values())
 

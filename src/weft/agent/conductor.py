@@ -22,11 +22,14 @@ from weft.model.flows import FlowRows, TransferView
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
 
-# Whether the job is held between its phases; bytes per second, None: no limit; and what its host had seen of its
-# phases: an agent holds a job by itself when a phase ends, so the same words must reach it again when the next begins.
-Order = tuple[bool, float | None, int]
+# Bytes per second that the job has between its phases, 0: it is not held; bytes per second now, None: no limit; and
+# what its host had seen of its phases: an agent holds a job by itself when a phase ends, so the same words must reach
+# it again when the next begins.
+Order = tuple[float, float | None, int]
 Owner = tuple[int, str]  # whose processes are a job's: the user's number, and Slurm's number of the job or ""
-_HELD = float(FLOOR_BYTES_PER_S)
+# A job that is held keeps this part of its link, at most so many bytes per second. The last packets that went out
+# before it was let go have to be paid for at that rate, so a job that is held more tightly starts later.
+_HELD, HELD_BYTES_PER_S = 0.02, 5_000_000
 _SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
 
@@ -62,6 +65,7 @@ class _Member:
     owner: Owner
     turn: float = 0.0
     keeper: Keeper = field(default_factory=lambda: Keeper(None))  # applies its gate as long as it fits
+    slip_s: float = 0.0  # its gate opens so much later, because somebody was late
     hosts: dict[str, _Host] = field(default_factory=dict)
     count: int = 0  # phases that were seen
     at: float | None = None  # when its present phase may begin by its gate; None: it does not communicate
@@ -70,6 +74,10 @@ class _Member:
     @property
     def talking(self) -> bool:
         return any(host.talking for host in self.hosts.values())
+
+    @property
+    def links(self) -> set[int]:
+        return {link for flow in self.flows for link in flow.path}
 
     def view(self) -> TransferView:
         """As an admission rule sees it: bytes left of the phase, and the NICs that it uses."""
@@ -90,6 +98,7 @@ class Conductor:
         self.members: dict[str, _Member] = {}
         self._uids = 0
         slowest = float(self.capacity.min()) if len(self.capacity) else 1.0
+        self.held_at = float(max(FLOOR_BYTES_PER_S, min(_HELD * slowest, HELD_BYTES_PER_S)))
         self.admission: Admission = pace.admission(1.0 / slowest, 0.0)
         self.flowing: FlowSpec | None = None  # hosts plan their rates by themselves
         if isinstance(pace, Flow) and not pace.spec.fill:
@@ -122,6 +131,7 @@ class Conductor:
             owner or (os.geteuid(), ""), turn, Keeper(dict(gate) if gate else None),
         )  # fmt: skip
         self._uids += 1
+        self._anew(self.members[name])
         if self.ruling is not None:
             self.ruling.add(name, self.members[name].uid, _rows(self.members[name]), self.members[name].senders)
 
@@ -134,6 +144,7 @@ class Conductor:
         """Another gate for a job, from its next phase on."""
         if name in self.members:
             self.members[name].keeper.set(dict(gate) if gate else None)
+            self._anew(self.members[name])
 
     def owners(self) -> dict[str, Owner]:
         """Whose the jobs are: an agent takes no process of anybody else for a part of them."""
@@ -174,10 +185,40 @@ class Conductor:
             setattr(there, key, report[key])
         if member.talking and not was:
             member.count += 1
-            member.at = member.keeper.at(member.count, 0, now, now)
+            self._slip(member, now)
+            member.at = member.keeper.at(member.count, 0, now, now - member.slip_s)
         elif was and not member.talking:
             self._over(member)
         return there.stamp != stamp
+
+    def _near(self, member: _Member) -> list[_Member]:
+        """The job and those that share links with it, or with one of these."""
+        near, links, rest = [member], member.links, [one for one in self.members.values() if one is not member]
+        while meets := [one for one in rest if one.links & links]:
+            near += meets
+            links = links.union(*(one.links for one in meets))
+            rest = [one for one in rest if one not in meets]
+        return near
+
+    def _slip(self, member: _Member, now: float) -> None:
+        """A job that comes too late for its opening would wait for the next one. Where all jobs that it meets have
+        gates here, these open later by as much instead, if that costs all of them together less than the wait."""
+        gate = member.keeper.gate
+        if gate is None or gate["period"] <= 0 or member.keeper.misfits():
+            return
+        late_s = (now - member.slip_s - gate["epoch"]) % gate["period"]
+        if late_s <= gate["tolerance"] * gate["period"]:
+            return
+        near = self._near(member)
+        pays = late_s * len(near) < gate["period"] - late_s
+        if pays and len(near) > 1 and all(one.keeper.gate is not None for one in near):
+            for one in near:
+                one.slip_s += late_s
+
+    def _anew(self, member: _Member) -> None:
+        """Another plan for the job, and so for those that it meets: it counts from the plan's own openings."""
+        for one in self._near(member):
+            one.slip_s = 0.0
 
     def _over(self, member: _Member) -> None:
         """A phase of the job has ended."""
@@ -235,8 +276,10 @@ class Conductor:
         orders: dict[str, dict[str, Order]] = {}
         for member in self.members.values():
             for host, said in member.hosts.items():
-                held = self.held(member)
-                rate = rates.get((member.name, host)) if member.admitted else (_HELD if held else None)
+                held = self.held_at if self.held(member) else 0.0
+                rate = rates.get((member.name, host)) if member.admitted else (held or None)
+                if rate is not None and rate < FLOOR_BYTES_PER_S:
+                    rate = held
                 orders.setdefault(host, {})[member.name] = (held, rate, said.stamp)
         return orders, wake
 

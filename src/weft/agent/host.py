@@ -29,7 +29,7 @@ from weft.agent.watched import Reader, Watched
 from weft.agent.wire import Line, Message
 from weft.errors import InputError
 
-FLOOR_BYTES_PER_S = 125_000  # a job that is held: slower than this wedges a connection
+FLOOR_BYTES_PER_S = 125_000  # slower than this wedges a connection
 SCAN_S = 0.5  # seconds between looks for new sockets; every other look is for new processes, too
 SILENCE_S = 0.75  # without a word from the server all sockets are let go
 _BEAT_S = 0.1  # seconds between signs of life to the guardian
@@ -116,9 +116,9 @@ class Agent:
     def _obey(self, orders: Message) -> None:
         """Orders are complete: a job that they do not name is no longer paced, and is let go."""
         for name, job in self.jobs.items():
-            managed, rate, _ = orders.get(name, (False, None, 0))
+            held, rate, _ = orders.get(name, (0.0, None, 0))
             planned = self.flow is not None and name in self.flow.jobs
-            job.managed, job.waits = managed, planned and rate is not None
+            job.held, job.waits = held, planned and rate is not None
             if not planned:
                 job.rate = rate
                 self._apply(job)
@@ -167,8 +167,8 @@ class Agent:
         for job, readings in zip(jobs, self._reader.read(jobs), strict=True):
             event = job.phases.look(now, *job.count(readings))
             if event:
-                if event == "ends" and job.managed:
-                    job.rate, job.waits = float(FLOOR_BYTES_PER_S), True
+                if event == "ends" and job.held:
+                    job.rate, job.waits = job.held, True
                 self._tell(self._report(job, event))
             if event or (job.rate is not None and now >= job.share_s):
                 job.share_s = now + self.slot_s
@@ -197,7 +197,7 @@ class Agent:
             elif not sends and flow.sending(name):
                 flow.end(name)
             if not flow.sending(name):
-                job.rate = float(FLOOR_BYTES_PER_S) if job.waits else None
+                job.rate = job.held if job.waits else None
                 self._apply(job)
         resting = {name for name, job in planned.items() if flow.sending(name) and not job.busy}
         begun |= {name for name in self._resting - resting if flow.sending(name)}
@@ -283,17 +283,17 @@ class Agent:
             part = job.rate / sharing if inode in job.busy else job.rate
             remote.pace(max(int(part), FLOOR_BYTES_PER_S))
 
-    def order(self, name: str, rate: float | None, managed: bool = False) -> None:
+    def order(self, name: str, rate: float | None, held: float = 0.0) -> None:
         """An order, as if the server had given it."""
         job = self.jobs[name]
-        job.managed, job.rate = managed, rate
+        job.held, job.rate = held, rate
         self._apply(job)
 
     def free(self) -> None:
         """Forget all orders and let go of every socket; the server is asked for them again."""
         self._tell({"again": True})
         for job in self.jobs.values():
-            job.managed, job.waits, job.rate = False, False, None
+            job.held, job.waits, job.rate = 0.0, False, None
             self._apply(job)
             if self.flow is not None:
                 self.flow.end(job.name)
@@ -302,7 +302,7 @@ class Agent:
         """Somebody else has set the rates of sockets: forget what we believe they are."""
         self._tell({"again": True})
         for job in self.jobs.values():
-            job.managed, job.waits, job.rate = False, False, None
+            job.held, job.waits, job.rate = 0.0, False, None
             for remote in job.sockets.values():
                 remote.rate = None
                 if remote.original is not None:

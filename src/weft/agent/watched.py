@@ -24,7 +24,7 @@ class Watched:
     acked: dict[int, int] = field(default_factory=dict)  # by socket, when it last changed
     total: float = 0.0  # bytes of all of them since the agent knows them
     phases: Phases = field(default_factory=Phases)
-    managed: bool = False  # held until the server says go
+    held: float = 0.0  # bytes per second from the end of a phase until the server says go; 0: it is not held
     waits: bool = False  # where this host plans the rates: its gate has not let it go yet
     rate: float | None = None  # bytes per second for all of its sockets; None: no limit
     busy: set[int] = field(default_factory=set)  # sockets with something to send

@@ -24,7 +24,7 @@ from tests.engines import load_torch
 from tests.live.slurm.serving import Serving, ended, running, serve_until
 from tests.live.slurm.test_fuzz import installed
 from tests.testbed.needs import need_testbed
-from weft.agent.host import FLOOR_BYTES_PER_S
+from weft.agent.conductor import HELD_BYTES_PER_S
 from weft.agent.namespaces import inside, new_namespace, refine
 from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.worlds import PacedSlurmWorld
@@ -47,7 +47,7 @@ STREAM = Path(__file__).parents[2] / "agent" / "stream.py"
 SHAPE = ("--nodes=2", "--gpus-per-node=4", "--ntasks=2", "--ntasks-per-node=1")
 Agents = Callable[[Server, str], "subprocess.Popen[bytes]"]
 
-# Computes for 0.62 s and sends 300 kB to itself, nine times; writes down when they had arrived.
+# Computes for 0.62 s and sends 4 MB to itself, nine times; writes down when they had arrived.
 BURSTS = """
 import socket, sys, time
 listener = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +56,7 @@ receiver, _ = listener.accept()
 for _ in range(9):
     time.sleep(0.62)
     sender.setblocking(False)
-    out = come = 300_000
+    out = come = 4_000_000
     while come:
         if out:
             try:
@@ -134,7 +134,7 @@ def test_a_pace_is_refused_without_agents_and_carried_out_by_those_of_a_jobs_nod
     new = serving.sbatch(8, script, *SHAPE)  # four GPUs of the same two nodes: the NICs are shared
     both = [(job, node) for job in (old, new) for node in ("n1", "n2")]
     wanted = {(old, node): {UNLIMITED} for node in ("n1", "n2")} | {
-        (new, node): {FLOOR_BYTES_PER_S} for node in ("n1", "n2")
+        (new, node): {HELD_BYTES_PER_S} for node in ("n1", "n2")
     }
     serve_until(server, lambda: {at: limits(*at) for at in both} == wanted, 120.0)
     assert any(line.startswith(f"{new}: its TCP sockets are paced on 2 servers; RDMA") for line in serving.said)
@@ -144,9 +144,9 @@ def test_a_pace_is_refused_without_agents_and_carried_out_by_those_of_a_jobs_nod
     while limits(new, "n1") != {UNLIMITED}:
         assert time.monotonic() < until
         time.sleep(0.05)
-    assert limits(new, "n2") == {FLOOR_BYTES_PER_S}
+    assert limits(new, "n2") == {HELD_BYTES_PER_S}
     agents(server, "n1")
-    serve_until(server, lambda: limits(new, "n1") == {FLOOR_BYTES_PER_S}, 60.0)
+    serve_until(server, lambda: limits(new, "n1") == {HELD_BYTES_PER_S}, 60.0)
 
     box.run("scancel", old)  # the younger one has the network to itself
     serve_until(server, lambda: limits(new, "n1") == limits(new, "n2") == {UNLIMITED}, 120.0)
