@@ -1,5 +1,6 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
+# make network   all tests on a real network, those that make test leaves out included (root)
 # make bounds the kernels' tests with every index checked, and the oldest numba
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
 # make torch  add PyTorch, for the profiler's tests
@@ -13,10 +14,10 @@ TORCH  ?= 2.13.0
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bounds lint format bench mutants docs install dev torch clean
+.PHONY: help demo test network bounds lint format bench mutants docs install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -6
+	@sed -n 's/^# //p' Makefile | head -7
 
 # Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
 $(BIN)/python:
@@ -63,8 +64,12 @@ test bounds: export PYTHONDONTWRITEBYTECODE :=
 # which mostly wait. Tests that hold measured times against computed ones run when the rest is done (pytest ends with 5
 # if ARGS names no test of that kind).
 test: dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone" $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -m alone $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone and not long" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m "alone and not long" $(ARGS) || [ $$? -eq 5 ]
+
+# All tests on real sockets, one after another: make test runs the shorter half of them.
+network: dev
+	$(BIN)/pytest -m "testbed or long" $(ARGS)
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
 # run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.

@@ -59,6 +59,7 @@ def test_a_rate_is_kept_within_3_percent_at_slots_of_60_ms(tmp_path: Path) -> No
         assert median(errors) < 0.03, sorted(errors)
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_a_whole_agent_with_32_sockets_costs_less_than_2_percent_of_a_core(tmp_path: Path) -> None:
     """The process that a server starts, at slots of 60 ms and with as many looks as it makes by itself: two jobs send

@@ -133,6 +133,8 @@ def test_an_agent_without_the_right_to_trace_says_so(tmp_path: Path) -> None:
     [
         ("agent --server nonsense", "--server nonsense: write HOST:PORT, or unix:FILE"),
         ("agent --server here:1 --netns /no/such", "--netns /no/such: there is no such file"),
+        ("agent --server here:1 --netns /etc/passwd", "--netns /etc/passwd: this is no network namespace"),
+        ("agent --server here:1 --netns /proc/self/ns/pid", "--netns /proc/self/ns/pid: this is no network namespace"),
         ("serve --pace flow --switches nonsense", "--switches nonsense: write HOST:PORT, or unix:FILE"),
     ],
 )

@@ -1,6 +1,9 @@
-"""What tests on real sockets need, and what happens where it is missing."""
+"""What tests on real sockets need, and what happens where it is missing or late."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -8,7 +11,7 @@ from tests.engines import required
 from weft.errors import InputError
 from weft.testbed.build import refuse
 
-__all__ = ["need_testbed"]
+__all__ = ["need_testbed", "within"]
 
 
 def need_testbed() -> None:
@@ -19,3 +22,11 @@ def need_testbed() -> None:
         if required() and "pyroute2" in str(error):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error), allow_module_level=True)
+
+
+def within(seconds: float, true: Callable[[], bool]) -> bool:
+    """Whether something becomes true in that time."""
+    until = time.monotonic() + seconds
+    while not (came := true()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return came

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.engines import required
-from tests.testbed.needs import need_testbed
+from tests.testbed.needs import need_testbed, within
 from weft.cli.main import run
 from weft.errors import InputError
 from weft.model.topologies import Machine, leaf_spine
@@ -77,13 +76,6 @@ def _registered() -> set[str]:
     return {name for name in names if name.startswith(dctcp.PREFIX)}
 
 
-def _within(seconds: float, true: Callable[[], bool]) -> bool:
-    until = time.monotonic() + seconds
-    while not true() and time.monotonic() < until:
-        time.sleep(0.01)
-    return true()
-
-
 @dataclass
 class Seen:
     """The link between the racks for some seconds, after a second for flows to find their rates."""
@@ -141,6 +133,7 @@ def _bytes(log: Path, start: float, end: float) -> float:
     return float(np.interp(end, times, came) - np.interp(start, times, came))
 
 
+@pytest.mark.long
 def test_one_flow_keeps_the_queue_at_the_marks_where_cubic_fills_the_buffer(tmp_path: Path) -> None:
     """Marks count the bytes that an ideal link would have waiting, and 64 kB pass the real one without: the rest waits.
     Of 1,514 bytes on the wire 1,448 are payload, 0.956."""
@@ -157,6 +150,7 @@ def test_one_flow_keeps_the_queue_at_the_marks_where_cubic_fills_the_buffer(tmp_
     assert cubic.backlog > 0.5 * QUEUE_BYTES > 2.0 * marked.backlog
 
 
+@pytest.mark.long
 def test_two_flows_share_evenly(tmp_path: Path) -> None:
     seen = _watched(Links(control="dctcp", marks=Marks(dctcp.MARK_BYTES)), 2, tmp_path)
     assert sum(seen.goodput) == pytest.approx(0.956, rel=0.04)
@@ -164,6 +158,7 @@ def test_two_flows_share_evenly(tmp_path: Path) -> None:
     assert seen.drops == 0
 
 
+@pytest.mark.long
 def test_without_marks_it_is_reno(tmp_path: Path) -> None:
     """A loss halves the window (RFC 8257, 3.5), so a flow fills the buffer and does not collapse."""
     seen = _watched(Links(control="dctcp"), 1, tmp_path)
@@ -187,6 +182,7 @@ def test_one_end_alone_is_refused(given: list[str], said: str, capsys: pytest.Ca
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_two_ends_have_it_where_all_others_have_another(tmp_path: Path) -> None:
     routes = {("s0", "s2"): "dctcp", ("s2", "s0"): "dctcp"}
     seen = _watched(Links(marks=Marks(dctcp.MARK_BYTES), routes=routes), 1, tmp_path)
@@ -224,7 +220,7 @@ def test_kill_9_takes_it_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         if parent == bed.pid:  # the warden
             os.kill(int(process.parent.name), signal.SIGKILL)
     os.kill(bed.pid, signal.SIGKILL)
-    assert _within(5.0, lambda: _registered() == before)
+    assert within(5.0, lambda: _registered() == before)
     assert run(["testbed", "down", "--dir", str(tmp_path)]) == 2  # nothing runs there
     assert "no testbed is up there" in capsys.readouterr().err
 

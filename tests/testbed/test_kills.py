@@ -29,7 +29,7 @@ from weft.testbed.keeper import announce
 from weft.testbed.plan import blueprint
 
 need_testbed()
-pytestmark = pytest.mark.testbed
+pytestmark = [pytest.mark.testbed, pytest.mark.long]
 VICTIMS = ("server", "agent", "switch", "agents and guardians", "everything")
 KILLS = int(os.environ.get("WEFT_KILLS", str(len(VICTIMS))))
 SCENARIO = """

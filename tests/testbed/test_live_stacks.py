@@ -127,6 +127,7 @@ def test_dally_with_cassini_shifts_jobs_that_nobody_edited(bed: Testbed, tmp_pat
     assert slowest < 1.2 * 0.268
 
 
+@pytest.mark.long
 def test_adadual_lets_one_of_two_equal_transfers_wait(bed: Testbed, tmp_path: Path) -> None:
     ran = Ran(bed, tmp_path, resolve("fifo", pace="adadual"))
     assert any(line.startswith("a: its TCP sockets are paced on 2 servers; RDMA") for line in ran.said)

@@ -100,6 +100,7 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         Replay("a", apart, (0, 1, 2, 3), 3).tasks(125.0)
 
 
+@pytest.mark.long
 def test_loss_and_marks_are_what_the_option_says(tmp_path: Path) -> None:
     with Testbed(PLAN, Links(loss=0.05)) as lossy:
         small = Profile.from_phases("small", [Phase(bytes=1.2e6 * 125)], 2)

@@ -6,6 +6,7 @@ A namespace that is made here has no name, so that nobody has to remove it: it l
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import socket
 import struct
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 _CLONE_NEWNET = 0x40000000
 _SO_NETNS_COOKIE = 71
+_NS_GET_NSTYPE = 0xB703
 # With these a paced sender sends small bursts, else 64 kB at once. The first is missing before Linux 5.18.
 _FINE = {"tcp_tso_rtt_log": "0", "tcp_min_tso_segs": "1"}
 _SETTINGS = Path("/proc/sys/net/ipv4")
@@ -54,6 +56,15 @@ def cookie(namespace: int) -> int:
                 return 0
 
     return inside(namespace, ask)
+
+
+def is_namespace(path: str) -> bool:
+    """Whether a file is a network namespace."""
+    try:
+        with open(path, "rb") as file:
+            return fcntl.ioctl(file, _NS_GET_NSTYPE) == _CLONE_NEWNET
+    except OSError:
+        return False
 
 
 def coarse(folder: Path = _SETTINGS) -> str:

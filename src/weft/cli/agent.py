@@ -45,7 +45,7 @@ def agent(
     import socket
 
     from weft.agent.host import Agent
-    from weft.agent.namespaces import coarse
+    from weft.agent.namespaces import coarse, is_namespace
     from weft.agent.processes import end_with, may_trace, may_trace_others
     from weft.agent.wire import refuse_address
     from weft.errors import InputError
@@ -56,8 +56,9 @@ def agent(
     refuse_address(server, "--server")
     secret = _secret(dir)
     refuse_foreign(dir)  # an agent lets go of the sockets that a file in it names
-    if netns and not Path(netns).exists():
-        raise InputError(f"--netns {netns}: there is no such file")
+    if netns and not is_namespace(netns):
+        why = "this is no network namespace" if Path(netns).exists() else "there is no such file"
+        raise InputError(f"--netns {netns}: {why}")
     blind = ""
     if not may_trace():
         blind = "may not look into other processes, so it paces none: it needs CAP_SYS_PTRACE"

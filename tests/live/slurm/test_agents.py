@@ -167,6 +167,7 @@ class Held(Interleave):
         return Pick(replace(candidates[0], plan=replace(plan, gates=gates)), state, dict.fromkeys(gates, "held"))
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 def test_a_gate_holds_the_bytes_of_a_job_that_reports_nothing(tmp_path: Path) -> None:
     """It computes for 0.62 s and sends at once; held to slots of 0.85 s, its bytes arrive some time after a slot has
@@ -177,6 +178,7 @@ def test_a_gate_holds_the_bytes_of_a_job_that_reports_nothing(tmp_path: Path) ->
     _on_ethernet(tmp_path, _gated)
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 def test_a_gate_holds_ddp_jobs_over_gloo_that_nobody_edited(tmp_path: Path) -> None:
     """They exchange their gradients once in a slot of 0.85 s, though an iteration alone takes 0.7 s: inside the
