@@ -1,10 +1,12 @@
 """A plain PyTorch DDP job over gloo that knows nothing of weft: 300 ms of computing, 5 MB of gradients.
 
-The computing is a wait, so that two jobs on one laptop disturb each other on the network only. If WEFT_LOG is set, each
-iteration writes there when it began, when its backward pass began and ended, and when it ended.
+The computing is a wait, so that two jobs on one laptop disturb each other on the network only; JITTER=0.03 makes it
+vary by 3 % (its standard deviation). If WEFT_LOG is set, each iteration writes there when it began, when its backward
+pass began and ended, and when it ended.
 """
 
 import os
+import random
 import time
 
 import torch
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 compute_s = float(os.environ.get("COMPUTE_S", "0.3"))
+jitter = float(os.environ.get("JITTER", "0"))
 iterations = int(os.environ.get("ITERATIONS", "20"))
 
 torch.set_num_threads(1)
@@ -27,7 +30,7 @@ while "START_FILE" in os.environ and not os.path.exists(os.environ["START_FILE"]
 for _ in range(iterations):
     start = time.monotonic()
     loss = model(data).square().mean()
-    time.sleep(compute_s)
+    time.sleep(compute_s * max(0.0, random.gauss(1.0, jitter)))
     backward = time.monotonic()
     loss.backward()
     done = time.monotonic()
