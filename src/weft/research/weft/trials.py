@@ -32,6 +32,7 @@ TRACES = {
 }
 BOUNDS = frozenset({"ideal"})  # gives each job a cluster of its own
 POLLUX = frozenset({"pollux", "pollux+cassini"})
+THEMIS = frozenset({"themis", "themis+cassini"})
 
 # Combinations that have done well on some paper's scenario, beside those that `weft advise` tries
 COMBINATIONS = (
@@ -59,13 +60,13 @@ class Trial:
     trace: str = ""
 
 
-def everybody(sharing: bool = True, elastic: bool = False) -> list[str]:
-    """All named stacks and the shortlist. Where jobs last for days, stacks that let jobs share GPUs are left out,
-    because each iteration of jobs that meet on a GPU is simulated. Where no job can be resized, Pollux is left out,
-    which searches for sizes."""
+def everybody(days: bool = False, elastic: bool = False) -> list[str]:
+    """All named stacks and the shortlist. Where jobs last for `days`, stacks that let jobs share GPUs are left out,
+    because each iteration of jobs that meet on a GPU is simulated, and so is Themis, which auctions GPUs every ten
+    minutes. Where no job can be resized, Pollux is left out, which searches for sizes."""
     found = dict.fromkeys([*names(), *SHORTLIST, *COMBINATIONS])
-    left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX)
-    return [name for name in found if name not in left_out and (sharing or not resolve(name).planner.shares_gpus)]
+    left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX) | (THEMIS if days else frozenset())
+    return [name for name in found if name not in left_out and not (days and resolve(name).planner.shares_gpus)]
 
 
 def _on_titans() -> list[str]:
@@ -136,7 +137,7 @@ TRIALS: dict[str, Trial] = {
     "cassini": Trial("themis+cassini", partial(_shipped, "cassini"), partial(everybody, elastic=True)),
     "flows": _of_paper("flows", "fifo[pace=flow]"),
     "dally": Trial(
-        "dally", partial(dally, "batch-8"), partial(everybody, sharing=False),
+        "dally", partial(dally, "batch-8"), partial(everybody, days=True),
         lambda seed: dally("batch-8", seed, quick=True), slow=True,
     ),
     "titan": Trial("titan", _titan, _on_titans, slow=True, trace=ELASTICFLOW),
