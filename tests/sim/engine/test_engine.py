@@ -12,6 +12,7 @@ from tests.sim.cases import Case, draw_case, draw_features, plain
 from tests.sim.driver import run_case
 from weft.model.plan import Gate
 from weft.sim.engine import Engine, EngineSpec
+from weft.sim.engine.glance import all_iterations_done, iterations_done
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
 
 
@@ -83,7 +84,26 @@ class Nosy(Engine):
             self.carried(), self.records()
             for row in self._programs:
                 assert self.iterations_done(row) <= self.arrays.jobs[row]["total"]
+            together = all_iterations_done(self.arrays)
+            assert all(together[row] == iterations_done(self.arrays, row) for row in self._programs)
         return super().run(until, go_on=go_on)
+
+
+def test_progress_is_counted_anew_when_anything_changes() -> None:
+    """Many jobs are asked about, so that all are counted at once: then the clock goes on, and one comes and goes."""
+    e = engine()
+    rows = [e.attach(i, program(), 400) for i in range(9)]
+    for until in (40.0, 80.0):
+        e.run(until)
+        counted = [e.iterations_done(row) for row in rows]
+        assert counted == [iterations_done(e.arrays, row) for row in rows]
+        assert min(counted) > 0
+    extra = e.attach(9, program(), 400)
+    assert e.iterations_done(extra) == 0
+    assert [e.iterations_done(row) for row in rows] == counted
+    e.detach(rows[0])
+    again = e.attach(10, program(), 400)
+    assert (again, [e.iterations_done(row) for row in (again, *rows[1:])]) == (rows[0], [0, *counted[1:]])
 
 
 def test_a_job_that_comes_and_goes() -> None:

@@ -23,7 +23,7 @@ from weft.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
-from weft.sim.engine.glance import carried, iterations_done, questions
+from weft.sim.engine.glance import all_iterations_done, carried, iterations_done, questions
 from weft.sim.engine.layout import Layout
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program
@@ -35,6 +35,7 @@ _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
 _FIELDS = state.JOB.names or ()
 _LISTED = _FIELDS.index("listed")
 _used = itemgetter(*map(_FIELDS.index, ("done", "comm_s", "gate_s", "gpu_s", "finish", "adjusted")))
+_FEW = 4  # jobs whose iterations are counted one by one at an instant; when more are asked about, all are counted
 _ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO, "ask": state.ADMIT_ASK}
 
 
@@ -96,11 +97,7 @@ class Engine:
         rule = spec.rule() if spec.rule is not None else None
         # a rule's answers do not repeat
         scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
-        scalars["b"], scalars["eta"], scalars["jitter"] = (
-            spec.b_s_per_byte,
-            spec.eta_s_per_byte,
-            spec.jitter,
-        )
+        scalars["b"], scalars["eta"], scalars["jitter"] = spec.b_s_per_byte, spec.eta_s_per_byte, spec.jitter
         scalars["straggle_p"], scalars["straggle_x"] = spec.straggle_p, spec.straggle_x
         scalars["window"] = spec.window
         scalars["horizon"] = scalars["slot_end"] = math.inf
@@ -113,6 +110,8 @@ class Engine:
         self._starts: dict[int, tuple[int, ...]] = {}
         self._to_begin: list[int] = []
         self._early: list[int] = []  # finished while a component was brought up to date
+        self._done: list[int] | None = None  # full iterations of every row, as long as nothing changes
+        self._asked = 0
         self._kernel, self._park, self._membership = kernel("engine"), kernel("park"), kernel("membership")
         self._attach = kernel("attach").attach
         self.ruled: Ruled | None = None
@@ -166,6 +165,7 @@ class Engine:
 
         All that is attached and detached between two runs happens at one instant.
         """
+        self._changes()
         row, starts = self._layout.take(program)
         if (larger := self._layout.room(self.arrays)) is not None:
             self._use(larger)
@@ -188,6 +188,7 @@ class Engine:
 
     def detach(self, row: int) -> Usage:
         """Stop a job now (or let go of one that has finished)."""
+        self._changes()
         if self.arrays.jobs["state"][row] != state.FINISHED:
             self.catch_up(row)
         a = self.arrays
@@ -215,6 +216,7 @@ class Engine:
 
         With `go_on` it advances to `until` whatever finishes on the way. Rows are to be detached by the caller.
         """
+        self._changes()
         self.arrays.scalars["go_on"] = int(go_on)
         for row in self._to_begin:
             self._kernel.begin(self.table, row)
@@ -268,6 +270,7 @@ class Engine:
             self._use(self.arrays._replace(records=grown(self.arrays.records, 2 * len(self.arrays.records))))
 
     def _advance(self, until: float) -> list[int]:
+        self._changes()
         self._make_room()
         finished: list[int] = []
         while True:
@@ -332,6 +335,7 @@ class Engine:
 
     def catch_up(self, row: int) -> None:
         """Bring the component of a job up to date with the clock."""
+        self._changes()
         self._make_room()
         while self._membership.up_to_date(self.table, row):
             self._catch_up()
@@ -347,7 +351,16 @@ class Engine:
 
     def iterations_done(self, row: int) -> int:
         """Full iterations of an attached job up to now, without disturbing anything."""
-        return iterations_done(self.arrays, row)
+        if self._done is None:
+            self._asked += 1
+            if self._asked <= _FEW:
+                return iterations_done(self.arrays, row)
+            self._done = all_iterations_done(self.arrays)
+        return self._done[row]
+
+    def _changes(self) -> None:
+        """What was known of all jobs' iterations holds no longer."""
+        self._done, self._asked = None, 0
 
     def carried(self) -> npt.NDArray[np.float64]:
         """Bytes that each link has carried up to now, without disturbing anything."""
@@ -355,6 +368,7 @@ class Engine:
 
     def set_gate(self, row: int, gate: Gate | None) -> None:
         """Change the gate of an attached job; it counts from the next time the task is released."""
+        self._changes()
         self.catch_up(row)
         self._set_gate(row, gate)
         if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
