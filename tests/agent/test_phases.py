@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
@@ -185,11 +186,9 @@ def _comes(conductor: Conductor, host: str, job: str, now: float) -> float:
 
 
 def test_who_is_late_is_waited_for_if_that_costs_all_less_than_its_wait() -> None:
-    """Openings of "a" at 12.0, 12.5, ..., of "b" 0.25 s later. "a" comes 0.1 s late: if both slip by that, they lose
-    0.2 s in all, where "a" alone would wait 0.4 s. 0.2 s late they would lose 0.4 s, and it waits 0.3 s."""
-    conductor = Conductor(CLUSTER, make("pace", "fair"))
-    conductor.add("a", (0, 4), GATE)
-    conductor.add("b", (2, 6), {**GATE, "epoch": 10.25})
+    """Job "a" comes 0.1 s late: if both slip by that, they lose 0.2 s in all, where it alone would wait 0.4 s. If it
+    comes 0.2 s late, they would lose 0.4 s, and it waits 0.3 s."""
+    conductor = _two()
     assert _comes(conductor, "s0", "a", 12.1) == pytest.approx(12.1)
     assert _comes(conductor, "s1", "b", 12.25) == pytest.approx(12.35)
     assert _comes(conductor, "s0", "a", 12.59) == pytest.approx(12.6)
@@ -197,17 +196,64 @@ def test_who_is_late_is_waited_for_if_that_costs_all_less_than_its_wait() -> Non
     assert _comes(conductor, "s1", "b", 13.36) == pytest.approx(13.36)  # nobody has slipped again
 
 
-def test_nobody_slips_beside_a_job_whose_gate_acts_elsewhere_or_after_another_plan() -> None:
+def _two() -> Conductor:
+    """Openings of "a" at 12.0, 12.5, ..., of "b" 0.25 s later."""
     conductor = Conductor(CLUSTER, make("pace", "fair"))
     conductor.add("a", (0, 4), GATE)
-    conductor.add("b", (2, 6), GATE)
-    conductor.add("near", (1, 3), GATE)  # shares servers with both, and no link of "far"
+    conductor.add("b", (2, 6), {**GATE, "epoch": 10.25})
+    return conductor
+
+
+def test_who_waits_for_an_opening_already_waits_for_the_late_one_too() -> None:
+    conductor = _two()
+    conductor.hear("s1", report("b", True), 12.05)
+    assert conductor.decide(12.05)[1] == pytest.approx(12.25)
+    conductor.hear("s0", report("a", True), 12.1)
+    assert conductor.decide(12.1)[1] == pytest.approx(12.35)
+    conductor.decide(12.35)
+    conductor.hear("s1", report("b", False), 12.5)
+    conductor.hear("s1", report("b", True), 12.85)
+    assert conductor.members["b"].keeper.own == deque([pytest.approx(0.5)])  # waiting left out
+
+
+def test_nobody_slips_for_a_job_that_its_gate_does_not_fit() -> None:
+    """Iterations of 0.5 s fit, those of 0.6 s do not: the job is let go when three of the last five are such."""
+    conductor, now = _two(), 12.0
+    for own_s in (0.5, 0.5, 0.5, 0.5, 0.5, 0.6, 0.6, 0.6):
+        now = _comes(conductor, "s0", "a", now) + own_s
+    slipped_s = conductor.members["b"].slip_s
+    assert _comes(conductor, "s0", "a", now) == now
+    assert conductor.members["a"].keeper.misfits()
+    assert conductor.members["b"].slip_s == slipped_s
+
+
+@pytest.mark.parametrize("gate", [None, {**GATE, "period": 0.0}])
+def test_nobody_slips_beside_a_job_that_would_not(gate: dict[str, float] | None) -> None:
+    """Its gate acts inside its script, or was a delay once."""
+    conductor = _two()
     assert _comes(conductor, "s0", "a", 12.1) == pytest.approx(12.1)
-    assert conductor.members["near"].slip_s == pytest.approx(0.1)
-    conductor.set_gate("near", None)  # it is held inside its script, and that knows nothing of slips
+    assert conductor.members["b"].slip_s == pytest.approx(0.1)
+    conductor.set_gate("b", gate)
     assert {member.slip_s for member in conductor.members.values()} == {0.0}
     assert _comes(conductor, "s0", "a", 12.6) == pytest.approx(13.0)
-    conductor.remove("near")
-    assert _comes(conductor, "s0", "a", 13.6) == pytest.approx(13.6)
-    conductor.add("far", (3, 7), GATE)  # another plan, which counts from its own openings
-    assert {member.slip_s for member in conductor.members.values()} == {0.0}
+
+
+def test_another_gate_opens_as_much_later_as_those_beside_it() -> None:
+    conductor = _two()
+    assert _comes(conductor, "s0", "a", 12.1) == pytest.approx(12.1)
+    conductor.set_gate("b", {**GATE, "epoch": 10.2})
+    conductor.add("c", (1, 5), {**GATE, "epoch": 10.4})
+    assert [member.slip_s for member in conductor.members.values()] == pytest.approx([0.1, 0.1, 0.1])
+    assert _comes(conductor, "s1", "b", 12.25) == pytest.approx(12.3)
+    assert _comes(conductor, "s0", "c", 12.45) == pytest.approx(12.5)
+
+
+def test_who_is_given_less_by_a_rule_does_not_get_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    conductor = Conductor(CLUSTER, make("pace", "priority"))
+    for name, gpus in (("a", (0, 4)), ("b", (1, 5))):
+        conductor.add(name, gpus)
+        conductor.hear("s0", report(name, True), 0.0)
+    assert conductor.ruling is not None
+    monkeypatch.setattr(conductor.ruling, "rates", lambda now, sent: {("a", "s0"): 1e6, ("b", "s0"): 1e5})
+    orders = conductor.decide(0.0)[0]["s0"]
+    assert orders["a"] == orders["b"] == (HELD, HELD, orders["a"][2])

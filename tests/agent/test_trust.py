@@ -161,8 +161,10 @@ def _answering(
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("weft.Wire", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    yield f"127.0.0.1:{port}"
-    server.stop(0)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -22,13 +22,13 @@ from weft.model.flows import FlowRows, TransferView
 from weft.pace.base import Admission, Pace
 from weft.pace.flow import Flow, FlowSpec
 
-# Bytes per second that the job has between its phases, 0: it is not held; bytes per second now, None: no limit; and
-# what its host had seen of its phases: an agent holds a job by itself when a phase ends, so the same words must reach
-# it again when the next begins.
+# On a host: bytes per second that the job has between its phases, 0: it is not held; bytes per second now, None: no
+# limit; and what the host had seen of its phases. An agent holds a job by itself when a phase ends, so the same words
+# must reach it again when the next begins.
 Order = tuple[float, float | None, int]
 Owner = tuple[int, str]  # whose processes are a job's: the user's number, and Slurm's number of the job or ""
-# A job that is held keeps this part of its link, at most so many bytes per second. The last packets that went out
-# before it was let go have to be paid for at that rate, so a job that is held more tightly starts later.
+# A job that is held keeps this part of the slowest link, at most so many bytes per second. The last packets that went
+# out before it was let go have to be paid for at that rate, so a job that is held more tightly starts later.
 _HELD, HELD_BYTES_PER_S = 0.02, 5_000_000
 _SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
@@ -78,6 +78,11 @@ class _Member:
     @property
     def links(self) -> set[int]:
         return {link for flow in self.flows for link in flow.path}
+
+    def wait(self, until: float) -> None:
+        """Its present phase may begin then; until then it is the gate that it waits for."""
+        self.at = until
+        self.keeper.last[0] = (self.count, until)
 
     def view(self) -> TransferView:
         """As an admission rule sees it: bytes left of the phase, and the NICs that it uses."""
@@ -185,8 +190,9 @@ class Conductor:
             setattr(there, key, report[key])
         if member.talking and not was:
             member.count += 1
-            self._slip(member, now)
             member.at = member.keeper.at(member.count, 0, now, now - member.slip_s)
+            if member.at > now:
+                self._slip(member, now)
         elif was and not member.talking:
             self._over(member)
         return there.stamp != stamp
@@ -202,23 +208,28 @@ class Conductor:
 
     def _slip(self, member: _Member, now: float) -> None:
         """A job that comes too late for its opening would wait for the next one. Where all jobs that it meets have
-        gates here, these open later by as much instead, if that costs all of them together less than the wait."""
-        gate = member.keeper.gate
-        if gate is None or gate["period"] <= 0 or member.keeper.misfits():
+        gates here, these open later by as much instead, if that costs all of them together less than the wait. Who
+        waits for an opening already waits for as much longer."""
+        gate, near = member.keeper.gate, self._near(member)
+        if gate is None or member.at is None or len(near) == 1 or not all(map(_recurs, near)):
             return
-        late_s = (now - member.slip_s - gate["epoch"]) % gate["period"]
-        if late_s <= gate["tolerance"] * gate["period"]:
+        wait_s = member.at - now
+        late_s = gate["period"] - wait_s
+        if late_s * len(near) >= wait_s:
             return
-        near = self._near(member)
-        pays = late_s * len(near) < gate["period"] - late_s
-        if pays and len(near) > 1 and all(one.keeper.gate is not None for one in near):
-            for one in near:
-                one.slip_s += late_s
+        for one in near:
+            one.slip_s += late_s
+            if one.at is not None and one.at > now:
+                one.wait(now if one is member else one.at + late_s)
 
     def _anew(self, member: _Member) -> None:
-        """Another plan for the job, and so for those that it meets: it counts from the plan's own openings."""
-        for one in self._near(member):
-            one.slip_s = 0.0
+        """Another gate for a job: it opens as much later as those of the jobs that it meets. Where the gate of one of
+        them acts elsewhere, which knows nothing of that, nobody's opens later any more."""
+        near = self._near(member)
+        slips = {one.slip_s for one in near if one is not member}
+        common = slips.pop() if len(slips) == 1 and all(map(_recurs, near)) else 0.0
+        for one in near:
+            one.slip_s = common
 
     def _over(self, member: _Member) -> None:
         """A phase of the job has ended."""
@@ -278,8 +289,7 @@ class Conductor:
             for host, said in member.hosts.items():
                 held = self.held_at if self.held(member) else 0.0
                 rate = rates.get((member.name, host)) if member.admitted else (held or None)
-                if rate is not None and rate < FLOOR_BYTES_PER_S:
-                    rate = held
+                rate = max(rate, held) if rate is not None else None
                 orders.setdefault(host, {})[member.name] = (held, rate, said.stamp)
         return orders, wake
 
@@ -305,6 +315,11 @@ class Conductor:
             for member in self.members.values()
             for host, said in member.hosts.items()
         }
+
+
+def _recurs(member: _Member) -> bool:
+    """Whether the job has a gate here that opens again and again."""
+    return member.keeper.gate is not None and member.keeper.gate["period"] > 0
 
 
 def _rows(member: _Member) -> FlowRows:
