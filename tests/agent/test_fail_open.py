@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from weft.agent.conductor import HELD_BYTES_PER_S, Conductor
+from weft.agent.host import Agent
 from weft.agent.processes import may_trace
 from weft.agent.service import AgentService
-from weft.agent.sockets import UNLIMITED, Process, Remote
+from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.trust import secret_of
 from weft.agent.wire import Line, LostError
 from weft.model.topologies import Machine, leaf_spine
@@ -66,13 +69,10 @@ class Scene:
         ]
         return subprocess.Popen([sys.executable, "-m", "weft", *argv])
 
-    def sockets(self, name: str) -> list[Remote]:
-        process = Process(self.jobs[name].pid)
-        return list(process.sockets({}).values())
-
     def limit(self, name: str) -> int:
         """The least that the kernel allows a socket of this job."""
-        return min((remote.paced() for remote in self.sockets(name)), default=UNLIMITED)
+        with closing(Process(self.jobs[name].pid)) as process:
+            return min((remote.paced() for remote in process.sockets({}).values()), default=UNLIMITED)
 
     def guardian(self) -> int:
         children = Path(f"/proc/{self.agent.pid}/task/{self.agent.pid}/children").read_text().split()
@@ -168,3 +168,19 @@ def test_only_who_knows_the_secret_is_heard(scene: Scene) -> None:
     with pytest.raises(LostError, match="not an agent of this server"):
         next(iter(line.talk("join", [{"host": "s0"}])))
     line.close()
+
+
+def test_an_agent_with_more_than_a_thousand_open_files_has_the_guardian_that_it_started(tmp_path: Path) -> None:
+    """It has a file for each process of its jobs."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1200:
+        pytest.skip("fewer files may be open here")
+    with ExitStack() as files:
+        while files.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        agent = Agent("local", tmp_path)
+        guardian = agent._guardian
+        agent.beat(time.monotonic())
+        agent.beat(time.monotonic() + 1.0)
+        assert agent._guardian is guardian
+        assert guardian.poll() is None
+        agent.close()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,8 @@ def _limits(job: str, folder: Path) -> set[int]:
             told = process.read_bytes()
             mine = f"WEFT_JOB={job}\0".encode() in told and f"WEFT_SERVER_DIR={folder}".encode() in told
             if mine and b"stream.py" in (process.parent / "cmdline").read_bytes():
-                found |= {s.paced() for s in Process(int(process.parent.name)).sockets({}).values()}
+                with closing(Process(int(process.parent.name))) as there:
+                    found |= {s.paced() for s in there.sockets({}).values()}
         except OSError:
             continue
     return found

@@ -142,7 +142,7 @@ class Agent:
 
     def run(self) -> None:
         """Until `stopping` is set."""
-        next_slot, ready = time.monotonic(), list[int]()
+        next_slot, ready = time.monotonic(), False
         while not self.stopping:
             now = time.monotonic()
             self.beat(now)
@@ -155,7 +155,7 @@ class Agent:
                 self._heard = 0.0
                 self.free()
             pause_s = max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic())
-            ready = select.select([self._woken], [], [], pause_s)[0]
+            ready = _readable(self._woken, pause_s)
         self.close()
 
     def look(self, now: float) -> None:
@@ -325,10 +325,11 @@ class Agent:
         assert self._guardian.stdout is not None
         try:
             self._guardian.stdin.write(b".")
-            if select.select([self._guardian.stdout], [], [], 0)[0] and self._guardian.stdout.read(1):
+            if _readable(self._guardian.stdout.fileno(), 0.0) and self._guardian.stdout.read(1):
                 self.forget()  # we hung, and it has let go of everything
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             self.free()
+            self._guardian.kill()
             self._guardian.wait()
             self._guardian = self._guard()
 
@@ -348,6 +349,13 @@ class Agent:
         self.state.unlink(missing_ok=True)  # while it is ours
         for file in (self._file, self._woken, self._wake):
             os.close(file)
+
+
+def _readable(file: int, within_s: float) -> bool:
+    """Whether there is something to read. (select() knows no file with a number of 1,024 or more.)"""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(1e3 * within_s))
 
 
 def _own(path: Path, refusal: str) -> int:
