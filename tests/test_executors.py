@@ -17,10 +17,10 @@ import pytest
 import weft
 from tests.test_api import scenario
 from weft import registry
-from weft.api import compile_kernels
 from weft.errors import InputError
 from weft.executors import _deaf, using
 from weft.place.fitting import FirstFit
+from weft.prepare import compile_kernels
 from weft.registry import LAYERS, register
 
 DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"

@@ -19,6 +19,7 @@ from weft import __version__
 from weft.errors import InputError
 from weft.executors import run_all
 from weft.kept import identity
+from weft.prepare import compile_kernels
 from weft.scenario import Scenario, changes
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
 from weft.sim import few_collections
@@ -109,6 +110,7 @@ def sweep(
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
     shapes: list[tuple[changes.Setting, Scenario, list[int], int]] = []
+    checked: list[Stack] = []
     for setting, given in points:
         names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
         mine = [
@@ -116,11 +118,10 @@ def sweep(
             for seed in numbers
             for name in names
         ]
-        for task in mine[: len(names)]:
-            _check(task)
+        checked += [_check(task) for task in mine[: len(names)]]
         tasks += mine
         shapes.append((setting, given, numbers, len(mine)))
-    compile_kernels(on_compile)
+    compile_kernels(on_compile, checked)
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
     runs: dict[int, RunResult] = {}
@@ -144,16 +145,6 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
     from weft.sim.replay import run_replay
 
     return run_replay(spec.model_dump(), skip)
-
-
-def compile_kernels(say: Say | None = None) -> None:
-    """Compile the engine's kernels, or load them where this machine has compiled them before; `say` is told if it takes
-    long. Done before a run, so that the run's wall time does not include it."""
-    from weft.sim.compiled.load import compile_all, is_cached
-
-    if say is not None and not is_cached():
-        say("compiling kernels, once for this version (about 20 s) ...")
-    compile_all()
 
 
 @dataclass(frozen=True)
@@ -245,10 +236,11 @@ class Task:
         return replace(run, scenario=self.scenario.name, scenario_text=self.scenario.text)
 
 
-def _check(task: Task) -> None:
+def _check(task: Task) -> Stack:
     """Refuse what cannot run before any worker is started."""
-    build_stack(task.scenario, task.layers).interleave.prepare()
+    stack = build_stack(task.scenario, task.layers)
     check(task.scenario, build_cluster(task.scenario, task.seed))
+    return stack
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:
@@ -301,7 +293,7 @@ def run_stack(
     """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
     cluster = build_cluster(scenario, seed)
     check(scenario, cluster)
-    compile_kernels(on_compile)
+    compile_kernels(on_compile, [stack])
     network, circumstances = physics(scenario, seed)
     with few_collections():
         workload = build_workload(scenario, cluster, seed, network)

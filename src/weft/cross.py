@@ -17,13 +17,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from weft.api import Progress, Say, Source, compile_kernels, run_stack, seeds_of
+from weft.api import Progress, Say, Source, run_stack, seeds_of
 from weft.combinations import Combination, combinations, policies_in
 from weft.core.capabilities import refuse
 from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
 from weft.executors import run_all
 from weft.kept import identity
+from weft.prepare import compile_kernels
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
 from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics

@@ -22,8 +22,8 @@ from weft.advise.race import ROUNDS, SHORTLIST, Task, attempts, entrants, race, 
 from weft.advise.replayed import replay
 from weft.advise.site import Flags, Site, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
-from weft.api import compile_kernels
 from weft.errors import InputError
+from weft.prepare import compile_kernels
 from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.model.flows import Ask
 from weft.model.policy import Policy
-from weft.pace.rates import RateRule, Transport
+from weft.pace.rates import RateRule, Transport, rehearse
 
 MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
 
@@ -40,6 +40,11 @@ class Pace(Policy):
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """How its transfers go over the network, given the share of packets that are lost at random."""
         return Transport()
+
+    def prepare(self) -> None:
+        """Compile what its rule needs, by asking it about a transfer."""
+        if (rule := self.rates()) is not None:
+            rehearse(rule)
 
     def rates(self) -> RateRule | None:
         """A fresh rule that caps, weighs and ranks transfers while they run; None leaves that to the network."""

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.flows import FlowSet
+from weft.model.flows import FlowRows, FlowSet, flow_set
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -130,3 +130,21 @@ class RateRule(ABC):
 
     def gone(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """The job whose rows these were is gone: finished, or stopped."""
+
+
+def rehearse(rule: RateRule) -> None:
+    """One transfer over one link for two slots, so that all that a rule has to compile is compiled. It is of no use
+    afterwards."""
+    capacity, live = np.full(1, 1e9), np.zeros(1, np.int64)
+    flows = flow_set(64, 1)
+    flows.put(0, 0, FlowRows(((0,),), (1e6,), (1e6,), ((0, 0),), ((0, 0),), 0.1), capacity)
+    flows.active[0], flows.rate[0] = True, 1e9  # it sends as fast as the link can
+    rule.begin(Demand(capacity))
+    rule.came(live, flows)
+    if rule.minds_others:
+        rule.others(np.zeros((1, 1), np.int64), np.full(1, math.inf))
+    for slot in range(2):
+        rule.decide(Moment(slot), flows, live)
+        rule.carried(slot, flows, live, Carried(np.zeros(1), np.zeros(1, np.bool_)))
+    rule.over(live, flows)
+    rule.gone(live, flows)

@@ -24,7 +24,7 @@ GBPS = 50.0
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Figures by name; each speed is the median of several runs."""
-    from weft.api import compile_kernels
+    from weft.prepare import compile_kernels
 
     compile_kernels(say)
     repeats = 1 if quick else 5

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.prepare import compile_kernels
 from weft.research.claims import Measured, Request
 from weft.scenario.shipped import scenario_path
 
@@ -114,7 +115,7 @@ class Lab:
         tell = request.on_progress or (lambda done, total: None)
         done: dict[int, RunResult] = {}
         if tasks:
-            api.compile_kernels(request.on_compile)
+            compile_kernels(request.on_compile)
         for i, run in run_all(tasks, request.workers, api.run_task) if tasks else ():
             done[i] = run
             tell(len(done), len(tasks))

@@ -32,7 +32,7 @@ TRACES = {
 }
 BOUNDS = frozenset({"ideal"})  # gives each job a cluster of its own
 POLLUX = frozenset({"pollux", "pollux+cassini"})
-THEMIS = frozenset({"themis", "themis+cassini"})
+RESTLESS = frozenset({"themis", "themis+cassini", "gandiva"})
 
 # Combinations that have done well on some paper's scenario, beside those that `weft advise` tries
 COMBINATIONS = (
@@ -62,10 +62,10 @@ class Trial:
 
 def everybody(days: bool = False, elastic: bool = False) -> list[str]:
     """All named stacks and the shortlist. Where jobs last for `days`, stacks that let jobs share GPUs are left out,
-    because each iteration of jobs that meet on a GPU is simulated, and so is Themis, which auctions GPUs every ten
+    because each iteration of jobs that meet on a GPU is simulated, and so are those that deal GPUs out anew every few
     minutes. Where no job can be resized, Pollux is left out, which searches for sizes."""
     found = dict.fromkeys([*names(), *SHORTLIST, *COMBINATIONS])
-    left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX) | (THEMIS if days else frozenset())
+    left_out = BOUNDS | {"weft"} | (frozenset() if elastic else POLLUX) | (RESTLESS if days else frozenset())
     return [name for name in found if name not in left_out and not (days and resolve(name).planner.shares_gpus)]
 
 
