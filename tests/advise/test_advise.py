@@ -105,9 +105,12 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
     site = site_of(small(tmp_path), None, Flags(gpus=64), [])
     assert what_if(site, "gpus=+50%").n_gpus == 96
     assert what_if(site, "gpus=128").n_gpus == 128
+    few = site_of(small(tmp_path), None, Flags(gpus=16), [])
+    assert [what_if(few, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
     assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
     for text, line in (
         ("gpus=many", "give a number of GPUs"),
+        ("gpus=-99.9%", "some must be left"),
         ("oversubscription=1,2", "give one value"),
         ("foo=3", "--what-if foo is not a known key"),
     ):

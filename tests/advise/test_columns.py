@@ -41,6 +41,20 @@ def test_a_length_from_start_and_end_in_milliseconds(tmp_path: Path) -> None:
     assert mapping["end"] == "finish"
 
 
+def test_a_length_in_the_unit_that_its_column_is_called_by(tmp_path: Path) -> None:
+    text = "id,queued_at,n_gpu,duration_min,wait (hours)\n1,03/27/2024 05:37 AM,4,90,0.5\n2,03/27/2024 01:07 PM,4,2,0\n"
+    said = {"duration": "duration_min", "wait": "wait (hours)"}
+    trace, mapping = read_table(write(tmp_path / "t.csv", text), said)
+    rows = trace.frame.select("submit_s", "duration_s", "wait_s").rows()
+    assert rows == [(0.0, 5400.0, 1800.0), (27_000.0, 120.0, 0.0)]
+    assert (mapping["duration"], mapping["wait"]) == ("duration_min (minutes)", "wait (hours) (hours)")
+    assert (mapping["submit"], mapping["gpus"]) == ("queued_at", "n_gpu")
+    text = "id,submit,gpus,training\n" + "".join(f"{day},{day}/03/2024 10:00:00,1,5\n" for day in range(1, 29))
+    trace, _ = read_table(write(tmp_path / "u.csv", text), {"duration": "training"})
+    assert trace.frame["submit_s"].to_list() == [86_400.0 * day for day in range(28)]
+    assert trace.frame["duration_s"].unique().to_list() == [5.0]
+
+
 def test_slurms_own_counts_of_gpus_are_understood(tmp_path: Path) -> None:
     text = "Id\tSubmit\tElapsedRaw\tAllocTRES\n7\t10\t60\tcpu=8,gres/gpu:a100=4,node=1\n"
     trace, _ = read_table(write(tmp_path / "t.tsv", text), {})

@@ -65,6 +65,12 @@ def advise(
     log = read_jobs(jobs, request.mapping, request.format)
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}
+    for text, other in changes.items():
+        if lost := int(((log.frame["gpus"] > other.n_gpus) & (log.frame["gpus"] <= site.n_gpus)).sum()):
+            raise InputError(
+                f"--what-if {text}: {lost:,} jobs ask for more than {other.n_gpus:,} GPUs; without them means could "
+                "not be compared"
+            )
     facts = understood(log, site, request.today)
     if on_understood is not None:
         on_understood(facts)

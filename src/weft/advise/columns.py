@@ -1,7 +1,8 @@
 """Any table of jobs: which column is what is guessed from its name, or said with `--map submit=Submit,gpus=NGPUS`.
 
 A table needs a submission time, a number of GPUs, and a length (a duration, or a start and an end). Times are seconds,
-milliseconds or dates; durations are seconds or [days-]hours:minutes:seconds; GPUs are a number or Slurm's `gres/gpu=8`.
+milliseconds or dates; durations are seconds (minutes or hours, if the column is called so) or
+[days-]hours:minutes:seconds; GPUs are a number or Slurm's `gres/gpu=8`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "job_id": ("jobid", "jobidraw", "id", "job", "jobname", "name", "taskid"),
     "submit": (
         "submit", "submittime", "submissiontime", "submitted", "submits", "arrival", "arrivaltime", "arrivals",
-        "arrivaltimestamp", "timestamp", "queuedtime", "createtime", "created", "creationtime", "eligible", "time",
+        "arrivaltimestamp", "timestamp", "queuedtime", "queuedat", "submittedat", "createdat", "createtime", "created",
+        "creationtime", "eligible", "time",
     ),
     "start": ("start", "starttime", "started", "begin", "begintime", "starts"),
     "end": ("end", "endtime", "finish", "finished", "finishtime", "completiontime", "ended"),
@@ -33,7 +35,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
     "wait": ("wait", "waittime", "waits", "queuetime", "queueingtime", "queuingdelay", "queuedelay"),
     "gpus": (
-        "gpus", "ngpus", "numgpus", "numgpu", "gpunum", "gpucount", "gpu", "reqgpus", "allocgpus", "alloctres",
+        "gpus", "ngpus", "numgpus", "numgpu", "ngpu", "gpunum", "gpucount", "gpu", "reqgpus", "allocgpus", "alloctres",
         "reqtres", "gpurequest", "plangpu", "workers", "nproc",
     ),
     "model": ("model", "modelname", "network", "workload"),
@@ -43,8 +45,11 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _DATES = (
     "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z",
-    "%Y-%m-%d %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M:%S",
+    "%Y-%m-%d %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p",
+    "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M",
 )  # fmt: skip
+# A unit at the end of a column's name, and what it is in seconds
+_UNITS = (("minutes", r"(?i)(?<![a-z])min(ute)?s?\)?$", 60.0), ("hours", r"(?i)(?<![a-z])h(ou)?rs?\)?$", 3600.0))
 _MILLISECONDS = 1e11  # seconds since 1970 are fewer until the year 5138
 
 
@@ -90,7 +95,11 @@ def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, st
         raise InputError(f"{path}: no row is a GPU job with a length{first}; say which column is what with --map")
     zero = frame["submit_s"].min()
     frame = frame.with_columns(pl.col("submit_s") - zero)
-    return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path)), mapping
+    shown = dict(mapping)
+    for field in ("duration", "wait"):
+        if field in mapping and (unit := _unit(mapping[field])[0]):
+            shown[field] = f"{mapping[field]} ({unit})"
+    return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path)), shown
 
 
 def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
@@ -138,10 +147,15 @@ def _moment(rows: Rows, column: str, required: bool = False) -> pl.Series:
     return rows.moment(column, _DATES[0], required=required)
 
 
+def _unit(column: str) -> tuple[str, float]:
+    """The unit of a column of numbers, in words if it is not seconds."""
+    return next(((name, s) for name, pattern, s in _UNITS if re.search(pattern, column)), ("", 1.0))
+
+
 def _duration(rows: Rows, column: str) -> pl.Series:
     text = rows.column(column)
     if bool(text.drop_nulls().str.contains(r"^\d+(\.\d*)?$").all()):
-        return rows.number(column, required=False)
+        return rows.number(column, required=False) * _unit(column)[1]
     seconds = slurm.elapsed_s(text)
     bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))
     rows.damage(bad, column, lambda row: f"{str(text[row])[:40]!r} is neither seconds nor [days-]hours:minutes:seconds")

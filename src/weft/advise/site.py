@@ -112,7 +112,7 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
     except ValueError:
         wanted = 0.0
     if wanted < 1:
-        raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25%")
+        raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25%; some must be left")
     counts = {
         f"cluster.{key}": count
         for key in ("racks", "servers_per_rack", "servers")
@@ -122,7 +122,12 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
         raise InputError(
             "--what-if gpus: the topology's file has the number of GPUs; edit it, or describe the cluster by flags"
         )
-    offers = {key: max(1, round(count * wanted / n_gpus)) for key, count in counts.items()}
+    step = (wanted > n_gpus) - (wanted < n_gpus)  # a server or a rack at least, where a change is asked for
+    offers = {key: round(count * wanted / n_gpus) for key, count in counts.items()}
+    offers = {key: max(1, n if n != counts[key] else n + step) for key, n in offers.items()}
+    offers = {key: n for key, n in offers.items() if n != counts[key] or not step}
+    if not offers:
+        raise InputError(f"--what-if gpus={text}: the cluster has one server, which is not divided")
     key = min(offers, key=lambda k: abs(offers[k] / counts[k] - wanted / n_gpus))
     return {key: offers[key]}
 
@@ -177,4 +182,6 @@ def _guessed_size(log: JobLog) -> tuple[int, str]:
     if log.has_waits:
         return max(log.most_busy(), largest), "as many as the log shows busy at once"
     mean = log.gpu_seconds() / max(log.span_s, 1.0)
-    return max(ceil(mean / 0.75), largest), f"for a load of 0.75: jobs keep {mean:.0f} busy on average"
+    if ceil(mean / 0.75) < largest:
+        return largest, "as many as the largest job asks for"
+    return ceil(mean / 0.75), f"for a load of 0.75: jobs keep {mean:.0f} busy on average"

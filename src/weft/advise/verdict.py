@@ -13,7 +13,7 @@ from weft.advise.replayed import TODAY, Replayed
 from weft.advise.site import Site
 from weft.errors import InputError
 from weft.results.compare import mean_and_interval
-from weft.results.display import number
+from weft.results.display import duration, number
 from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
@@ -95,7 +95,8 @@ class Advice:
     def _recommendation(self) -> str:
         best, today = self.best, self.reference.stack
         guesses = len(self.site.guesses)
-        counted = f"{len(best.outcomes)} windows of the log under {guesses} guess{'es' * (guesses > 1)}"
+        what = f"windows of {duration(self.drawn.counted_s)} each" if self.drawn.side_by_side > 1 else "runs of the log"
+        counted = f"{len(best.outcomes)} {what} under {guesses} guess{'es' * (guesses > 1)}"
         if best is self.reference:
             rival = self.rival
             other = f"; {rival.stack}, say, comes to {ratio_words(self.ratio(rival))} of it" if rival else ""
@@ -105,7 +106,7 @@ class Advice:
         doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls to {ratio_words(ratio)} of today's in the average window{doubt}."
+            f"time falls to {ratio_words(ratio)} of today's on average{doubt}."
         )
 
     def _price(self) -> str:
@@ -136,7 +137,7 @@ class Advice:
             words = ", ".join(
                 f"{math.fsum(over) / len(over):.2f} with {name}" for name, over in self.under.items() if over
             )
-            parts.append(f"in the first {n} of these windows, each under every guess, {rival.stack} comes to {words}")
+            parts.append(f"in the first {n} of these, each under every guess, {rival.stack} comes to {words}")
         if self.unqueued:
             parts.append(
                 "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"
@@ -207,6 +208,8 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
             f"{log.trace.path}: {too_large:,} of {frame.height:,} jobs ask for more than the cluster's {site.n_gpus:,} "
             "GPUs; correct --gpus, or say which column is what with --map"
         )
+    vcs = frame["vc"].n_unique() if "vc" in frame.columns else 1
+    pooled = [f"{vcs:,} partitions or virtual clusters are one queue"] if vcs > 1 else []
     left_out = [f"{too_large:,} jobs ask for more than {site.n_gpus:,} GPUs and are left out"] if too_large else []
     guessed = [] if log.has_waits or today else [f"today's stack = {TODAY[0]} (name yours with --today)"]
     unknown = [] if log.has_waits else ["how long jobs waited"]
@@ -218,9 +221,9 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
     half = len(by_day) // 2
     return {
         "file": log.trace.path, "format": log.trace.format, "columns": dict(log.mapping),
-        "rows": log.trace.n_rows_in, "jobs": frame.height, "damaged": log.trace.n_damaged,
+        "rows": log.trace.n_rows_in, "jobs": frame.height - too_large, "damaged": log.trace.n_damaged,
         "left_out": log.trace.n_left_out + too_large, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
-        "assumed": [*guessed, *site.assumed, *left_out],
+        "assumed": [*guessed, *site.assumed, *pooled, *left_out],
         "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)), "load_by_day": by_day,
         "load_by_half": [_average(by_day[:half]), _average(by_day[half:])], "unknown": unknown,
     }  # fmt: skip
