@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from weft import compiled
 from weft.core.stack import Stack
+from weft.pace.rates import RateRule
 from weft.registry import make
 
 
@@ -30,7 +31,11 @@ def compile_kernels(say: Callable[[str], None] | None = None, stacks: Sequence[S
         stack.interleave.prepare()
 
 
-def _compile(engine: Callable[[], None], stacks: Sequence[Stack], say: Callable[[str], None] | None) -> None:
+def _compile(
+    engine: Callable[[Callable[[], RateRule | None] | None], None],
+    stacks: Sequence[Stack],
+    say: Callable[[str], None] | None,
+) -> None:
     if say is not None:
         say("compiling kernels, once for this version (about 20 s) ...")
     beside: subprocess.Popen[bytes] | None = None
@@ -40,7 +45,7 @@ def _compile(engine: Callable[[], None], stacks: Sequence[Stack], say: Callable[
         argv = [sys.executable, "-m", "weft.prepare", *words]
         beside = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        engine()
+        engine(next((stack.pace.rates for stack in stacks if stack.pace.rates() is not None), None))
     except BaseException:
         if beside is not None:
             beside.kill()

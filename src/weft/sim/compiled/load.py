@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from weft.compiled import cache_dir, load
+
+if TYPE_CHECKING:
+    from weft.pace.rates import RateRule
 
 
 def is_cached() -> bool:
@@ -12,8 +18,9 @@ def is_cached() -> bool:
     return any(cache_dir().glob("*/engine_kernel.run-*.nbc"))
 
 
-def compile_all() -> None:
-    """Compile every kernel that a run needs, by running a small case of each kind."""
+def compile_all(rule: Callable[[], RateRule | None] | None = None) -> None:
+    """Compile every kernel that a run needs, by running a small case of each kind; with a rule for rates, those that
+    carry out what it says, too."""
     import numpy as np
 
     from weft.model.plan import Gate
@@ -29,6 +36,10 @@ def compile_all() -> None:
     engine.catch_up_all()
     engine.detach(rows[0])
     engine.run()
+    if rule is not None:
+        engine = Engine(replace(spec, rule=rule))
+        engine.attach(0, program, 3)
+        engine.detach(engine.run()[0])
 
 
 def kernel(name: str) -> ModuleType:
