@@ -28,6 +28,10 @@ from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
+STEPS = (REPLAY, FIT, RACE, GUESSES) = (
+    "replaying what happened", "fitting lengths", "racing stacks", "asking each guess",
+)  # fmt: skip
+WHAT_IF = "what if"
 SAME_WINDOWS = 4  # windows in which the guesses are compared
 Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
 
@@ -58,6 +62,11 @@ def advise(
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
     say = tell or (lambda what, done, total: None)
+    steps = [*STEPS, *([WHAT_IF] if request.what_ifs else [])]
+
+    def step(name: str) -> Callable[[int, int], None]:
+        return partial(say, f"{name} (step {steps.index(name) + 1} of {len(steps)})")
+
     if request.only and not request.stacks:
         raise InputError("--only: name at least one stack with --stack")
     for text in (*request.stacks, *filter(None, [request.today])):
@@ -75,21 +84,19 @@ def advise(
     if on_understood is not None:
         on_understood(facts)
     compile_kernels(on_compile)
-    happened = replay(log, site, request.today, request.workers, partial(say, "replaying what happened"))
+    happened = replay(log, site, request.today, request.workers, step(REPLAY))
     shortlist = tuple(request.stacks) if request.only else (*SHORTLIST, *request.stacks)
     running, refused = entrants(site, shortlist, (happened.stack, *request.stacks))
     drawn = windows(replace(log, replayed_s=happened.waits_s), sum(request.rounds))
     places = drawn.in_turn(site)
-    drawn.fit(site, happened.stack, places, request.workers, partial(say, "fitting lengths"))
+    drawn.fit(site, happened.stack, places, request.workers, step(FIT))
     every = [drawn.under(site, place) for place in places]
-    found = race(running, refused, request.rounds, every, request.workers, partial(say, "racing stacks"))
+    found = race(running, refused, request.rounds, every, request.workers, step(RACE))
     advice = Advice(log, site, happened, drawn, found, facts)
     return replace(
         advice,
-        under=_under_each_guess(advice, request, partial(say, "asking each guess")),
-        changes=tuple(
-            _changed(advice, text, other, request, partial(say, "what if")) for text, other in changes.items()
-        ),
+        under=_under_each_guess(advice, request, step(GUESSES)),
+        changes=tuple(_changed(advice, text, other, request, step(WHAT_IF)) for text, other in changes.items()),
     )
 
 
