@@ -146,7 +146,9 @@ def test_a_job_whose_name_is_no_text_does_not_stop_the_agent() -> None:
     """Whoever may start a process may write anything into its environment."""
     with subprocess.Popen(["sleep", "30"], env={b"WEFT_JOB": b"\xff"}) as process:
         try:
-            found = jobs_here(namespace_of("self"), {})
+            until, found = time.monotonic() + 10.0, dict[int, str]()
+            while process.pid not in found and time.monotonic() < until:  # its environment comes after its start
+                found = jobs_here(namespace_of("self"), {})
         finally:
             process.kill()
     assert found[process.pid] == "\ufffd"
