@@ -42,6 +42,7 @@ def test_a_row_has_a_mean_and_an_interval_over_repetitions() -> None:
     assert made["ci95"][1] == pytest.approx(2.0 + 4.303 / 3**0.5, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 def test_a_run_with_flow_says_what_agents_and_switches_cost() -> None:
     need_testbed()
