@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from weft import prepare
-from weft.compiled import load
 from weft.registry import make
 from weft.sim.engine import Engine
 from weft.stacks import resolve
@@ -19,11 +21,19 @@ def test_a_pace_is_rehearsed_without_the_engine(name: str, monkeypatch: pytest.M
     make("pace", name).prepare()
 
 
+# Whether a process has compiled these, or loaded them.
+COMPILED = """
+from weft.compiled import load
+flow, rotate = load("weft.pace.flow.flow_kernel"), load("weft.interleave.cassini.rotate_kernel")
+print(*(bool(function.signatures) for function in (flow.decide, flow.expire, flow.forget, rotate.solve)))
+"""
+
+
 def test_the_process_beside_compiles_what_the_stacks_of_the_demo_have_beside_the_engine() -> None:
     stacks = [resolve(name) for name in ("fifo[pace=flow]", "themis+cassini", "fifo")]
-    words = sorted({word for stack in stacks for word in prepare._policies(stack)})
-    assert words == [("interleave", "cassini"), ("interleave", "none"), ("pace", "fair"), ("pace", "flow")]
-    prepare.main([word for policy in words for word in policy])
-    flow, rotate = load("weft.pace.flow.flow_kernel"), load("weft.interleave.cassini.rotate_kernel")
-    for function in (flow.decide, flow.expire, flow.forget, rotate.solve):
-        assert function.signatures
+    policies = sorted({policy for stack in stacks for policy in prepare._policies(stack)})
+    assert policies == [("interleave", "cassini"), ("interleave", "none"), ("pace", "fair"), ("pace", "flow")]
+    words = [word for policy in policies for word in policy]
+    code = f"from weft import prepare\nprepare.main({words})\n{COMPILED}"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "True True True True\n"

@@ -122,6 +122,8 @@ def sweep(
         tasks += mine
         shapes.append((setting, given, numbers, len(mine)))
     compile_kernels(on_compile, checked)
+    for stack in checked:  # what is not compiled yet is compiled here, and not by several workers side by side
+        stack.interleave.prepare()
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
     runs: dict[int, RunResult] = {}

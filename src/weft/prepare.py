@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from weft import compiled
 from weft.core.stack import Stack
-from weft.pace.rates import RateRule
 from weft.registry import make
 
 
@@ -25,34 +25,29 @@ def compile_kernels(say: Callable[[str], None] | None = None, stacks: Sequence[S
 
     if is_cached():
         compile_all()
-    else:
-        _compile(compile_all, stacks, say)
-    for stack in stacks:  # what is not compiled yet is compiled here, and not by several workers side by side
-        stack.interleave.prepare()
-
-
-def _compile(
-    engine: Callable[[Callable[[], RateRule | None] | None], None],
-    stacks: Sequence[Stack],
-    say: Callable[[str], None] | None,
-) -> None:
+        return
     if say is not None:
-        say("compiling kernels, once for this version (about 20 s) ...")
-    beside: subprocess.Popen[bytes] | None = None
-    policies = sorted({word for stack in stacks for word in _policies(stack)})
-    if policies and len(os.sched_getaffinity(0)) > 1:
-        words = [word for policy in policies for word in policy]
-        argv = [sys.executable, "-m", "weft.prepare", *words]
-        beside = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        say("compiling kernels, once for this version (about half a minute) ...")
+    with _beside(stacks):
+        compile_all(next((stack.pace.rates for stack in stacks if stack.pace.rates() is not None), None))
+
+
+@contextmanager
+def _beside(stacks: Sequence[Stack]) -> Iterator[None]:
+    """Another process compiles what the stacks need beside the engine, where there is a processor for it."""
+    words = [word for policy in sorted({one for stack in stacks for one in _policies(stack)}) for word in policy]
+    if not words or len(os.sched_getaffinity(0)) == 1:
+        yield
+        return
+    argv = [sys.executable, "-m", "weft.prepare", *words]
+    child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        engine(next((stack.pace.rates for stack in stacks if stack.pace.rates() is not None), None))
+        yield
     except BaseException:
-        if beside is not None:
-            beside.kill()
+        child.kill()
         raise
     finally:
-        if beside is not None:
-            beside.wait()  # if it failed, whoever needs them first compiles them
+        child.wait()  # if it failed, whoever needs them first compiles them
 
 
 def _policies(stack: Stack) -> list[tuple[str, str]]:

@@ -169,7 +169,7 @@ def test_a_gate_holds_a_phase_until_its_slot_and_a_lost_agent_holds_nothing() ->
     [(25.0, 1.0, HELD), (1.0, 1.0, 2.5e6), (25.0, 125.0, 5e5), (25.0, 12_500.0, FLOOR_BYTES_PER_S)],
 )
 def test_a_job_that_is_held_keeps_a_fiftieth_of_its_link(nic_gbps: float, scale: float, held: float) -> None:
-    """Less, and its first packets after it was let go would be late: they have to be paid for at the old rate."""
+    """Held more tightly, it would start later when it is let go."""
     cluster = leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=nic_gbps))
     assert Conductor(cluster, make("pace", "priority"), scale).held_at == held
 

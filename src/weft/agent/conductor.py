@@ -27,8 +27,8 @@ from weft.pace.flow import Flow, FlowSpec
 # must reach it again when the next begins.
 Order = tuple[float, float | None, int]
 Owner = tuple[int, str]  # whose processes are a job's: the user's number, and Slurm's number of the job or ""
-# A job that is held keeps this part of the slowest link, at most so many bytes per second. The last packets that went
-# out before it was let go have to be paid for at that rate, so a job that is held more tightly starts later.
+# A job that is held keeps this part of the slowest link, at most so many bytes per second. One that is held more
+# tightly starts later when it is let go (docs/real-network.md has the figures).
 _HELD, HELD_BYTES_PER_S = 0.02, 5_000_000
 _SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
