@@ -80,7 +80,7 @@ class _Member:
         return {link for flow in self.flows for link in flow.path}
 
     def wait(self, until: float) -> None:
-        """Its present phase may begin then; until then it is the gate that it waits for."""
+        """Its present phase may begin then; the time until then counts as waiting for its gate."""
         self.at = until
         self.keeper.last[0] = (self.count, until)
 
@@ -208,8 +208,8 @@ class Conductor:
 
     def _slip(self, member: _Member, now: float) -> None:
         """A job that comes too late for its opening would wait for the next one. Where all jobs that it meets have
-        gates here, these open later by as much instead, if that costs all of them together less than the wait. Who
-        waits for an opening already waits for as much longer."""
+        gates here, these open later by as much instead, if that costs all of them together less than the wait. Jobs
+        that already wait for an opening wait longer by as much."""
         gate, near = member.keeper.gate, self._near(member)
         if gate is None or member.at is None or len(near) == 1 or not all(map(_recurs, near)):
             return
@@ -223,8 +223,8 @@ class Conductor:
                 one.wait(now if one is member else one.at + late_s)
 
     def _anew(self, member: _Member) -> None:
-        """Another gate for a job: it opens as much later as those of the jobs that it meets. Where the gate of one of
-        them acts elsewhere, which knows nothing of that, nobody's opens later any more."""
+        """Another gate for a job: it opens as much later as those of the jobs that it meets. If one of these has no
+        gate here that could follow, all gates go back to the openings that were planned."""
         near = self._near(member)
         slips = {one.slip_s for one in near if one is not member}
         common = slips.pop() if len(slips) == 1 and all(map(_recurs, near)) else 0.0

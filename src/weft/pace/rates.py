@@ -133,8 +133,8 @@ class RateRule(ABC):
 
 
 def rehearse(rule: RateRule) -> None:
-    """One transfer over one link for two slots, so that all that a rule has to compile is compiled. It is of no use
-    afterwards."""
+    """Ask a rule about one transfer over one link for two slots, so that all that it calls is compiled. The rule is of
+    no use afterwards."""
     capacity, live = np.full(1, 1e9), np.zeros(1, np.int64)
     flows = flow_set(64, 1)
     flows.put(0, 0, FlowRows(((0,),), (1e6,), (1e6,), ((0, 0),), ((0, 0),), 0.1), capacity)

@@ -359,7 +359,7 @@ class Engine:
         return self._done[row]
 
     def _changes(self) -> None:
-        """What was known of all jobs' iterations holds no longer."""
+        """Forget how many iterations jobs have done: something is about to change."""
         self._done, self._asked = None, 0
 
     def carried(self) -> npt.NDArray[np.float64]:

@@ -61,7 +61,7 @@ def iterations_done(arrays: Arrays, row: int) -> int:
 
 
 def all_iterations_done(arrays: Arrays) -> list[int]:
-    """The same for every row at once, which takes as long as for a few of them."""
+    """Full iterations of the jobs in all rows up to now."""
     jobs, now = arrays.jobs, float(arrays.scalars["now"])
     done = jobs["done"].astype(np.int64)
     parked = np.flatnonzero(jobs["state"] == state.PARKED)
