@@ -51,7 +51,6 @@ def test_two_weeks_of_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert 0 <= starts[-1] <= 26 * 86_400
         assert made["cluster"]["racks"] == 2
         assert made["workload"]["jobs"] in (2016, 2017)  # one every 10 minutes, all of them
-        assert two_weeks("log.csv", seed, drawn=500)["workload"]["jobs"] == 500
         Scenario.load(made)
     assert starts[0] != starts[1]
 

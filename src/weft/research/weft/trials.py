@@ -22,7 +22,6 @@ from weft.stacks import names, resolve
 
 TWO_WEEKS_S = 14 * 86_400.0
 LOAD = 0.9  # the part of its cluster's GPU time that the two weeks of a trace ask for
-DRAWN_JOBS = 1500  # of the two weeks, where the best other stack is looked for
 TITAN_JOBS = 1500  # taken from its trace: 4,096 GPUs are never full, so more jobs would change no ratio
 TRACES = {
     "philly": "philly/philly_jobs.csv.gz",
@@ -49,7 +48,7 @@ class Trial:
     """A scenario at each seed, what it is held to first, and who else takes part.
 
     `own` is the paper's own method, or on a trace what most sites run. `smaller` makes the scenario on which the best
-    other stack is looked for, where the whole would take hours: a quarter of it, or some jobs of a trace.
+    other stack is looked for, where the whole would take hours.
     """
 
     own: str
@@ -92,19 +91,17 @@ def _submitted(path: Path) -> pl.DataFrame:
     return read(path).frame.select("submit_s", "gpus", "duration_s")
 
 
-def two_weeks(file: str, seed: int, drawn: int | None = None) -> dict[str, Any]:
+def two_weeks(file: str, seed: int) -> dict[str, Any]:
     """Two weeks of a trace, chosen by the seed, on a cluster of 8-GPU machines with racks oversubscribed 4:1.
 
-    All jobs take part, or `drawn` of them, chosen at random. The cluster is as large as a load of 0.9 needs, and at
-    least as large as the largest job. Windows of several seeds may overlap.
+    The cluster is as large as a load of 0.9 needs, and at least as large as the largest job. Windows of several seeds
+    may overlap.
     """
     jobs = _submitted(Path(os.environ["WEFT_TRACES"]) / file)
     first, last = float(jobs["submit_s"].min()), float(jobs["submit_s"].max())  # type: ignore[arg-type]
     start = first + (seed * (math.sqrt(5.0) - 1.0) / 2.0) % 1.0 * (last - first - TWO_WEEKS_S)
     window = jobs.filter((pl.col("submit_s") >= start) & (pl.col("submit_s") < start + TWO_WEEKS_S))
-    wanted = drawn or window.height
-    part = min(1.0, wanted / window.height)
-    busy = part * float((window["gpus"] * window["duration_s"]).sum()) / TWO_WEEKS_S
+    busy = float((window["gpus"] * window["duration_s"]).sum()) / TWO_WEEKS_S
     gpus = max(busy / LOAD, float(window["gpus"].max()))  # type: ignore[arg-type]
     return {
         "cluster": {
@@ -114,7 +111,7 @@ def two_weeks(file: str, seed: int, drawn: int | None = None) -> dict[str, Any]:
         },
         "workload": {
             "source": "trace", "trace": file, "from_s": start, "until_s": start + TWO_WEEKS_S,
-            "jobs": wanted, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
+            "jobs": window.height, "pick": "random", "models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"],
         },
         "run": {"exact": False, "restart_s": 30},
     }  # fmt: skip
@@ -143,8 +140,7 @@ TRIALS: dict[str, Trial] = {
     "titan": Trial("titan", _titan, _on_titans, slow=True, trace=ELASTICFLOW),
     **{
         name: Trial(
-            "fifo-backfill", partial(two_weeks, file), lambda: list(EXCLUSIVE),
-            partial(two_weeks, file, drawn=DRAWN_JOBS), slow=True, trace=file,
+            "fifo-backfill", partial(two_weeks, file), lambda: list(EXCLUSIVE), slow=True, trace=file,
         )
         for name, file in TRACES.items()
     },
