@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from tests.sim.paced import CAPACITY, servers
 from weft.model.flows import flow_set
@@ -69,7 +70,8 @@ def test_what_is_available() -> None:
     carried = np.array([[3.0, 3.0], [5.0, 5.0], [0.0, 0.0], [1.0, 1.0]])
     full = np.array([[True, False], [False, False], [False, False], [False, False]])
     assert available_bandwidth(np.array([10.0, 10.0]), carried, full).tolist() == [5.0, 10.0]
-    best = FlowRule().kernel.best_rate
+    inner = FlowRule().kernel.best_rate
+    best = njit(lambda reached, i, line: inner(reached, i, line))
     assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 0, 9.0) == 4.0
     assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 1, 9.0) == 9.0
 

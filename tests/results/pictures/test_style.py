@@ -34,10 +34,15 @@ def test_names_beside_points_do_not_collide() -> None:
 
 def test_hover_words_are_in_the_picture_and_escaped() -> None:
     figure, (axes,) = new_figure(3.0, 2.0)
+    axes.set(xlim=(0.0, 2.0), ylim=(0.0, 2.0))
     hover(axes, 1.0, 2.0, "a<b & 5 µs")
+    hover(axes, 3.0, 1.0, "outside")
     svg = inline_svg(figure, "x")
-    assert '<g class="spot"><title>a&lt;b &amp; 5 µs</title>' in svg
-    assert "hover:" not in svg
+    frame = axes.get_position()
+    x, y = 72.0 * 3.0 * (frame.x0 + frame.x1) / 2.0, 72.0 * 2.0 * (1.0 - frame.y1)  # from the top, in points
+    assert f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}"' in svg
+    assert "<title>a&lt;b &amp; 5 µs</title></circle>" in svg
+    assert "outside" not in svg
 
 
 @pytest.mark.parametrize("n", [2, 7])

@@ -8,6 +8,14 @@ import numpy as np
 from numba import njit
 
 FLAT = 1e-11  # fraction of capacity x perimeter: costs closer than this are equal
+SECOND = np.int64(1)  # a job; for a plain 1 numba would compile all that is called with it once more
+
+
+@njit(cache=True, nogil=True)
+def _copy(what, to):
+    """Write an array over the first entries of another; a slice takes numba two seconds to compile."""
+    for i in range(len(what)):
+        to[i] = what[i]
 
 
 @njit(cache=True, nogil=True)
@@ -130,7 +138,9 @@ def best_shift(starts, ends, levels, first, periods, repeats, perimeter, capacit
 def _widest(where, costs, period, flat):
     """(middle, cost, half width) of the widest stretch between corners that are all as low as the lowest."""
     k = len(where)
-    lowest = np.min(costs)
+    lowest = np.inf
+    for e in range(k):
+        lowest = min(lowest, costs[e])
     high = -1
     for e in range(k):
         if costs[e] > lowest + flat:
@@ -234,7 +244,7 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
                     starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
                 )
                 if cost < best[n] - flat:
-                    best[:n] = shifts
+                    _copy(shifts, best)
                     best[j], best[n] = shift, cost
         return 0
     for j in range(n):
@@ -311,7 +321,7 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         return shifts, cost, 0.5 * perimeter, True, cost
     if n == 2:
         shift, cost, slack = best_shift(
-            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, 1
+            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, SECOND
         )
         shifts[1] = shift
         return shifts, cost, slack, True, cost
@@ -337,7 +347,8 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
                 trial[j] = periods[j] * (np.float64(state >> np.uint64(11)) / 9007199254740992.0)
         cost = _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, flat)
         if cost < best[n] - flat:
-            best[:n], best[n] = trial, cost
+            _copy(trial, best)
+            best[n] = cost
         if best[n] > bound + flat and not paired:
             bound, paired = lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity), True
         if best[n] <= bound + flat:
@@ -352,7 +363,8 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
         )
         exact = stopped == 0
     cost = best[n]
-    shifts[:] = best[:n]
+    for j in range(n):
+        shifts[j] = best[j]
     slack = 0.0
     if work > 0:
         slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)

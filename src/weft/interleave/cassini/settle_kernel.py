@@ -40,8 +40,9 @@ def _best_on_all(net, mine, shifts, placed):
     every, each = np.empty(n), np.empty(n)
     n = 0
     for i in range(len(corners)):
-        end = n + len(corners[i])
-        every[n:end], each[n:end], n = corners[i], bends[i], end
+        for k in range(len(corners[i])):
+            every[n], each[n] = corners[i][k], bends[i][k]
+            n += 1
     shift, found, _ = lowest(every, each, cost, net[4][mine[0]], FLAT * len(mine))
     return shift, found, now
 

@@ -15,6 +15,7 @@ the letter where answers are late: until those of a slot are there, a host sends
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple, Self
 
@@ -37,6 +38,8 @@ def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.
     through it; any other is ours at line rate. We look again once in a window. (Beside paced senders foreign TCP gives
     way, so it is our own flows that fill a link: where messages are late or lost, or hosts know no switch.)
     """
+    if not full.any():
+        return capacity
     most: Floats = np.where(full.any(axis=0), carried.max(axis=0), capacity)
     return most
 
@@ -95,12 +98,12 @@ class FlowSpec:
     leaves: float = 0.0
     pauses: bool = False
 
-    @property
+    @cached_property
     def late(self) -> int:
         """Whole slots by which what others post is late."""
         return min(int(self.delay_s / self.slot_s + 1e-9), self.slots - 1)
 
-    @property
+    @cached_property
     def waiting(self) -> float:
         """Part of each slot that passes before the answers of this slot are there."""
         return min(max(self.delay_s / self.slot_s - self.late, 0.0), 1.0)

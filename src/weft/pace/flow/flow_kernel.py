@@ -19,6 +19,8 @@ ROUND = 1.0 - 1e-10  # what is used of a cap, so that plans that fill a link exa
 # These functions make no arrays. Counting references to those that they are given would cost 1.5 times as much again as
 # all they do, so numba is told to leave it out; its manual does not describe the option.
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
+NOW, NEXT = np.int64(0), np.int64(1)  # slots of the horizon; numba would compile a function once for each plain number
+_ASKED, _POSTED, _CUT, _WAITS = (np.int64(i) for i in range(4))  # what a message is about
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
@@ -117,7 +119,7 @@ def cut_followers(a, f, s, w, i, now):
             fed, least = f.feed0[j], least_fed(a, f, s, w, j)
         most = max(least + f.chunk[j] / a.slot_s - f.sent[j] / a.slot_s, 0.0) / a.part
         if s.plans[j, now] > most:
-            if not lost(a.seed, a.slot, j, 2, a.loss):
+            if not lost(a.seed, a.slot, j, _CUT, a.loss):
                 post(f, s, w, j, now, most)
             s.plans[j, now] = most
             s.caps[j] = min(s.caps[j], most * ROUND)
@@ -127,7 +129,7 @@ def cut_followers(a, f, s, w, i, now):
 def waits(a, s, i):
     """Whether a flow that sees others late keeps its plan: in each slot, only one in late + 1 of the flows that have a
     plan makes a new one. If all did, two flows that see each other late would get out of each other's way for ever."""
-    if a.late == 0 or lost(a.seed, a.slot, i, 3, 1.0 / (a.late + 1.0)):
+    if a.late == 0 or lost(a.seed, a.slot, i, _WAITS, 1.0 / (a.late + 1.0)):
         return False
     return not nothing(s.plans, i)
 
@@ -141,7 +143,7 @@ def aim(a, f, s, w, i, least, done, allowed, left):
     if a.pauses and a.part == 1.0:  # a slot begins; in the middle of one who sends has had its answers
         before = 0.0
     w.free[0] = before + (a.part - late_part) * w.free[0]
-    plan(left, w.free, w.load, w.prices, 0, w.order, w.kept, w.rates)
+    plan(left, w.free, w.load, w.prices, NOW, w.order, w.kept, w.rates)
     rate = w.rates[0]
     target = least
     if not least < np.inf:
@@ -154,7 +156,7 @@ def aim(a, f, s, w, i, least, done, allowed, left):
         rate = max(rate, min(rate + increase, min(most, w.free[0])))
     rate = min(max(rate, before), min(allowed, left))
     if rate != w.rates[0]:
-        plan(left - rate, w.free, w.load, w.prices, 1, w.order, w.kept, w.rates)
+        plan(left - rate, w.free, w.load, w.prices, NEXT, w.order, w.kept, w.rates)
     return rate
 
 
@@ -181,7 +183,7 @@ def decide(a, f, s, w, live):
         w.decided[i] = True
         if f.job[i] != whose:
             whose, began, gathered = f.job[i], at, False
-        deaf = lost(a.seed, a.slot, i, 0, a.loss) or waits(a, s, i)
+        deaf = lost(a.seed, a.slot, i, _ASKED, a.loss) or waits(a, s, i)
         idle = not deaf and nothing(s.plans, i) and (a.alike or nothing(s.posted, i))
         if idle and shut(s, f.path, i, hops, w.known):
             s.caps[i] = 0.0
@@ -213,7 +215,7 @@ def decide(a, f, s, w, live):
         if rate >= left * ENOUGH and not a.quantised:
             w.rates[0] = max(w.rates[0], w.free[0] / a.part)
         s.caps[i] = w.rates[0] * ROUND
-        commit(f, s, w, i, now, not lost(a.seed, a.slot, i, 1, a.loss))
+        commit(f, s, w, i, now, not lost(a.seed, a.slot, i, _POSTED, a.loss))
         cut_followers(a, f, s, w, i, now)
 
 

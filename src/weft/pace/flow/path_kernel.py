@@ -11,8 +11,11 @@ ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and d
 LOOSE = 1.0 + ROUNDING
 MOST_BITS = 62  # slots that a set of them can hold
 # Inner functions become part of their caller: passing them the arrays would take longer than most of them do. They
-# make no arrays, so nobody has to count who holds one.
-inner = njit(inline="always")
+# make no arrays, so nobody has to count who holds one. Only kernels can call them: what Python would need for that
+# takes half as long to compile as all the rest.
+inner = njit(  # type: ignore[call-overload]
+    nogil=True, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
+)
 
 
 @inner

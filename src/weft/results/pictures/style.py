@@ -15,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 from warnings import catch_warnings, filterwarnings
+from weakref import WeakKeyDictionary
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -112,10 +113,13 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
     bar.outline.set_edgecolor(GRID)
 
 
+_spots: WeakKeyDictionary[Axes, list[tuple[float, float, str]]] = WeakKeyDictionary()  # see `hover`
+
+
 def hover(axes: Axes, x: float, y: float, words: str) -> None:
-    """Words that a browser shows while the pointer is near a point."""
-    spot = axes.scatter([x], [y], s=80, color=INK, alpha=0.0, zorder=9, label="_spot")
-    spot.set_gid(hovered(words))
+    """Words that a browser shows while the pointer is near a point. `inline_svg` adds them: hundreds of invisible
+    artists would take matplotlib longer than the rest of a report."""
+    _spots.setdefault(axes, []).append((x, y, words))
 
 
 def hovered(words: str) -> str:
@@ -181,12 +185,25 @@ def inline_svg(figure: Figure, name: str) -> str:
     svg = re.sub(r'\s(xmlns(:\w+)?|version)="[^"]*"', "", svg).replace("xlink:href=", "href=")
     svg = re.sub(r"""(\sid="|href="#|url\(#)""", rf"\g<1>{name}-", svg)
     svg = re.sub(r"font: ([^;\"]*?)(?:'[^;\"]*|sans-serif[^;\"]*)", r"font: \1var(--font, sans-serif)", svg)
-    svg = re.sub(r'<g id="[^"]*?hover:([0-9a-f]*)">', _spot, svg)
+    svg = re.sub(r'<g id="[^"]*?hover:([0-9a-f]*)">', _group, svg)
+    svg = svg.replace("</svg>", "".join(_circles(figure)) + "</svg>")
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable}, {colour})")
     # scale with the page instead of the fixed size in points
     return re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 class="plot" role="img">', svg, count=1)
 
 
-def _spot(match: re.Match[str]) -> str:
+def _group(match: re.Match[str]) -> str:
     return f'<g class="spot"><title>{escape(bytes.fromhex(match[1]).decode())}</title>'
+
+
+def _circles(figure: Figure) -> Iterator[str]:
+    """The points of `hover`, once the figure has been drawn; those that lie outside of their axes are left out."""
+    scale, height = 72.0 / figure.dpi, 72.0 * figure.get_figheight()
+    for axes in figure.axes:
+        frame = axes.get_window_extent().padded(1.0)
+        for x, y, words in _spots.get(axes, ()):
+            at, up = axes.transData.transform((x, y))
+            if frame.contains(at, up):
+                where = f'cx="{scale * at:.1f}" cy="{height - scale * up:.1f}" r="5"'
+                yield f'<circle class="spot" {where} fill="none"><title>{escape(words)}</title></circle>'

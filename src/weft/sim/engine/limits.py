@@ -12,6 +12,8 @@ from weft.sim.compiled.load import kernel
 if TYPE_CHECKING:
     from weft.sim.engine import Engine
 
+_NO_ROWS = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
+
 
 class EngineBody:
     """See `weft.sim.engine.ruled.Body`; rows are nodes."""
@@ -22,7 +24,10 @@ class EngineBody:
 
     def stirred(self) -> tuple[Ints, Bools, Floats]:
         a = self._engine.arrays
-        rows = np.sort(a.stirs[: int(a.scalars["n_stirs"])]).astype(np.int64)
+        count = int(a.scalars["n_stirs"])
+        if not count:
+            return _NO_ROWS
+        rows = np.sort(a.stirs[:count]).astype(np.int64)
         a.noted[rows], a.scalars["n_stirs"] = 0, 0
         return rows, a.live[rows] != 0, a.since[rows]
 

@@ -149,7 +149,8 @@ class Ruled:
         if self.rule.everyone:
             live = np.flatnonzero(self.flows.active)
         else:
-            live = np.sort(np.concatenate([self._live_of(job) for job in jobs])) if jobs else new[:0]
+            parts = [self._live_of(job) for job in jobs]
+            live = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts)) if parts else new
         begins = idle and part > 1.0 - _NEARLY  # the rule has not been asked in this slot
         self._count(live[self._going[live]])
         self._ask(Moment(self._slot, part, begins), live[self.flows.active[live]])
@@ -252,6 +253,8 @@ class Ruled:
     def _look(self) -> Ints:
         """Rows that have begun to send since the last look; tell the rule which have ended."""
         rows, live, since = self.body.stirred()
+        if not len(rows):
+            return rows
         f = self.flows
         begun = live & (since != self._since[rows])
         if len(self._dust):
@@ -267,6 +270,8 @@ class Ruled:
     def _count(self, going: Ints) -> Ints:
         """Note the bytes of rows that may have sent. Rows with only dust left are uncapped and count as ended for the
         rule; the others are returned."""
+        if not len(going):
+            return going
         f = self.flows
         f.sent[going] = sent = self.body.sent(going)
         size = f.size[going]
