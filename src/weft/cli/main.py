@@ -42,15 +42,22 @@ from weft.cli.common import exit_code, fail, notice
 INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 _interrupts: list[int] = []  # the signals that came
 
-app = typer.Typer(
-    name="weft",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
-    help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth.",
-    epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
-)
+
+
+def _empty() -> typer.Typer:
+    return typer.Typer(
+        name="weft",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
+        help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is "
+        "worth.",
+        epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
+    )
+
+
+app = _empty()
 app.command("simulate")(simulate.simulate)
 app.command("compare")(compare.compare)
 app.command("advise")(advise.advise)
@@ -95,12 +102,23 @@ def _root(
     """Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth."""
 
 
+def _asked(args: Sequence[str]) -> typer.Typer:
+    """The app with the one command that is asked for, because building all of them takes a while; all of them if it is
+    none of ours."""
+    commands = [one for one in app.registered_commands if one.name == args[0]] if args else []
+    if not commands:
+        return app
+    chosen = _empty()
+    chosen.registered_commands, chosen.registered_callback = commands, app.registered_callback
+    return chosen
+
+
 def run(args: Sequence[str]) -> int:
     """One command line; returns the exit code. 0 done, 1 a bug, 2 bad input or usage, 130 interrupted."""
     if sys.stdout is None:  # the shell closed it: weft ... >&-
         return fail("the output cannot be written: it is closed; open it, or send it to a file", 2)
     try:
-        code = app(args=list(args), prog_name="weft", standalone_mode=False)
+        code = _asked(args)(args=list(args), prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
