@@ -14,7 +14,7 @@ from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measu
 from weft.order.base import Claim, Order, Ranking
 from weft.order.weft.sizes import WORTH, shared_out
 
-BOUND = 20.0  # a job may wait this many times its own length while later ones run,
+BOUND = 20.0  # a job may wait this many times its own length, alone on the closest place, while later ones run,
 LEAST_BOUND_S = 3600.0  # or this long, if that is longer
 NEAR = 0.9  # fraction of its bound after which a waiting job goes to the front, so that it is served in time
 _MOST = 10_000  # jobs of which something is remembered between cycles
@@ -196,7 +196,8 @@ class Weft(Order):
 
     def _due_s(self, job: JobView) -> float:
         """When a waiting job goes to the front."""
-        return job.job.submit_s + job.run_s + NEAR * bound_s(job, self._knows(job))
+        length_s = job.job.iterations * self._iteration_s(job) if self._knows(job) else job.run_s
+        return job.job.submit_s + job.run_s + NEAR * max(LEAST_BOUND_S, BOUND * length_s)
 
     def _front(self, view: ClusterView, before: dict[str, float]) -> dict[str, float]:
         """Jobs at the front, and the run time up to which each stays there (-1: to its end)."""
@@ -280,11 +281,6 @@ class Weft(Order):
         if job.id not in self._done:
             self._done[job.id] = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
         return self._done[job.id]
-
-
-def bound_s(job: JobView, known: bool = True) -> float:
-    """Seconds that a job may wait in all while later ones run. Its length here is its compute time."""
-    return max(LEAST_BOUND_S, BOUND * (job.job.compute_s if known else job.run_s))
 
 
 def _is_elastic(job: JobView) -> bool:

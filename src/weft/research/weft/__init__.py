@@ -138,13 +138,16 @@ def _machine_hours(trial: Trial) -> _Check:
 
 
 def longest_wait(run: RunResult) -> float:
-    """The longest wait of any job, as a multiple of its bound (20 times its computing, or an hour if that is longer).
+    """The longest wait of any job, as a multiple of its bound (20 times its length, or an hour if that is longer).
 
-    A moment counts if the job would have had room on GPUs that were idle or that jobs submitted after it were on.
+    Its length is that of all its iterations at the best pace that it had. A moment counts if the job would have had
+    room on GPUs that were idle or that jobs submitted after it were on.
     """
     submitted = dict(run.jobs.select("job_id", "submit_s").iter_rows())
-    jobs = run.jobs.drop_nulls("queueing_s").with_columns(
-        (BOUND * (pl.col("run_s") - pl.col("comm_s"))).clip(LEAST_BOUND_S).alias("bound_s")
+    paces = run.iterations.group_by("job_id").agg(pl.col("duration_s").min())
+    jobs = run.jobs.drop_nulls("queueing_s").join(paces, on="job_id", how="left")
+    jobs = jobs.with_columns(
+        (BOUND * pl.col("iterations") * pl.col("duration_s")).fill_null(0.0).clip(LEAST_BOUND_S).alias("bound_s")
     )
     jobs = jobs.with_columns((pl.col("queueing_s") / pl.col("bound_s")).alias("whole")).sort("whole", descending=True)
     spans = run.spans.select("job_id", "start_s", "end_s", pl.col("gpus").list.len().alias("n"))
