@@ -99,6 +99,14 @@ def test_a_job_near_its_bound_goes_first_and_stays() -> None:
     assert [m for m in found if m[2] == "big"] == [(0.9 * LEAST_BOUND_S + 1.0, Start, "big")]
 
 
+def test_a_bound_counts_what_a_job_sends() -> None:
+    """`big` computes for 100 s and sends for 200 s in all, so its bound is 20 x 300 s."""
+    small = [toy_job(f"s{i}", 16, 50, submit_s=50.0 * i) for i in range(144)]
+    big = toy_job("big", 16, 100, message_bytes=2e9, submit_s=1.0)
+    found = moves("weft[place=best-fit]", [*small, big], bytes_per_s=1e9)
+    assert next(m for m in found if m[2] == "big") == (pytest.approx(0.9 * 20 * 300 + 1.0), Start, "big")
+
+
 def test_priorities_come_first_and_the_bound_holds_among_equals() -> None:
     """`high` gives way to short jobs of its own priority, and to none of a lower one: not to `late`, which is shorter,
     nor to `low`, which has waited for longer than its bound. Among those two `low` is due, so it goes first."""
