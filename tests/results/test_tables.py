@@ -1,4 +1,4 @@
-"""Tables in terminals of any width: nothing cut, everything there."""
+"""Tables in terminals of any width: nothing is cut, and what is left out is named."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ def test_at_100_columns_every_stack_is_one_line_with_its_ratio(comparison: dict[
     ratio = comparison["stacks"][1]["ratio_to_first"]["jct_mean_s"]
     low, high = ratio["ci95"]
     assert f"{ratio['mean']:.2f} [{low:.2f}, {high:.2f}]" in srsf
+
+
+def test_at_80_columns_many_stacks_are_a_table_that_says_what_is_left_out(paired_runs: list[RunResult]) -> None:
+    of = {s: [summary(r) for r in paired_runs if r.stack == s] for s in ("fifo", "srsf")}
+    stacks = {f"a-long-name-{s}-{i}": of[s] for i in range(3) for s in of}
+    lines = printed(comparison_table(compare(stacks)), 80).splitlines()
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    assert sum(line.startswith("a-long-name-") for line in lines) == 6  # one line each
+    (said,) = [line for line in lines if line.startswith("no room for ")]
+    left_out = said.removeprefix("no room for ").partition(" (")[0].split(", ")
+    assert left_out[0] == "JCT median"
+    assert "JCT mean" not in left_out
 
 
 def test_ratio_is_good_or_bad_only_when_its_interval_says_so(comparison: dict[str, Any]) -> None:

@@ -41,6 +41,9 @@ class Grid:
     rows: tuple[tuple[Cell, ...], ...]
 
 
+_LEAST_ASKED = ("JCT median", "makespan", "JCT p95", "exposed comm.", "GPU util.")  # left out in a narrow terminal
+
+
 def run_grid(summary: Mapping[str, Any]) -> Grid:
     """Distributions of one run; each row has its own unit."""
     keys = ("mean", "median", "p95", "p99")
@@ -117,13 +120,15 @@ def run_table(summary: Mapping[str, Any]) -> Group:
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Group:
-    """The result of `compare` for the terminal: a wide table, a transposed one or a block per stack, whichever fits."""
+    """The result of `compare` for the terminal: a wide table, a transposed one, one with fewer columns or a block per
+    stack, whichever fits."""
     grid = _with_ratio_interval(comparison_grid(comparison))
     title = Text.assemble((comparison["scenario"], "bold"), f", {interval_words(comparison)}")
     short = replace(grid, titles=(*grid.titles[:-1], "relative JCT"))
     first = comparison["stacks"][0]["stack"]
     caption = Text(f"relative JCT: mean JCT over that of {first} at the same seed", style="dim")
-    return Group(title, "", Fitting((_rich(short), _rich(_turned(grid)), _blocks(grid))), "", caption)
+    fewer = [_without(short, _LEAST_ASKED[: i + 1]) for i in range(len(_LEAST_ASKED))]
+    return Group(title, "", Fitting((_rich(short), _rich(_turned(grid)), *fewer, _blocks(grid))), "", caption)
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,14 @@ def _with_ratio_interval(grid: Grid) -> Grid:
     """In a terminal only the ratio shows its interval: it is the one that answers the question."""
     rows = tuple((*row[:-1], Cell(f"{row[-1].text} {row[-1].small}".rstrip(), "", row[-1].tone)) for row in grid.rows)
     return replace(grid, rows=rows)
+
+
+def _without(grid: Grid, columns: Sequence[str]) -> Group:
+    """The table without these columns, and a line that says so."""
+    kept = [i for i, title in enumerate(grid.titles) if title not in columns]
+    rows = tuple(tuple(row[i] for i in kept) for row in grid.rows)
+    narrow = Grid(tuple(grid.titles[i] for i in kept), tuple(grid.units[i] for i in kept), rows)
+    return Group(_rich(narrow), Text(f"\nno room for {', '.join(columns)} (see --json or --report)", style="dim"))
 
 
 def _turned(grid: Grid) -> Grid:
