@@ -1,6 +1,6 @@
 """shortest (ours): others get what prices owe them, then the job whose communication is nearest to its end goes first.
 
-Foreign flows are served first. What each of them is owed is a proportional sharing in which a job pays for all links on
+Foreign flows are served first. What each of them is owed is an alpha-fair sharing in which a job pays for all links on
 which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost several.
 Among our jobs, those that send for a smaller part of their iterations weigh more, because each of their iterations
 costs others less. What is left is ours, and goes to jobs one after the other: shortest remaining iteration first.
@@ -35,7 +35,7 @@ def owed(
 
     Every link has a price. A foreign flow has 1 / s^2, where s is the sum of prices on its path; each flow of a job has
     weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is asked
-    for than a link carries, and fall where it is less (utility -1/x: alpha-fair sharing with alpha = 1/2). Links
+    for than a link carries, and fall where it is less (utility 2 sqrt(x): alpha-fair sharing with alpha = 1/2). Links
     without foreign flows have no price.
     """
     met = list(dict.fromkeys(link for links, _ in others for link in links))
