@@ -1,6 +1,6 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [claims|contention|gandiva|leases|moves|quick|timers|tiresias]
+python -m tools.dally [claims|contention|gandiva|leases|moves|queues|quick|timers|tiresias]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -21,16 +21,19 @@ from weft.research.dally.beyond import (
     LEASES,
     METRICS,
     MOVES,
+    QUEUES,
     RULES,
     TIRESIASES,
     beside,
     contention,
     rows,
 )
+from weft.research.dally.runs import POISSON
 
 FOLDER = ROOT / "docs" / "papers" / "dally"
 SEEDS = (0, 1, 2)
 MANY = range(10)  # where a run takes a second
+JCT = ("jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s")
 
 
 def table(runs: Runs, first: str) -> str:
@@ -40,6 +43,15 @@ def table(runs: Runs, first: str) -> str:
     for row in rows(runs, first):
         cells = [f"{row[m][0] / 1e3:,.1f} ({_ratio(*row[m][1:])})" for m in METRICS]
         lines.append(f"| `{row['stack']}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def seed_by_seed(runs: Runs) -> str:
+    """Completion times of each stack at each seed, in thousands of seconds."""
+    lines = ["| stack | " + " | ".join(JCT) + " |", "|---|" + "---:|" * len(JCT)]
+    for stack in runs.by_stack:
+        cells = [" / ".join(f"{value / 1e3:,.0f}" for value in runs.values(stack, metric)) for metric in JCT]
+        lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -72,12 +84,16 @@ def _tables(asked: Sequence[str]) -> None:
         "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
     }  # fmt: skip
-    asked = asked or [*tables, "contention"]
+    asked = asked or [*tables, "queues", "contention"]
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
             seeds = MANY if name == "tiresias" else SEEDS
             print(table(beside(stacks, seeds, experiment, name == "quick", workers=1), stacks[0]), flush=True)
+    if "queues" in asked:
+        for experiment, seeds in (("batch-8", SEEDS), ("poisson-8", range(len(POISSON)))):
+            print(f"\nqueues, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")
+            print(seed_by_seed(beside(QUEUES, seeds, experiment, workers=1)), flush=True)
     if "contention" in asked:
         for links, runs in contention(SEEDS, workers=1).items():
             print(f"\n{links}\n")

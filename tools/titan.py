@@ -1,9 +1,10 @@
-"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated [JOBS]]
+"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated [JOBS]|arriving [JOBS]]
 
 `claims` runs the whole reproduction over three seeds and writes docs/papers/titan/claims.json. `inside` prints what
 Exp#7 is with limits on what devices of one server exchange, `accuracy` what Figure 12 is with them and with slower
 communication. `unstated` changes what the paper does not state about its traces, one thing at a time (seed 0; about
-a quarter of an hour of CPU; JOBS takes the first jobs only).
+a quarter of an hour of CPU; JOBS takes the first jobs only). `arriving` has the bytes that each arriving job sends by
+itself, where communication takes no time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from tools.ada_srsf import ROOT, write_claims
 from weft import api
+from weft.core.layered.even import Dealt
 from weft.kept import kept
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
@@ -25,12 +27,13 @@ from weft.place.skew import Skew, skew_of
 from weft.registry import register
 from weft.research import reproduce
 from weft.research.claims import Request
-from weft.research.titan.runs import DEALT, STACKS, measured, on_testbed, scenario
+from weft.research.titan.runs import DEALT, HD, STACKS, bytes_between, measured, on_testbed, scenario
 
 FOLDER = ROOT / "docs" / "papers" / "titan"
 INSIDE_GBPS = (None, 400.0, 200.0, 100.0, 80.0, 70.0, 60.0, 50.0, 25.0)
 SLOWER = (1.0, 2.0, 5.0, 20.0)  # times as long as communication takes at 100 Gbit/s
 NO_TIME_GBPS = 1e6  # links so fast that communication takes no time
+ARRIVING_SEEDS = (0, 1, 2)
 SYNTHETIC_LOADS, SYNTHETIC_JOBS = (0.3, 0.1, 0.05), 3000
 
 
@@ -68,11 +71,29 @@ class SkewOrIdle(Skew):
         return super().place(view, job, gpus, offer, state)
 
 
+class SkewOrDealt(SkewOrIdle):
+    """The same, with ranks dealt out where a job is consolidated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "skew-or-dealt"
+        self._dealt = Dealt(IdleMachines(), HD)
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Idle machines for skewed models, fragments for the others."""
+        if skew_of(job.job.model) > self.limit:
+            return self._dealt.place(view, job, gpus, offer, state)
+        return super().place(view, job, gpus, offer, state)
+
+
 IDLE = {
     "titan": STACKS["titan"], "hived": STACKS["hived"], "tiresias": "fifo[place=skew-or-idle]",
     "elasticflow": "fifo[place=idle-machines]",
 }  # fmt: skip
 PLAIN = {name: STACKS[name] for name in IDLE}
+ARRIVING = IDLE | {
+    "tiresias, consolidated jobs dealt": "fifo[place=skew-or-dealt]", "elasticflow, dealt": "fifo[place=dealt:idle-machines]",
+}  # fmt: skip
 
 
 def inside() -> str:
@@ -112,11 +133,16 @@ def _limit(gbps: float | None) -> str:
     return "no limit" if gbps is None else f"{gbps:g}"
 
 
+def _register() -> None:
+    register("place", "idle-machines", IdleMachines)
+    register("place", "skew-or-idle", SkewOrIdle)
+    register("place", "skew-or-dealt", SkewOrDealt)
+
+
 def unstated(jobs: int | None) -> Iterator[str]:
     """Lines of two Markdown tables, as they come: used machines, fragmentation and bytes on trace 1, fragmentation on
     trace 2 at several loads; averages per arrival."""
-    register("place", "idle-machines", IdleMachines)
-    register("place", "skew-or-idle", SkewOrIdle)
+    _register()
 
     @cache
     def numbers(trace: str, stack: str, gbps: float, load: float | None = None) -> str:
@@ -145,6 +171,34 @@ def unstated(jobs: int | None) -> Iterator[str]:
             yield f"| trace 2, load {load:g}, {words} | {cells} |"
 
 
+def arriving(jobs: int | None) -> Iterator[str]:
+    """Lines of a Markdown table: GB that an iteration of an arriving job sends between machines, on average over jobs
+    larger than a machine and over all jobs, where communication takes no time and consolidation takes idle machines."""
+    _register()
+    yield "| | used machines | sum over running jobs | its own, jobs larger than a machine | its own, all jobs |"
+    yield "|---|---:|---:|---:|---:|"
+    made = scenario("trace-1", quick=False)
+    made["cluster"]["nic_gbps"] = NO_TIME_GBPS
+    if jobs is not None:
+        made["workload"]["jobs"] = jobs
+    for words, stack in ARRIVING.items():
+        cells = []
+        for seed in ARRIVING_SEEDS:
+            run = api.compare(made, [stack], [seed], workers=1).runs[0]
+            model = dict(run.jobs.select("job_id", "model").iter_rows())
+            first = run.spans.sort("start_s").unique("job_id", keep="first")
+            own = [
+                (len(gpus), bytes_between(model[job], gpus, run.server_of_gpu) / 1e9)
+                for job, gpus in first.select("job_id", "gpus").iter_rows()
+            ]
+            machine = run.server_of_gpu.count(0)
+            larger, every = (np.mean([gb for n, gb in own if n > least]) for least in (machine, 0))
+            found = measured(run).numbers
+            cells.append((found["used@arrivals"], found["overhead_gb@arrivals"], larger, every))
+        columns = zip(("{:.0f}", "{:.1f}", "{:.2f}", "{:.3f}"), zip(*cells, strict=True), strict=True)
+        yield f"| {words} | " + " | ".join(" / ".join(form.format(v) for v in values) for form, values in columns) + " |"
+
+
 def main() -> None:
     """Do what is asked for, or print the table of Exp#7."""
     asked = sys.argv[1:]
@@ -152,9 +206,11 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with kept():  # a reproduction that is interrupted goes on from the runs that it had finished
             write_claims(reproduce("titan", Request(seeds=3, workers=1)).claims, FOLDER)
-    elif asked[:1] == ["unstated"]:
-        for line in unstated(int(asked[1]) if asked[1:] else None):
-            print(line, flush=True)
+    elif asked[:1] in (["unstated"], ["arriving"]):
+        lines = {"unstated": unstated, "arriving": arriving}[asked[0]]
+        with kept():
+            for line in lines(int(asked[1]) if asked[1:] else None):
+                print(line, flush=True)
     else:
         print(accuracy() if asked == ["accuracy"] else inside())
 

@@ -18,7 +18,7 @@ from weft.research import claims_of, reproduce
 from weft.research.checks import FEWEST_SEEDS
 from weft.research.claims import VERDICTS, Measured, Request, Runs
 from weft.research.dally import CLAIMS, QUICK_SEEDS, RELEASED_II, RELEASED_III, SEEDS, TABLE_II, TABLE_III
-from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, RULES, TIRESIASES, rows
+from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, QUEUES, RULES, TIRESIASES, rows
 from weft.research.dally.latency import SHAPES, latencies, share
 from weft.research.dally.runs import RACKS, scenario, timers_over_time
 from weft.research.report import claims_table, render
@@ -219,7 +219,7 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *CONTENDING):
+    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *QUEUES, *CONTENDING):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])

@@ -35,6 +35,11 @@ MOVES = (
 GANDIVAS = (GANDIVA, "gandiva[order=fifo:backfill]")
 # Tiresias without preemption: nobody passes a job that waits, or those that fit do.
 TIRESIASES = ("tiresias[order=fifo]", "tiresias[order=fifo:backfill]")
+# Strict queues, in which nobody passes a job that waits and nobody is stopped; and the shortest job first.
+QUEUES = (
+    "gandiva[order=fifo]", "gandiva[order=sjf]", "gandiva[order=sjf,place=first-fit]", "dally[order=fifo]",
+    "dally-manual[order=fifo]",
+)  # fmt: skip
 # The rules alone, without preemption, and under Dally's order with leases that end together.
 RULES = tuple(
     f"dally[{order},place=delay{rule}]"

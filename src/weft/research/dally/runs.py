@@ -3,8 +3,8 @@
 A run is named `stack@experiment`: `dally@batch-8` is Dally on the batch with 8 racks, `dally@poisson-4` on Poisson
 arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`: of 25 instead of 400 Gbit/s) and
 `...-shapes` with costs by the shape of a placement instead of Table I. Seed 0 is the authors' own file where
-WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the three files (Poisson). Without
-it, jobs are drawn from its published figures.
+WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the five files (Poisson). Without
+it, jobs are drawn from its published figures. Seeds 3 and 4 are files of the authors in which jobs come otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ RACKS = (2, 4, 8, 16)
 QUARTER, QUARTER_JOBS = 4, 125
 GANDIVA = "gandiva:14400"  # slices of four hours: the jobs run for days
 BATCH = "dally/jobs/sense_500jobs_0start-withBert.json.gz"
-POISSON = tuple(f"dally/jobs/sense_500jobs_poisson_1proc-week{n}.json.gz" for n in ("", "2", "3"))
+POISSON = tuple(
+    f"dally/jobs/sense_500jobs_poisson_{name}.json.gz"
+    for name in ("1proc-week", "1proc-week2", "1proc-week3", "3proc-week", "3proc-day")
+)  # of 411 jobs each; claims are judged on the first three
 _MODELS = {
     "bert-large": 125.0, "mobilenet-v3": 125.0, "resnet50": 125.0, "alexnet": 53.0, "resnet18": 38.0, "vgg11": 34.0,
 }  # fmt: skip
