@@ -50,7 +50,7 @@ def seed_by_seed(runs: Runs) -> str:
     """Completion times of each stack at each seed, in thousands of seconds."""
     lines = ["| stack | " + " | ".join(JCT) + " |", "|---|" + "---:|" * len(JCT)]
     for stack in runs.by_stack:
-        cells = [" / ".join(f"{value / 1e3:,.0f}" for value in runs.values(stack, metric)) for metric in JCT]
+        cells = [" / ".join(f"{(value or 0.0) / 1e3:,.0f}" for value in runs.values(stack, metric)) for metric in JCT]
         lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -92,8 +92,9 @@ IDLE = {
 }  # fmt: skip
 PLAIN = {name: STACKS[name] for name in IDLE}
 ARRIVING = IDLE | {
-    "tiresias, consolidated jobs dealt": "fifo[place=skew-or-dealt]", "elasticflow, dealt": "fifo[place=dealt:idle-machines]",
-}  # fmt: skip
+    "tiresias, consolidated jobs dealt": "fifo[place=skew-or-dealt]",
+    "elasticflow, dealt": "fifo[place=dealt:idle-machines]",
+}
 
 
 def inside() -> str:
@@ -196,7 +197,8 @@ def arriving(jobs: int | None) -> Iterator[str]:
             found = measured(run).numbers
             cells.append((found["used@arrivals"], found["overhead_gb@arrivals"], larger, every))
         columns = zip(("{:.0f}", "{:.1f}", "{:.2f}", "{:.3f}"), zip(*cells, strict=True), strict=True)
-        yield f"| {words} | " + " | ".join(" / ".join(form.format(v) for v in values) for form, values in columns) + " |"
+        texts = [" / ".join(form.format(value) for value in values) for form, values in columns]
+        yield f"| {words} | {' | '.join(texts)} |"
 
 
 def main() -> None:

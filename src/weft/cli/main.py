@@ -43,7 +43,6 @@ INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 _interrupts: list[int] = []  # the signals that came
 
 
-
 def _empty() -> typer.Typer:
     return typer.Typer(
         name="weft",
