@@ -15,14 +15,19 @@ import polars as pl
 
 from weft.advise.race import Race, Replicate, entrants, race, score
 from weft.advise.site import Site
+from weft.api import Task, run_task
+from weft.executors import run_all
 from weft.order.weft import BOUND, LEAST_BOUND_S
+from weft.prepare import compile_kernels
 from weft.research.checks import LabCheck, chosen, judge, some_effect
 from weft.research.claims import Claim, Measured, Reproduction, Request, Runs, Verdict
 from weft.research.weft.trials import TRIALS, Trial, missing
 from weft.results.metrics import machine_use
 from weft.results.run import RunResult
 from weft.scenario import Scenario
+from weft.scenario.build import Layers
 from weft.scenario.shipped import scenario_path
+from weft.stacks import resolve
 
 CHOOSE_ON = (1, 2, 3, 4, 5)  # seeds
 ROUNDS = (1, 2, 2)  # how many of those seeds each round of the race has
@@ -61,18 +66,16 @@ class _Lab:
 
     def of(self, name: str) -> Runs:
         """weft, the paper's own and the best other stack, at each seed."""
-        from weft import api
-
         if name not in self.runs:
             stacks = list(dict.fromkeys(("weft", TRIALS[name].own, self.best(name))))
-            runs: list[RunResult] = []
-            for seed in self.seeds():
-                found = api.compare(
-                    TRIALS[name].scenario(seed), stacks, [seed], workers=self.request.workers, on_progress=self._tell,
-                    on_compile=self.request.on_compile,
-                )  # fmt: skip
-                runs += [replace(run, stack=stack) for stack, run in zip(stacks, found.runs, strict=True)]
-            self.runs[name] = Runs(runs)
+            given = {seed: Scenario.load(TRIALS[name].scenario(seed)) for seed in self.seeds()}
+            tasks = [Task(given[seed], Layers(stack), seed, record=False) for seed in given for stack in stacks]
+            compile_kernels(self.request.on_compile, [resolve(stack) for stack in stacks])
+            found: dict[int, RunResult] = {}
+            for i, run in run_all(tasks, self.request.workers, run_task):  # all together, so that no processor idles
+                found[i] = replace(run, stack=stacks[i % len(stacks)])
+                self._tell(len(found), len(tasks))
+            self.runs[name] = Runs([found[i] for i in range(len(tasks))])
         return self.runs[name]
 
     def _tell(self, done: int, total: int) -> None:
