@@ -101,6 +101,22 @@ def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
         site_of(small(tmp_path), tmp_path / "empty.toml", Flags(), [])
 
 
+def test_a_cluster_that_has_its_size_refuses_another_and_its_models_are_said(tmp_path: Path) -> None:
+    toml = tmp_path / "mine.toml"
+    assert run(["init", str(toml)]) == 0
+    with pytest.raises(InputError, match=r"--gpus: .*mine.toml says how many GPUs there are; .*--what-if gpus=64"):
+        site_of(small(tmp_path), toml, Flags(gpus=64), [])
+    site = site_of(small(tmp_path), toml, Flags(), [])
+    assert any(words.startswith("models = ") and "mine.toml" in words for words in site.assumed)
+    assert not site.size_guessed
+    assert site_of(small(tmp_path), None, Flags(), []).size_guessed
+
+
+def test_a_handful_of_jobs_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="9 jobs are no log; advice needs 10 finished jobs at least"):
+        advise(log_file(tmp_path / "log.csv", n=9), Request())
+
+
 def test_what_if_changes_one_thing(tmp_path: Path) -> None:
     site = site_of(small(tmp_path), None, Flags(gpus=64), [])
     assert what_if(site, "gpus=+50%").n_gpus == 96
@@ -173,7 +189,8 @@ def test_a_window_begins_with_what_was_running_and_waiting(tmp_path: Path) -> No
 
 
 def outcome(jct: float, stops: float = 0.0) -> dict[str, float]:
-    return {"jct_mean_s": jct, "preemptions": stops, "unfinished": 0.0}
+    more = dict.fromkeys(("jct_p99_s", "slowdown_p99", "worst_user", "wait_mean_s"), jct)
+    return {"jct_mean_s": jct, "preemptions": stops, "unfinished": 0.0, **more}
 
 
 def test_the_worse_half_drops_out_but_for_the_best_of_each_kind() -> None:
@@ -327,11 +344,15 @@ def test_of_equally_good_stacks_the_least_demanding_is_recommended(tmp_path: Pat
     today = Entrant("today", True, [outcome(100.0)] * 3)
     calm, stopping = Entrant("calm", False, [outcome(50.5)] * 3), Entrant("stopping", False, [outcome(50.0, 1.0)] * 3)
 
-    def best(*others: Entrant) -> str:
-        return Advice(log, site, happened, windows(log, 3), Race((today, *others), (), {}), {}).best.stack
+    def advice(*others: Entrant) -> Advice:
+        return Advice(log, site, happened, windows(log, 3), Race((today, *others), (), {}), {})
 
-    assert best(stopping, calm) == "calm"
-    assert best(stopping, Entrant("slower", False, [outcome(52.5)] * 3)) == "stopping"
+    assert advice(stopping, calm).best is calm
+    assert "(stopping is as good, 0.50" in advice(stopping, calm).sentences()[0]
+    assert "but stops jobs" in advice(stopping, calm).sentences()[0]
+    slower = Entrant("slower", False, [outcome(52.5)] * 3)
+    assert advice(stopping, slower).best is stopping
+    assert "is as good" not in advice(stopping, slower).sentences()[0]
 
 
 def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:

@@ -41,6 +41,16 @@ def test_a_length_from_start_and_end_in_milliseconds(tmp_path: Path) -> None:
     assert mapping["end"] == "finish"
 
 
+def test_one_cell_that_is_no_number_is_damage_and_not_another_format(tmp_path: Path) -> None:
+    lengths = ["n/a" if i == 7 else str(1000 + i) for i in range(40)]
+    rows = [f"j{i},{i * 60},1,{length}" for i, length in enumerate(lengths)]
+    (tmp_path / "log.csv").write_text("\n".join(["name,arrival,num_gpus,elapsed", *rows]) + "\n")
+    trace, _ = read_table(tmp_path / "log.csv", {})
+    assert trace.frame.height == 39
+    assert trace.n_damaged == 1
+    assert trace.frame["duration_s"][0] == 1000.0
+
+
 def test_a_length_in_the_unit_that_its_column_is_called_by(tmp_path: Path) -> None:
     text = "id,queued_at,n_gpu,duration_min,wait (hours)\n1,03/27/2024 05:37 AM,4,90,0.5\n2,03/27/2024 01:07 PM,4,2,0\n"
     said = {"duration": "duration_min", "wait": "wait (hours)"}

@@ -32,6 +32,7 @@ STEPS = (REPLAY, FIT, RACE, GUESSES) = (
     "replaying what happened", "fitting lengths", "racing stacks", "asking each guess",
 )  # fmt: skip
 WHAT_IF = "what if"
+LEAST_JOBS = 10  # of fewer nothing can be said
 SAME_WINDOWS = 4  # windows in which the guesses are compared
 Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
 
@@ -72,6 +73,10 @@ def advise(
     for text in (*request.stacks, *filter(None, [request.today])):
         resolve(text)  # a misspelt name is said at once
     log = read_jobs(jobs, request.mapping, request.format)
+    if log.frame.height < LEAST_JOBS:
+        raise InputError(
+            f"{jobs}: {log.frame.height} jobs are no log; advice needs {LEAST_JOBS} finished jobs at least"
+        )
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}
     for text, other in changes.items():

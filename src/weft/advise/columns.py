@@ -46,7 +46,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _DATES = (
     "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z",
     "%Y-%m-%d %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p",
-    "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M",
+    "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M",
 )  # fmt: skip
 # A unit at the end of a column's name, and what it is in seconds
 _UNITS = (("minutes", r"(?i)(?<![a-z])min(ute)?s?\)?$", 60.0), ("hours", r"(?i)(?<![a-z])h(ou)?rs?\)?$", 3600.0))
@@ -154,7 +154,8 @@ def _unit(column: str) -> tuple[str, float]:
 
 def _duration(rows: Rows, column: str) -> pl.Series:
     text = rows.column(column)
-    if bool(text.drop_nulls().str.contains(r"^\d+(\.\d*)?$").all()):
+    known = text.drop_nulls()
+    if (~known.str.contains(r"^\d+(\.\d*)?$")).sum() <= len(known) // 10:  # what is no number is damaged
         return rows.number(column, required=False) * _unit(column)[1]
     seconds = slurm.elapsed_s(text)
     bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))

@@ -34,7 +34,7 @@ def advice_text(found: Mapping[str, Any]) -> Group:
     parts += [
         "",
         Text("The race", style="bold"),
-        grid_text(race_grid(found, _SHOWN)),
+        grid_text(race_grid(found, _SHOWN), ("lengths", "slowdown p99", "windows")),
         "",
         Text(_key(found), style="dim"),
     ]

@@ -7,7 +7,7 @@ What the operator does not say is assumed, and every assumption is listed. What 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Site:
     guesses: Mapping[str, Scenario]
     n_gpus: int
     assumed: tuple[str, ...]
+    size_guessed: bool = False  # nobody said how many GPUs there are
 
     @property
     def middle_guess(self) -> str:
@@ -62,15 +63,20 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     """The site: the cluster of a file with what flags add, or of the flags alone."""
     assumed: list[str] = []
     rest: dict[str, Any] = {}
+    if cluster is not None and flags.gpus is not None:
+        raise InputError(
+            f"--gpus: {cluster} says how many GPUs there are; change it there, or ask --what-if gpus={flags.gpus}"
+        )
     if cluster is not None and cluster.suffix == ".toml":
         data = read_toml(cluster)
         section = _section(cluster, data)
         rest = {name: data[name] for name in ("network", "run") if name in data}
-        models = models or list(data.get("workload", {}).get("models", []))
-        section |= {k: v for k, v in _said(flags).items() if k != "gpus"}
+        if not models and (named := list(data.get("workload", {}).get("models", []))):
+            models = named
+            assumed.append(f"models = {', '.join(named)} (as {cluster.name} has them; without, they are guessed)")
+        section |= _said(flags)
     elif cluster is not None:
         section = {"topology": "file", "file": str(cluster.resolve()), **_said(flags)}
-        section.pop("gpus", None)
         section.pop("servers_per_rack", None)
         _assume(section, {"gpus_per_server": 8, "nic_gbps": 25.0, "gpu_memory_gb": 32.0}, assumed)
     else:
@@ -86,7 +92,7 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     built = build_cluster(next(iter(guesses.values())))
     for scenario in guesses.values():
         check(scenario, built)
-    return Site(guesses, built.n_gpus, tuple(assumed))
+    return Site(guesses, built.n_gpus, tuple(assumed), cluster is None and flags.gpus is None)
 
 
 def what_if(site: Site, text: str) -> Site:
@@ -102,7 +108,7 @@ def what_if(site: Site, text: str) -> Site:
                 raise InputError(f"--what-if {text}: give one value; repeat --what-if for others")
             setting = points[0]
         guesses[name] = changed(scenario, setting, "--what-if")
-    return Site(guesses, build_cluster(next(iter(guesses.values()))).n_gpus, site.assumed)
+    return replace(site, guesses=guesses, n_gpus=build_cluster(next(iter(guesses.values()))).n_gpus)
 
 
 def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:

@@ -106,8 +106,21 @@ class Advice:
         doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls to {ratio_words(ratio)} of today's on average{doubt}."
+            f"time falls to {ratio_words(ratio)} of today's on average{doubt}{self._instead()}."
         )
+
+    def _instead(self) -> str:
+        """Why not the stack with the lowest mean, if that is another one."""
+        best, lowest = self.best, next(one for one in self.ranked if one is not self.reference)
+        if lowest is best:
+            return ""
+        if best.calm and not lowest.calm:
+            why = "stops jobs"
+        elif best.blind and not lowest.blind:
+            why = "needs to know lengths"
+        else:
+            why = "stops more jobs"
+        return f" ({lowest.stack} is as good, {ratio_words(self.ratio(lowest))}, but {why})"
 
     def _price(self) -> str:
         best, today = self.best, self.reference
@@ -137,7 +150,11 @@ class Advice:
             words = ", ".join(
                 f"{math.fsum(over) / len(over):.2f} with {name}" for name, over in self.under.items() if over
             )
-            parts.append(f"in the first {n} of these, each under every guess, {rival.stack} comes to {words}")
+            parts.append(f"in the first {n} windows alone, run under every guess, {rival.stack} comes to {words}")
+        if self.site.size_guessed:
+            parts.append(f"that the cluster has {self.site.n_gpus:,} GPUs is a guess, so give --gpus")
+        if self.replayed.waits is not None and self.replayed.waits["off"] >= 1.0:
+            parts.append("the replay's waits are far from the recorded ones, so this is a hint only")
         if self.unqueued:
             parts.append(
                 "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"

@@ -146,9 +146,11 @@ class Fitting:
         yield self.layouts[-1]
 
 
-def grid_text(grid: Grid) -> RenderableType:
-    """A grid for the terminal: a table, or one block per row where that does not fit."""
-    return Fitting((_rich(grid), _blocks(grid)))
+def grid_text(grid: Grid, least_asked: Sequence[str] = ()) -> RenderableType:
+    """A grid for the terminal: a table, one without the columns that are asked for least, or a block per row, whichever
+    fits."""
+    fewer = (_without(grid, least_asked[: i + 1]) for i in range(len(least_asked)))
+    return Fitting((_rich(grid), *fewer, _blocks(grid)))
 
 
 def _rich(grid: Grid) -> Table:
