@@ -31,7 +31,7 @@ BATCH = "dally/jobs/sense_500jobs_0start-withBert.json.gz"
 POISSON = tuple(
     f"dally/jobs/sense_500jobs_poisson_{name}.json.gz"
     for name in ("1proc-week", "1proc-week2", "1proc-week3", "3proc-week", "3proc-day")
-)  # of 411 jobs each; claims are judged on the first three
+)  # of 411 jobs each; three seeds are the default, so claims are judged on the first three
 _MODELS = {
     "bert-large": 125.0, "mobilenet-v3": 125.0, "resnet50": 125.0, "alexnet": 53.0, "resnet18": 38.0, "vgg11": 34.0,
 }  # fmt: skip
