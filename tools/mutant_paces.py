@@ -28,11 +28,14 @@ _FLOW = "tests/pace/flow/test_plan.py tests/pace/flow/test_switch_table.py tests
 PACES: list[Mutant] = [
     *_of(
         "ccml.py", _CCML,
-        ("all jobs are compatible", "<= min(shared, job.period_s) * (1.0 + 1e-9)", "< 1e9"),
+        ("arcs may be longer than their circle", "<= span[i, j] * (1.0 + SLACK)", "< 1e9"),
+        ("arcs may meet", "self.jobs[i].arc_s - slack <= shift <= span - self.jobs[j].arc_s + slack", "True"),
+        ("arcs begin where another begins", "(at + self.jobs[i].arc_s + turn", "(at + turn"),
+        ("a circle is turned once at most", "range(round(period / self.span[i, j]))", "range(1)"),
+        ("the first pair will do", "for size in range(len(jobs), 1, -1)", "for size in range(2, len(jobs) + 1)"),
         ("jobs that drift are compatible", "    found = 0.0\n", "    found = min(one, other)\n"),
-        ("a job is compatible with the last one only", "for m in members)]", "for m in members[-1:])]"),
         ("who came last goes first", "len(members) - 1 - k for", "k for"),
-        ("a job without a partner is among them", "if len(members) > 1 else []", ""),
+        ("a job without a partner is among them", "range(len(jobs), 1, -1)", "range(len(jobs), 0, -1)"),
         ("two flows of a job weigh twice as much", " / self.beside[job]), 1)", "), 1)"),
         ("a job that is gone still counts", "            self._weigh(uid, nics)\n\n", "\n"),
         ("a foreign flow weighs nothing", "foreign_weight=int(FINE)", "foreign_weight=1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -37,6 +38,33 @@ def test_compatible_by_hand() -> None:
     assert compatible(short[1:]) == [0, 1]  # 3 and 4.6 s are close to 2 and 3
     assert compatible(short) == [0, 1]  # but 2 and 4.6 s are not close to any: every pair must be
     assert compatible([half]) == compatible([]) == []
+    assert compatible([Circle(4.0, 1.0), Circle(4.0, 1.0), Circle(2.0, 1.0)]) == [0, 1, 2]  # at 0, 2 and 1 s
+    assert compatible([half, Circle(2.3, 1.0), Circle(2.3, 1.0)]) == [1, 2]  # the first fits with nobody
+    # With 4 s at 0 and 4, 6 s must be at odd seconds and 8 s at even ones: two of them fit, at 2 and 6, and no third.
+    assert compatible([Circle(period, 1.0) for period in (4.0, 6.0, 8.0, 8.0, 8.0)]) == [0, 1, 2, 3]
+
+
+@given(st.lists(st.tuples(st.sampled_from([2, 3, 4, 6, 8]), st.integers(1, 4)), min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_the_largest_set_is_found(jobs: list[tuple[int, int]]) -> None:
+    """Against all angles: where periods and arcs are whole numbers, so are angles at which arcs touch."""
+
+    def turned(some: tuple[int, ...]) -> bool:
+        spans = {(i, j): round(common_s(jobs[i][0], jobs[j][0])) for i, j in combinations(some, 2)}
+        return all(spans.values()) and any(
+            all(jobs[i][1] <= (at[j] - at[i]) % span <= span - jobs[j][1] for (i, j), span in spans.items())
+            for at in (dict(zip(some, angles, strict=True)) for angles in product(*(range(jobs[i][0]) for i in some)))
+        )
+
+    sets = [some for size in range(len(jobs), 1, -1) for some in combinations(range(len(jobs)), size)]
+    largest = next((some for some in sets if turned(some)), ())
+    assert compatible([Circle(float(period), float(arc)) for period, arc in jobs]) == list(largest)
+
+
+def test_a_search_that_is_too_long_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the jobs share fairly: nobody is treated unfairly who might not be compatible."""
+    monkeypatch.setattr("weft.pace.ccml.TRIES", 1)
+    assert compatible([Circle(period, 0.31) for period in (2.0, 2.0, 4.0)]) == [0, 1]
 
 
 def test_how_close_iterations_must_be_to_a_ratio() -> None:

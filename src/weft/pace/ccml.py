@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from typing import Self
 
 import numpy as np
@@ -25,6 +25,8 @@ FINE = 840.0  # the weight of a job that shares fairly: a number that up to 8 fl
 MOST = float(1 << 18)  # the weight of the first of many jobs; weights are whole numbers, and their sums small
 CLOSE = 0.05  # part by which iterations may differ from a ratio of small whole numbers
 LARGEST = 4  # such a number
+SLACK = 1e-9  # part of a circle by which arcs may meet: they are sums of rounded numbers
+TRIES = 500  # positions that are tried for one set of jobs
 
 
 @dataclass(frozen=True)
@@ -47,19 +49,73 @@ def common_s(one: float, other: float) -> float:
 
 
 def compatible(jobs: Sequence[Circle]) -> list[int]:
-    """Which of the jobs on a NIC, in the order in which they came, can all send at different times.
+    """Which of the jobs on a NIC can all send at different times: the largest such set, and of several the one whose
+    jobs came first. A job that has no partner is in none."""
+    return list(_compatible(tuple(jobs)))
 
-    A job joins those before it if every pair has a common divisor, and all their arcs fit into the smallest of these.
-    A job that has no partner is not among them.
+
+@lru_cache(maxsize=65536)  # the same few models meet on many NICs
+def _compatible(jobs: tuple[Circle, ...]) -> tuple[int, ...]:
+    everybody = range(len(jobs))
+    span = {(i, j): common_s(jobs[i].period_s, jobs[j].period_s) for i in everybody for j in everybody}
+    pairs = {(i, j) for i, j in span if jobs[i].arc_s + jobs[j].arc_s <= span[i, j] * (1.0 + SLACK)}
+    for size in range(len(jobs), 1, -1):
+        for some in combinations(everybody, size):
+            busy = sum(jobs[i].arc_s / jobs[i].period_s for i in some)
+            if busy <= 1.0 + CLOSE and pairs.issuperset(combinations(some, 2)) and _Turning(jobs, span, some).found():
+                return some
+    return ()
+
+
+class _Turning:
+    """A search for angles of some circles at which no two arcs meet.
+
+    The first circle stays where it is. If there are such angles, the others can be turned back together until the arc
+    of one of them begins where an arc that stays ends; that one then stays, too, and so on. So it is enough to try
+    positions in which an arc begins where another ends.
     """
-    members: list[int] = []
-    room = math.inf
-    for i, job in enumerate(jobs):
-        shared = min([room, *(common_s(jobs[m].period_s, job.period_s) for m in members)])
-        if sum(jobs[m].arc_s for m in members) + job.arc_s <= min(shared, job.period_s) * (1.0 + 1e-9):
-            members.append(i)
-            room = min(shared, job.period_s)
-    return members if len(members) > 1 else []
+
+    def __init__(self, jobs: tuple[Circle, ...], span: dict[tuple[int, int], float], some: Sequence[int]) -> None:
+        self.jobs, self.span = jobs, span
+        self.others = some[1:]
+        self.angle = {some[0]: 0.0}
+        self.seen: set[frozenset[tuple[int, float]]] = set()
+        self.left = TRIES
+
+    def found(self) -> bool:
+        """Whether the circles that are not placed yet can be added to those that are. A search that is too long ends
+        without an answer, and the jobs then count as not compatible."""
+        missing = [j for j in self.others if j not in self.angle]
+        if not missing:
+            return True
+        key = frozenset((j, round(angle, 9)) for j, angle in self.angle.items())
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        for j in missing:
+            for angle in self._touching(j):
+                self.left -= 1
+                if self.left < 0:
+                    return False
+                if all(self._apart(i, j, angle - at) for i, at in self.angle.items()):
+                    self.angle[j] = angle
+                    if self.found():
+                        return True
+                    del self.angle[j]
+        return False
+
+    def _touching(self, j: int) -> Iterable[float]:
+        period = self.jobs[j].period_s
+        for i, at in list(self.angle.items()):
+            for turn in range(round(period / self.span[i, j])):
+                yield (at + self.jobs[i].arc_s + turn * self.span[i, j]) % period
+
+    def _apart(self, i: int, j: int, shift: float) -> bool:
+        """Whether two arcs do not meet if the second begins so much later than the first."""
+        span = self.span[i, j]
+        shift %= span
+        slack = SLACK * span
+        return self.jobs[i].arc_s - slack <= shift <= span - self.jobs[j].arc_s + slack
 
 
 class CcmlRule(RateRule):

@@ -181,6 +181,8 @@ def _meeting_claims() -> dict[str, _Check]:
             (
                 played("slots of 10 ms", lambda: quicker("flow:slot=10ms")),
                 played("NICs of 10 Gbit/s", lambda: quicker("flow", 10.0)),
+                played("NICs of 10 Gbit/s, slots of 10 ms", lambda: quicker("flow:slot=10ms", 10.0)),
+                played("NICs of 10 Gbit/s, shortest instead", lambda: quicker("shortest", 10.0)),
                 played("shortest instead", lambda: quicker("shortest")),
             ),
         ),

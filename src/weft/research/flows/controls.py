@@ -6,7 +6,7 @@ from weft.research.flows.runs import Control, Setting, bed, cloud, compared, tre
 
 SLOTS_MS = (20, 40, 60, 80, 100)
 DELAY_MS = 6.2  # a negotiation with a switch takes so long, Figure 12(a)
-PUSHES = (15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
+PUSHES = (5, 15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
 PROTOTYPE = (
     "volume=1.6", "no-estimate", "no-estimate,leaves=40%", "no-estimate,leaves=100%", "own-load", "quantised",
 )  # fmt: skip
