@@ -93,7 +93,7 @@ def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path)
 def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first = server(folder, "srsf-preemptive", gpus=2)
-    first.submit(said("long", python(LOOP, 0.01, 100), gpus=2, iterations=100, iteration_s=0.01))
+    first.submit(said("long", python(LOOP, 0.01, 300), gpus=2, iterations=300, iteration_s=0.01))
     serve_until(first, lambda: bool(first.core.table.running) and first.world.iterations_done("long") > 5)
     first.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
     first.world.apply = _killed  # type: ignore[method-assign, assignment]
