@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
@@ -31,12 +31,14 @@ class MemoryJournal:
         self.entries.extend((cycle, time_s, decision) for decision in decisions)
 
 
-def rows(entries: Iterable[Entry]) -> dict[str, list[Any]]:
+def rows(entries: Sequence[Entry]) -> dict[str, list[Any]]:
     """Columns of the decision log (`results.run.DECISIONS`): `polars.DataFrame(rows(...), schema=DECISIONS)`."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("cycle", "time_s", "job_id", "action", "gpus", "reason")}
-    for cycle, time_s, decision in entries:
-        gpus = " ".join(map(str, decision.gpus)) if isinstance(decision, Start) else ""
-        values = (cycle, time_s, decision.job, _ACTION[type(decision)], gpus, decision.reason)
-        for column, value in zip(columns.values(), values, strict=True):
-            column.append(value)
-    return columns
+    decisions = [decision for _, _, decision in entries]
+    return {
+        "cycle": [cycle for cycle, _, _ in entries],
+        "time_s": [time_s for _, time_s, _ in entries],
+        "job_id": [decision.job for decision in decisions],
+        "action": [_ACTION[type(decision)] for decision in decisions],
+        "gpus": [" ".join(map(str, d.gpus)) if isinstance(d, Start) else "" for d in decisions],
+        "reason": [decision.reason for decision in decisions],
+    }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,11 +146,9 @@ def _span_s(records: list[JobRecord]) -> float:
 
 
 def _jobs(world: SimWorld, records: list[JobRecord]) -> pl.DataFrame:
-    cluster = world.cluster
-    shapes = []
-    for r in records:
-        servers = {int(cluster.server_of_gpu[g]) for g in r.last_gpus}
-        shapes.append((len(servers), len({int(cluster.rack_of_server[s]) for s in servers})))
+    row, gpu = _flat([r.last_gpus for r in records])
+    server = world.cluster.server_of_gpu[gpu]
+    rack = world.cluster.rack_of_server[server]
     ends = [r.finish_s for r in records]
     jct = [None if e is None else e - r.job.submit_s for e, r in zip(ends, records, strict=True)]
     columns = {
@@ -167,8 +167,8 @@ def _jobs(world: SimWorld, records: list[JobRecord]) -> pl.DataFrame:
         "lost_gpu_s": [r.lost_gpu_s for r in records],
         "iterations": [r.iterations for r in records],
         "preemptions": [r.stops for r in records],
-        "servers": [s for s, _ in shapes],
-        "racks": [k for _, k in shapes],
+        "servers": _distinct(row, server, len(records)),
+        "racks": _distinct(row, rack, len(records)),
         "status": ["finished" if e is not None else "unfinished" for e in ends],
         "user": [r.job.user for r in records],
     }
@@ -209,13 +209,29 @@ def _links(world: SimWorld, span_s: float) -> pl.DataFrame:
     )
 
 
+def _flat(placements: Sequence[Placement]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The GPUs of all placements in one array, and which placement each belongs to: a million of them take seconds
+    one by one."""
+    sizes = np.fromiter(map(len, placements), np.int64, len(placements))
+    flat = np.fromiter(chain.from_iterable(placements), np.int64, int(sizes.sum()))
+    return np.repeat(np.arange(len(placements)), sizes), flat
+
+
+def _distinct(row: npt.NDArray[np.int64], value: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    """How many different values each row has."""
+    step = int(value.max(initial=0)) + 1
+    return np.bincount(np.unique(row * step + value) // step, minlength=rows)
+
+
 def _spans(world: SimWorld) -> pl.DataFrame:
+    row, gpu = _flat([s.gpus for s in world.spans])
+    gpus = pl.DataFrame({"span": row, "gpus": gpu}).group_by("span", maintain_order=True).agg("gpus")["gpus"]
     return pl.DataFrame(
         {
             "job_id": [s.job for s in world.spans],
             "start_s": [s.start_s for s in world.spans],
             "end_s": [s.end_s for s in world.spans],
-            "gpus": [list(s.gpus) for s in world.spans],
+            "gpus": gpus,
             "end": [s.end for s in world.spans],
         },
         schema=SPANS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from weft.errors import InputError
@@ -121,14 +121,13 @@ def finish(drafts: Sequence[Draft], times: Times, n_gpus: int) -> list[Job]:
     """Jobs in the order of their arrival; those without a name get one that sorts in this order."""
     width = len(str(len(drafts)))
     ordered = sorted(drafts, key=lambda d: d.submit_s)  # stable: equal times keep their order
-    named = [d if d.id else replace(d, id=f"j{i:0{width}d}") for i, d in enumerate(ordered)]
-    return [_job(draft, times, n_gpus) for draft in named]
+    return [_job(draft, draft.id or f"j{i:0{width}d}", times, n_gpus) for i, draft in enumerate(ordered)]
 
 
-def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
+def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
     if draft.gpus > n_gpus:
         raise InputError(
-            f"workload: job {draft.id} wants {draft.gpus} GPUs, the cluster has {n_gpus}; make the job smaller or the "
+            f"workload: job {name} wants {draft.gpus} GPUs, the cluster has {n_gpus}; make the job smaller or the "
             "cluster larger"
         )
     low, high = draft.elastic or (draft.gpus, draft.gpus)
@@ -137,7 +136,7 @@ def _job(draft: Draft, times: Times, n_gpus: int) -> Job:
     rigid = low == high
     batches = {} if rigid else {n: times.batches(draft.model, n, draft.gpus) for n in profiles}
     return Job(
-        draft.id, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
+        name, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
         app=draft.app, batches={n: found for n, found in batches.items() if found},
