@@ -15,7 +15,7 @@ from weft.advise.jobs import JobLog, read_jobs
 from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
 from weft.advise.race import Entrant, Race, _drop, ratios, score, windows
 from weft.advise.replayed import replay, trust
-from weft.advise.site import site_of, what_if
+from weft.advise.site import change_of_size, site_of, what_if
 from weft.advise.verdict import Advice, interval
 from weft.api import Task as Run
 from weft.api import run_task
@@ -120,18 +120,35 @@ def test_a_handful_of_jobs_is_no_log(tmp_path: Path) -> None:
 def test_what_if_changes_one_thing(tmp_path: Path) -> None:
     site = site_of(small(tmp_path), None, Flags(gpus=64), [])
     assert what_if(site, "gpus=+50%").n_gpus == 96
-    assert what_if(site, "gpus=128").n_gpus == 128
+    assert [what_if(site, f"gpus={text}").n_gpus for text in ("128", "+64", "-32")] == [128, 128, 32]
     few = site_of(small(tmp_path), None, Flags(gpus=16), [])
     assert [what_if(few, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
     assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
     for text, line in (
         ("gpus=many", "give a number of GPUs"),
         ("gpus=-99.9%", "some must be left"),
+        ("gpus=inf", "give a number of GPUs"),
+        ("gpus=nan", "give a number of GPUs"),
+        ("order=srsf", "stacks are tried with --stack"),
+        ("trace=other.csv", "the jobs stay those of the log"),
         ("oversubscription=1,2", "give one value"),
         ("foo=3", "--what-if foo is not a known key"),
     ):
         with pytest.raises(InputError, match=line):
             what_if(site, text)
+
+
+def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
+    """+25 % of 64 GPUs would be half a rack."""
+    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
+    said = {
+        "gpus=+25%": "1 more server in each rack: 80 GPUs",
+        "gpus=+100%": "2 more racks: 128 GPUs",
+        "gpus=32": "1 fewer rack: 32 GPUs",
+        "gpus_per_server=4": "32 GPUs",
+        "oversubscription=1": "",
+    }
+    assert {text: change_of_size(site, what_if(site, text)) for text in said} == said
 
 
 def test_windows_are_drawn_from_all_over_the_log(tmp_path: Path) -> None:
@@ -248,13 +265,16 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert found["race"]["recommended"] in ("srsf", "fifo-backfill")
     best = found["race"]["stacks"][0]
     assert best["over_today"]["mean"] < 0.9
-    assert len(found["verdict"]) == 3
+    assert len(found["verdict"]) == 4
     assert found["verdict"][0].startswith(f"Run {found['race']['recommended']} instead of fifo")
     assert found["verdict"][1].startswith(("The price: ", "No price was seen: "))
     assert found["verdict"][2].startswith("What it hangs on: ")
     twice = {row["stack"]: row["over_today"]["mean"] for row in found["what_if"][0]["stacks"]}
     assert twice["fifo"] < 1.0  # twice the GPUs, the same jobs
+    assert found["understood"]["what_if"] == {"gpus=16": "1 more rack: 16 GPUs"}
+    assert found["verdict"][3].startswith("With gpus=16 (1 more rack: 16 GPUs) fifo comes to 0.")
     html = report.read_text()
+    assert "With gpus=16 (" in html
     assert html.index("Run ") < html.index("What was understood")  # the report opens with the verdict
     assert run(args) == 0
     printed = capsys.readouterr().out

@@ -20,7 +20,7 @@ from typing import Any
 from weft.advise.jobs import read_jobs
 from weft.advise.race import ROUNDS, SHORTLIST, Task, attempts, entrants, race, windows
 from weft.advise.replayed import replay
-from weft.advise.site import Flags, Site, site_of, what_if
+from weft.advise.site import Flags, Site, change_of_size, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
 from weft.errors import InputError
 from weft.prepare import compile_kernels
@@ -86,6 +86,7 @@ def advise(
                 "not be compared"
             )
     facts = understood(log, site, request.today)
+    facts["what_if"] = {text: size for text, other in changes.items() if (size := change_of_size(site, other))}
     if on_understood is not None:
         on_understood(facts)
     compile_kernels(on_compile)
@@ -128,4 +129,5 @@ def _changed(advice: Advice, text: str, other: Site, request: Request, say: Call
     places = advice.drawn.in_turn(other)[: len(advice.best.outcomes)]
     tasks = [Task(advice.drawn.under(other, place), stack) for place in places for stack in stacks]
     outcomes = attempts(tasks, request.workers, say)
-    return Changed(text, other.n_gpus, {stack: outcomes[k :: len(stacks)] for k, stack in enumerate(stacks)})
+    size = change_of_size(advice.site, other)
+    return Changed(text, other.n_gpus, size, {stack: outcomes[k :: len(stacks)] for k, stack in enumerate(stacks)})

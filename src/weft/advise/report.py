@@ -63,6 +63,8 @@ def understood(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.insert(1, ("columns", f"{columns} (other ones: --map)"))
     if facts["assumed"]:
         lines.append(("assumed", ", ".join(facts["assumed"]) + " (change with --cluster or flags)"))
+    if facts["what_if"]:
+        lines.append(("what if", "; ".join(f"{text} is {size}" for text, size in facts["what_if"].items())))
     if facts["unknown"]:
         lines.append(("unknown", "; ".join(facts["unknown"])))
     return lines

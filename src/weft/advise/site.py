@@ -6,6 +6,7 @@ What the operator does not say is assumed, and every assumption is listed. What 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
@@ -107,18 +108,39 @@ def what_if(site: Site, text: str) -> Site:
             if len(points) != 1:
                 raise InputError(f"--what-if {text}: give one value; repeat --what-if for others")
             setting = points[0]
+            if any(full == "workload.trace" or full.startswith("stack.") for full in setting):
+                raise InputError(f"--what-if {text}: the jobs stay those of the log, and stacks are tried with --stack")
         guesses[name] = changed(scenario, setting, "--what-if")
     return replace(site, guesses=guesses, n_gpus=build_cluster(next(iter(guesses.values()))).n_gpus)
+
+
+def change_of_size(site: Site, other: Site) -> str:
+    """What a changed cluster has more or fewer of, and its GPUs: `2 more racks: 320 GPUs`. Empty if it has as many."""
+    if other.n_gpus == site.n_gpus:
+        return ""
+    parts = []
+    for key, one, many in (
+        ("racks", "rack", "racks"),
+        ("servers_per_rack", "server in each rack", "servers in each rack"),
+        ("servers", "server", "servers"),
+    ):
+        more = (getattr(other.middle.cluster, key) or 0) - (getattr(site.middle.cluster, key) or 0)
+        if more:
+            parts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} {one if abs(more) == 1 else many}")
+    return ", ".join(parts) + ": " * bool(parts) + f"{other.n_gpus:,} GPUs"
 
 
 def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
     """A change of the number of racks, or of servers, whichever comes nearest to the wanted number of GPUs."""
     try:
-        wanted = n_gpus * (1 + float(text.rstrip("%")) / 100) if text.endswith("%") else float(text)
+        number = float(text.rstrip("%")) * (n_gpus / 100 if text.endswith("%") else 1)
     except ValueError:
-        wanted = 0.0
-    if wanted < 1:
-        raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25%; some must be left")
+        number = math.nan
+    wanted = number + n_gpus if text.startswith(("+", "-")) or text.endswith("%") else number
+    if not 1 <= wanted < math.inf:
+        raise InputError(
+            f"--what-if gpus={text}: give a number of GPUs, or a change like +25% or +64; some must be left"
+        )
     counts = {
         f"cluster.{key}": count
         for key in ("racks", "servers_per_rack", "servers")

@@ -32,6 +32,7 @@ class Changed:
 
     text: str
     n_gpus: int
+    size: str  # what a change of size came to, in words
     outcomes: Mapping[str, Sequence[dict[str, float] | str]]
 
 
@@ -89,8 +90,8 @@ class Advice:
         return interval(ratios(one, self.reference, metric), self.drawn.side_by_side)
 
     def sentences(self) -> list[str]:
-        """The recommendation: what to run, at what price, and what that hangs on."""
-        return [self._recommendation(), self._price(), self._sensitivity()]
+        """The recommendation: what to run, at what price, and what that hangs on; then one for each what-if."""
+        return [self._recommendation(), self._price(), self._sensitivity(), *map(self._with, self.changes)]
 
     def _recommendation(self) -> str:
         best, today = self.best, self.reference.stack
@@ -176,6 +177,12 @@ class Advice:
         """Whether hardly any job waits under today's stack in the windows of the race."""
         return _mean(self.reference, "wait_mean_s") < QUEUE * _mean(self.reference, "jct_mean_s")
 
+    def _with(self, change: Changed) -> str:
+        """What a changed cluster comes to, in a sentence."""
+        size = f" ({change.size})" if change.size else ""
+        parts = [f"{row['stack']} comes to {ratio_words(row['over_today'])}" for row in self.what_if(change)]
+        return f"With {change.text}{size} {' and '.join(parts)} of today's mean completion time."
+
     def what_if(self, change: Changed) -> list[dict[str, Any]]:
         """Each stack on the changed cluster over today's stack on today's cluster, window by window."""
         rows = []
@@ -203,7 +210,8 @@ class Advice:
                 "stacks": [self._entry(one) for one in self.ranked], "refused": dict(self.race.refused),
             },
             "what_if": [
-                {"change": one.text, "gpus": one.n_gpus, "stacks": self.what_if(one)} for one in self.changes
+                {"change": one.text, "size": one.size, "gpus": one.n_gpus, "stacks": self.what_if(one)}
+                for one in self.changes
             ],
         }  # fmt: skip
 
