@@ -159,7 +159,13 @@ def test_windows_are_drawn_from_all_over_the_log(tmp_path: Path) -> None:
     assert len(set(drawn.spans)) == 12
     assert [guess for _, guess in drawn.in_turn(site)[:3]] == list(site.guesses)
     assert windows(log, 12).spans == drawn.spans  # one seed, one result
+    assert drawn.words() == (
+        "Windows: 12, drawn with replacement from the whole log (a moving-block bootstrap). Each begins at the "
+        "submission of a job and counts the jobs of up to 12.5 h, after 3.12 h in which the queue settles; 13 fit side "
+        "by side."
+    )
     whole = windows(small(tmp_path, n=40), 3)
+    assert "too short to draw any, so all of it is run, 3 times" in whole.words()
     whole.parts[0, site.middle_guess] = {}
     assert (whole.side_by_side, whole.under(site, (0, site.middle_guess)).count_from_s) == (1, 0.0)
 
@@ -279,6 +285,7 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert run(args) == 0
     printed = capsys.readouterr().out
     assert "What it hangs on" in printed
+    assert "Windows: 6, drawn with replacement" in " ".join(printed.split())
     assert f"weft serve --stack '{found['race']['recommended']}'" in printed
 
 

@@ -30,6 +30,7 @@ from weft.executors import run_all
 from weft.kept import identity
 from weft.model.view import Fact
 from weft.results.compare import mean_and_interval
+from weft.results.display import duration
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_stack
 from weft.scenario.changes import changed
@@ -135,6 +136,17 @@ class Windows:
         whole = self.side_by_side == 1
         jobs = self.log.frame if whole else self.log.window(start, start + part * (1 + BEFORE + AFTER))
         return changed(site.guesses[guess], {"workload.trace": str(self.log.copy(shortened(jobs, parts)))})
+
+    def words(self) -> str:
+        """How the windows were drawn."""
+        n = len(self.spans)
+        if self.side_by_side == 1:
+            return f"Windows: the log is too short to draw any, so all of it is run, {n} times."
+        return (
+            f"Windows: {n}, drawn with replacement from the whole log (a moving-block bootstrap). Each begins at "
+            f"the submission of a job and counts the jobs of up to {duration(self.counted_s)}, after "
+            f"{duration(BEFORE * self.counted_s)} in which the queue settles; {self.side_by_side} fit side by side."
+        )
 
     def in_turn(self, site: Site) -> list[Place]:
         """Every window once, under the guesses in turn."""

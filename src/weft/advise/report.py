@@ -103,14 +103,11 @@ def what_if_grid(found: Mapping[str, Any]) -> Grid:
 
 def _key(found: Mapping[str, Any]) -> str:
     race = found["race"]
-    fit = race["windows_side_by_side"]
     return (
-        f"JCT: completion time, over that of {race['reference']} in the same window. Lengths: whether the stack uses "
-        "the lengths of jobs. A window counts the jobs "
-        f"submitted in {duration(race['window_s'])}; the log is {fit} such window{'s' * (fit != 1)} long. "
-        "Waits and slowdowns are means over the windows in which the stack ran. "
-        "Slowdown: completion time over the time that a job computes, which counts as at least 10 min. Stacks with "
-        "fewer windows dropped out of the race."
+        f"{race['windows']} JCT: completion time, over that of {race['reference']} in the same window. Lengths: "
+        "whether the stack uses the lengths of jobs. Waits and slowdowns are means over the windows in which the stack "
+        "ran. Slowdown: completion time over the time that a job computes, which counts as at least 10 min. Stacks "
+        "with fewer windows dropped out of the race."
     )
 
 

@@ -205,7 +205,8 @@ class Advice:
             },
             "race": {
                 "reference": self.reference.stack, "recommended": self.best.stack,
-                "windows_side_by_side": self.drawn.side_by_side, "window_s": self.drawn.counted_s,
+                "windows": self.drawn.words(), "windows_side_by_side": self.drawn.side_by_side,
+                "window_s": self.drawn.counted_s,
                 "under_each_guess": {name: interval(over, len(over)) for name, over in self.under.items()},
                 "stacks": [self._entry(one) for one in self.ranked], "refused": dict(self.race.refused),
             },
