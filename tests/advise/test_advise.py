@@ -113,7 +113,7 @@ def test_a_cluster_that_has_its_size_refuses_another_and_its_models_are_said(tmp
 
 
 def test_a_handful_of_jobs_is_no_log(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="9 jobs are no log; advice needs 10 finished jobs at least"):
+    with pytest.raises(InputError, match="9 of 9 rows are finished GPU jobs; advice needs 10 at least"):
         advise(log_file(tmp_path / "log.csv", n=9), Request())
 
 

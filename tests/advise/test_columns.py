@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.advise import Flags, Request, advise
 from weft.advise.columns import guess, parse_map, read_table
-from weft.advise.jobs import read_jobs
+from weft.advise.jobs import first_problem, read_jobs
 from weft.errors import InputError
 
 
@@ -103,3 +104,70 @@ def test_a_known_format_needs_no_map_and_keeps_its_waits(tmp_path: Path) -> None
     assert log.frame["wait_s"].to_list() == [30.0, 30.0, 30.0]
     assert log.most_busy() == 6  # all three at once
     assert log.file.exists()
+
+
+SACCT = "JobIDRaw|Submit|Start|End|ElapsedRaw|AllocTRES|User|Partition|State\n"
+
+
+def sacct(path: Path, submit: str = "2024-01-02T03:04:05", gpus: str = "gres/gpu=1", name: str = "{i}") -> Path:
+    row = f"|{submit}|2024-01-02T03:05:00|2024-01-02T03:15:00|600|{gpus}|u|p|COMPLETED\n"
+    return write(path, SACCT + "".join(name.format(i=i) + row for i in range(20)))
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"submit": "2024/01/02 03:04"}, r"line 2: Submit: '2024/01/02 03:04' is not a time like 2024-05-31T14:05:00"),
+        ({"gpus": "cpu=8"}, r"line 2: AllocTRES: uses no GPU"),
+    ],
+)
+def test_a_log_without_jobs_says_why_and_how_to_get_a_good_one(row: dict[str, str], why: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=rf"0 of 20 rows are finished GPU jobs \({why}\); .* sacct --allusers .*Submit"
+    ):
+        advise(sacct(tmp_path / "sacct.txt", **row), Request())
+
+
+@pytest.mark.parametrize("header", ["JobIDRaw|Start|End|AllocTRES", "JobID    JobName  Partition   State"])
+def test_columns_that_sacct_did_not_print_come_with_the_call_that_does(header: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "sacct.txt", header + "\n1|2|3|4\n")
+    with pytest.raises(
+        InputError, match=r"no column looks like submit .*--map submit=COLUMN.*: sacct .*JobIDRaw,Submit"
+    ):
+        read_jobs(path, {})
+
+
+def test_dates_of_an_unknown_form_are_named_with_those_that_are_known(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "submit,gpus,duration\nWed 1 May,1,60\nThu 2 May,1,60\n")
+    with pytest.raises(InputError, match=r"line 2: submit: 'Wed 1 May' is not a time; write seconds, .* 2024-05-31 14"):
+        read_table(path, {})
+
+
+def test_one_time_that_is_no_number_is_damage(tmp_path: Path) -> None:
+    rows = "".join(f"{'soon' if i == 3 else 60 * i},1,60\n" for i in range(20))
+    log = read_jobs(write(tmp_path / "t.csv", "submit,gpus,duration\n" + rows), {})
+    assert log.frame.height == 19
+    assert first_problem(log.trace) == "line 5: submit: 'soon' is not a number"
+
+
+def test_what_is_no_text_is_not_printed(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 20)
+    with pytest.raises(InputError, match=r"t.xlsx: this is not UTF-8 text; .*save the table as CSV"):
+        read_jobs(tmp_path / "t.xlsx", {})
+
+
+def test_jobs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Requeued jobs keep their id, and names of jobs may be taken for ids."""
+    log = read_jobs(sacct(tmp_path / "sacct.txt", name="7"), {})
+    assert log.frame["job_id"].n_unique() == 20
+    request = Request(flags=Flags(gpus=16), models=("resnet50",), today="fifo", stacks=("srsf",), only=True,
+                      rounds=(2,), workers=1)  # fmt: skip
+    assert advise(sacct(tmp_path / "sacct.txt", name="7"), request).best.stack == "fifo"
+
+
+def test_a_row_that_lies_decades_from_the_others_is_damage(tmp_path: Path) -> None:
+    """A time that is not known is often written as 0, that is as 1970."""
+    odd = {3: "0,1,60", 5: "1e14,1,60", 7: f"{1.7e9 + 7},1,9e11"}
+    rows = "".join(odd.get(i, f"{1.7e9 + i},1,60") + "\n" for i in range(80))
+    log = read_jobs(write(tmp_path / "t.csv", "submit,gpus,duration\n" + rows), {})
+    assert (log.frame.height, log.trace.n_damaged, log.span_s) == (77, 3, 79.0)

@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from weft.advise.jobs import read_jobs
+from weft.advise.columns import SACCT
+from weft.advise.jobs import first_problem, read_jobs
 from weft.advise.race import ROUNDS, SHORTLIST, Task, attempts, entrants, race, windows
 from weft.advise.replayed import replay
 from weft.advise.site import Flags, Site, change_of_size, site_of, what_if
@@ -74,8 +75,10 @@ def advise(
         resolve(text)  # a misspelt name is said at once
     log = read_jobs(jobs, request.mapping, request.format)
     if log.frame.height < LEAST_JOBS:
+        first = f" ({why})" if (why := first_problem(log.trace)) else ""
         raise InputError(
-            f"{jobs}: {log.frame.height} jobs are no log; advice needs {LEAST_JOBS} finished jobs at least"
+            f"{jobs}: {log.frame.height} of {log.trace.n_rows_in:,} rows are finished GPU jobs{first}; advice needs "
+            f"{LEAST_JOBS} at least" + f". A good log: {SACCT}" * (log.trace.format == "slurm")
         )
     site = site_of(log, request.cluster, request.flags, list(request.models))
     changes = {text: what_if(site, text) for text in request.what_ifs}

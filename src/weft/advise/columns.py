@@ -50,6 +50,11 @@ _DATES = (
 )  # fmt: skip
 # A unit at the end of a column's name, and what it is in seconds
 _UNITS = (("minutes", r"(?i)(?<![a-z])min(ute)?s?\)?$", 60.0), ("hours", r"(?i)(?<![a-z])h(ou)?rs?\)?$", 3600.0))
+# The call that prints what a log needs
+SACCT = (
+    "sacct --allusers --parsable2 --starttime 2024-05-01 "
+    "--format JobIDRaw,Submit,Start,End,ElapsedRaw,AllocTRES,User,Partition,State"
+)
 _MILLISECONDS = 1e11  # seconds since 1970 are fewer until the year 5138
 
 
@@ -84,6 +89,8 @@ def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, st
     head = Head.of(path)
     if not head.lines:
         raise InputError(f"{path}: the file is empty; give a table of jobs")
+    if b"\0" in head.raw:
+        raise InputError(f"{path}: this is not UTF-8 text; give the output of sacct, or save the table as CSV")
     delimiter = max("|,;\t", key=head.lines[0].count)
     mapping = guess(head.header(delimiter), said)
     _check(path, mapping, head.header(delimiter))
@@ -91,7 +98,7 @@ def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, st
     parsed = reader.read(path, Options())
     frame = parsed.frame
     if frame.is_empty():
-        first = f" (the first problem: {parsed.problems[0]})" if parsed.problems else ""
+        first = f" ({parsed.problems[0]})" if parsed.problems else ""
         raise InputError(f"{path}: no row is a GPU job with a length{first}; say which column is what with --map")
     zero = frame["submit_s"].min()
     frame = frame.with_columns(pl.col("submit_s") - zero)
@@ -107,9 +114,10 @@ def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
     if "duration" not in mapping and not {"start", "end"} <= mapping.keys():
         missing.append("duration")
     if missing:
+        slurm_too = f"; Slurm prints all that is needed with: {SACCT}" * any(c.startswith("JobID") for c in columns)
         raise InputError(
-            f"{path}: no column looks like {' or '.join(missing)} (there are {', '.join(columns)}); say which with "
-            f"--map {','.join(f'{field}=COLUMN' for field in missing)}"
+            f"{path}: no column looks like {' or '.join(missing)} (the first line, the header, has "
+            f"{', '.join(columns)}); say which with --map {','.join(f'{field}=COLUMN' for field in missing)}{slurm_too}"
         )
 
 
@@ -137,13 +145,19 @@ def _moment(rows: Rows, column: str, required: bool = False) -> pl.Series:
     rows.text = rows.text.with_columns(pl.col(column).replace(dict.fromkeys(slurm.NEVER)))
     known = rows.column(column).drop_nulls()
     numbers = known.cast(pl.Float64, strict=False)
-    if not numbers.null_count():
+    if numbers.null_count() <= len(known) // 10:  # what is no number is damaged
         values = rows.number(column, high=1e15, required=required)
         return values / 1000.0 if (numbers.median() or 0.0) > _MILLISECONDS else values  # type: ignore[operator]
     known = known.head(1000)
     for pattern in _DATES:
         if known.str.to_datetime(pattern, time_unit="us", strict=False).null_count() <= len(known) // 10:
             return rows.moment(column, pattern, required=required)
+    text = rows.column(column)
+    rows.damage(
+        text.is_not_null(), column,
+        lambda row: f"{str(text[row])[:40]!r} is not a time; write seconds, milliseconds, or dates like "
+        "2024-05-31 14:05:00, 05/31/2024 02:05 PM or 31.05.2024 14:05",
+    )  # fmt: skip
     return rows.moment(column, _DATES[0], required=required)
 
 

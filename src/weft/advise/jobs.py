@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import polars as pl
 
 from weft.advise.columns import read_table
 from weft.compiled import cache_root
-from weft.errors import InputError, TraceError
+from weft.errors import TraceError
 from weft.workload.traces.reading import read, write
-from weft.workload.traces.rows import Trace
+from weft.workload.traces.rows import Problem, Trace
 
 DAY_S = 86_400.0
+DECADES_S = 20 * 365 * DAY_S
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,30 @@ def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = Non
         if name_format is not None or "no known trace format" not in str(error):
             raise
         trace, mapping = read_table(path, said)
-    frame = trace.frame.filter(pl.col("duration_s").is_not_null() & (pl.col("duration_s") > 0))
-    if frame.height < 2:
-        raise InputError(f"{path}: fewer than two jobs have a length; advice needs a log of finished jobs")
-    kept = Trace(frame, trace.format, (), frame.height, trace.path, trace.notes, trace.start)
-    return JobLog(trace, _copy(kept), mapping)
+    trace = _sound(trace)
+    return JobLog(trace, _copy(trace), mapping)
+
+
+def _sound(trace: Trace) -> Trace:
+    """The trace with one name for each job (sacct may list a requeued job twice), without jobs that have no length and
+    without rows that lie decades from the others or last for decades: a time that is not known is often written as 0.
+    """
+    named = pl.when(pl.col("job_id").is_duplicated()).then(pl.format("{}#{}", "job_id", "line")).otherwise("job_id")
+    frame = trace.frame.with_columns(named.alias("job_id"))
+    short = frame.select(pl.col("duration_s").fill_null(0.0) <= 0.0).to_series()
+    away = (pl.col("submit_s") - pl.col("submit_s").median()).abs()
+    far = frame.select((away > DECADES_S) | (pl.col("duration_s") > DECADES_S)).to_series() & ~short
+    problems = [
+        Problem(line, "", "is decades away from other jobs, or lasts for decades") for line in frame["line"].filter(far)
+    ]
+    problems += [Problem(line, "", "has no length", left_out=True) for line in frame["line"].filter(short)]
+    return replace(trace, frame=frame.filter(~(short | far)), problems=(*trace.problems, *problems))
+
+
+def first_problem(trace: Trace) -> str:
+    """The first row that is damaged, or else left out, and why; empty if every row is a job."""
+    found = sorted(trace.problems, key=lambda problem: problem.left_out)[:1]
+    return "".join(str(one._replace(file="" if one.file == trace.path else Path(one.file).name)) for one in found)
 
 
 def _copy(trace: Trace) -> Path:

@@ -52,11 +52,15 @@ def understood(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was read and what was assumed, as names and words."""
     first, second = facts["load_by_half"]
     halves = "" if first is None else f" ({percent(first)} in its first half, {percent(second)} in its second)"
+    damaged = f" ({facts['first_damaged']})" if facts["first_damaged"] else ""
+    by_day = facts["load_by_day"]
+    busiest = f", and for {percent(max(by_day))} on the busiest day" if len(by_day) > 1 else ""
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
-         f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged, {count(facts['left_out'])} left out"),
+         f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged{damaged}, "
+         f"{count(facts['left_out'])} left out"),
         ("cluster", f"{count(facts['cluster_gpus'])} GPUs; the log's jobs ask for {percent(facts['load'])} of their "
-         f"time{halves}, and for {percent(max(facts['load_by_day']))} on the busiest day"),
+         f"time{halves}{busiest}"),
     ]  # fmt: skip
     if facts["columns"]:
         columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.advise.jobs import JobLog
+from weft.advise.jobs import JobLog, first_problem
 from weft.advise.race import Entrant, Race, Windows, ratios, score
 from weft.advise.replayed import TODAY, Replayed
 from weft.advise.site import Site
@@ -248,6 +248,7 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
     return {
         "file": log.trace.path, "format": log.trace.format, "columns": dict(log.mapping),
         "rows": log.trace.n_rows_in, "jobs": frame.height - too_large, "damaged": log.trace.n_damaged,
+        "first_damaged": first_problem(log.trace) if log.trace.n_damaged else "",
         "left_out": log.trace.n_left_out + too_large, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
         "assumed": [*guessed, *site.assumed, *pooled, *left_out],
         "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)), "load_by_day": by_day,

@@ -93,6 +93,7 @@ MAX_COUNT = 1e15
 MAX_GPUS = 1e7
 FIRST_YEAR_S = 0.0
 LAST_YEAR_S = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
+EXAMPLE = datetime(2024, 5, 31, 14, 5, tzinfo=UTC)  # in messages
 NOTHING = ("", "None", "null", "NULL", "NaN", "nan", "N/A", "NA")
 
 
@@ -160,7 +161,9 @@ class Rows:
         parsed = text.str.to_datetime(pattern, time_unit="us", strict=False)
         seconds = parsed.dt.epoch("us").cast(pl.Float64) / 1e6
         self._missing(text, column, required)
-        self.damage(text.is_not_null() & seconds.is_null(), column, _quote(text, f"is not a time ({pattern})"))
+        self.damage(
+            text.is_not_null() & seconds.is_null(), column, _quote(text, f"is not a time like {EXAMPLE:{pattern}}")
+        )
         outside = (seconds < FIRST_YEAR_S) | (seconds >= LAST_YEAR_S)
         self.damage(outside, column, _quote(text, "is not between the years 1970 and 2200"))
         return seconds
