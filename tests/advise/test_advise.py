@@ -95,7 +95,11 @@ def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
     assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
     conf = tmp_path / "topology.conf"
     conf.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\nSwitchName=top Switches=s[0-1]\n")
-    assert site_of(small(tmp_path), conf, Flags(gpus_per_server=4), []).n_gpus == 32
+    slurms = site_of(small(tmp_path), conf, Flags(gpus_per_server=4), [])
+    assert slurms.n_gpus == 32
+    assert {"gpu = V100", "oversubscription = 4"} <= set(slurms.assumed)  # as --help says
+    with pytest.raises(InputError, match=r"--servers-per-rack: .*topology.conf says which servers share a switch"):
+        site_of(small(tmp_path), conf, Flags(servers_per_rack=2), [])
     (tmp_path / "empty.toml").write_text("")
     with pytest.raises(InputError, match=r"\[cluster\] is missing"):
         site_of(small(tmp_path), tmp_path / "empty.toml", Flags(), [])

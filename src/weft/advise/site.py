@@ -25,6 +25,7 @@ GUESSES: Mapping[str, Mapping[str, Any]] = {
     "some communication": {"models": ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]},
     "much communication": {"models": ["vgg16"]},
 }
+DEFAULTS: Mapping[str, Any] = {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}
 NAMED: Mapping[str, Mapping[str, Any]] = {"as the log names models": {}, "overlapped": {"overlap": True}}
 
 
@@ -77,9 +78,10 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
             assumed.append(f"models = {', '.join(named)} (as {cluster.name} has them; without, they are guessed)")
         section |= _said(flags)
     elif cluster is not None:
+        if flags.servers_per_rack is not None:
+            raise InputError(f"--servers-per-rack: {cluster} says which servers share a switch; leave it out")
         section = {"topology": "file", "file": str(cluster.resolve()), **_said(flags)}
-        section.pop("servers_per_rack", None)
-        _assume(section, {"gpus_per_server": 8, "nic_gbps": 25.0, "gpu_memory_gb": 32.0}, assumed)
+        _assume(section, {"gpus_per_server": 8, **DEFAULTS}, assumed)
     else:
         section = _from_flags(log, flags, assumed)
     workload = {"source": "trace", "trace": str(log.file), "oversize": "leave-out"}
@@ -200,7 +202,7 @@ def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]
     total = section["racks"] * even * per_server
     if total != gpus:
         assumed.insert(0, f"gpus = {total} ({why or f'{gpus} do not fill racks of one size'})")
-    _assume(section, {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}, assumed)
+    _assume(section, DEFAULTS, assumed)
     section["intra_server_gbps"] = 300.0
     return section
 
