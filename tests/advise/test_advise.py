@@ -293,6 +293,22 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert f"weft serve --stack '{found['race']['recommended']}'" in printed
 
 
+def test_progress_is_that_of_all_steps_together(tmp_path: Path) -> None:
+    """The time left follows from it. With models given there is one guess, and no step that asks each."""
+    told: list[tuple[str, int, int]] = []
+    request = Request(flags=Flags(gpus=16), models=("resnet50",), today="fifo", stacks=("srsf",), only=True,
+                      rounds=(2, 1), what_ifs=("gpus=32", "oversubscription=1"), workers=1)  # fmt: skip
+    advise(log_file(tmp_path / "log.csv", n=40), request, lambda *words: told.append(words))
+    assert list(dict.fromkeys(name for name, _, _ in told)) == [
+        "replaying what happened (step 1 of 4)", "fitting lengths (step 2 of 4)", "racing stacks (step 3 of 4)",
+        "what if (step 4 of 4)",
+    ]  # fmt: skip
+    percent = [done for _, done, _ in told]
+    assert percent == sorted(percent)
+    assert (percent[0], percent[-1]) == (0, 100)
+    assert {total for _, _, total in told} == {100}
+
+
 def test_where_nothing_is_better_the_advice_is_to_stay(tmp_path: Path) -> None:
     """Jobs that never wait finish at the same time in any order."""
     path = tmp_path / "idle.csv"

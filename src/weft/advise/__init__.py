@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from weft.advise.columns import SACCT
-from weft.advise.jobs import first_problem, read_jobs
-from weft.advise.race import ROUNDS, SHORTLIST, Task, attempts, entrants, race, windows
-from weft.advise.replayed import replay
+from weft.advise.jobs import JobLog, first_problem, read_jobs
+from weft.advise.race import ROUNDS, SHORTLIST, WINDOW_JOBS, Task, attempts, entrants, planned, race, windows
+from weft.advise.replayed import MOST_JOBS, replay
 from weft.advise.site import Flags, Site, change_of_size, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
 from weft.errors import InputError
@@ -29,13 +28,34 @@ from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
-STEPS = (REPLAY, FIT, RACE, GUESSES) = (
-    "replaying what happened", "fitting lengths", "racing stacks", "asking each guess",
+REPLAY, FIT, RACE, GUESSES, WHAT_IF = (
+    "replaying what happened", "fitting lengths", "racing stacks", "asking each guess", "what if",
 )  # fmt: skip
-WHAT_IF = "what if"
 LEAST_JOBS = 10  # of fewer nothing can be said
 SAME_WINDOWS = 4  # windows in which the guesses are compared
-Tell = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
+FIT_RUNS = 3  # that fitting a window takes, about
+Tell = Callable[[str, int, int], None]  # the step, and how many percent of all steps are done, of 100
+Step = Callable[[str, int, int], Callable[[int, int], None]]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Tells how far all steps together have come, so that the time left is that of the whole."""
+
+    tell: Tell
+    runs: Mapping[str, float]  # how much work each step is
+
+    def step(self, name: str, part: int = 0, parts: int = 1) -> Callable[[int, int], None]:
+        """What a step, or one of its equal parts, calls with what it has done, of how much."""
+        names = list(self.runs)
+        at = names.index(name)
+        before, all_of_it = sum(self.runs[one] for one in names[:at]), sum(self.runs.values())
+
+        def say(done: int, total: int) -> None:
+            now = before + self.runs[name] * (part + done / max(total, 1)) / parts
+            self.tell(f"{name} (step {at + 1} of {len(names)})", round(100 * now / all_of_it), 100)
+
+        return say
 
 
 @dataclass(frozen=True)
@@ -63,12 +83,6 @@ def advise(
     on_understood: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
-    say = tell or (lambda what, done, total: None)
-    steps = [*STEPS, *([WHAT_IF] if request.what_ifs else [])]
-
-    def step(name: str) -> Callable[[int, int], None]:
-        return partial(say, f"{name} (step {steps.index(name) + 1} of {len(steps)})")
-
     if request.only and not request.stacks:
         raise InputError("--only: name at least one stack with --stack")
     for text in (*request.stacks, *filter(None, [request.today])):
@@ -93,8 +107,9 @@ def advise(
     if on_understood is not None:
         on_understood(facts)
     compile_kernels(on_compile)
-    happened = replay(log, site, request.today, request.workers, step(REPLAY))
     shortlist = tuple(request.stacks) if request.only else (*SHORTLIST, *request.stacks)
+    step = Steps(tell or (lambda what, done, total: None), _expected(log, site, request, len(shortlist))).step
+    happened = replay(log, site, request.today, request.workers, step(REPLAY))
     running, refused = entrants(site, shortlist, (happened.stack, *request.stacks))
     drawn = windows(replace(log, replayed_s=happened.waits_s), sum(request.rounds))
     places = drawn.in_turn(site)
@@ -104,21 +119,38 @@ def advise(
     advice = Advice(log, site, happened, drawn, found, facts)
     return replace(
         advice,
-        under=_under_each_guess(advice, request, step(GUESSES)),
-        changes=tuple(_changed(advice, text, other, request, step(WHAT_IF)) for text, other in changes.items()),
+        under=_under_each_guess(advice, request, step),
+        changes=tuple(
+            _changed(advice, text, other, request, step(WHAT_IF, part, len(changes)))
+            for part, (text, other) in enumerate(changes.items())
+        ),
     )
 
 
-def _under_each_guess(advice: Advice, request: Request, say: Callable[[int, int], None]) -> dict[str, list[float]]:
+def _expected(log: JobLog, site: Site, request: Request, stacks: int) -> dict[str, float]:
+    """How much work each step is, in runs of a window: an estimate from the jobs that are simulated, all stacks alike.
+    A step that has nothing to do is none."""
+    windows, guesses = sum(request.rounds), len(site.guesses)
+    replayed = min(MOST_JOBS, log.frame.height) / min(WINDOW_JOBS, log.frame.height)
+    same = SAME_WINDOWS * (guesses - 1)
+    runs = {
+        REPLAY: replayed * (FIT_RUNS + 1), FIT: windows * FIT_RUNS, RACE: planned(stacks, request.rounds),
+        GUESSES: same * FIT_RUNS + 2 * (same + SAME_WINDOWS) * (guesses > 1),
+        WHAT_IF: 2 * windows * len(request.what_ifs),
+    }  # fmt: skip
+    return {name: float(n) for name, n in runs.items() if n}
+
+
+def _under_each_guess(advice: Advice, request: Request, step: Step) -> dict[str, list[float]]:
     """The best stack other than today's, over today's, in the same few windows under every guess."""
     rival, drawn, site = advice.rival, advice.drawn, advice.site
     if rival is None or len(site.guesses) == 1:
         return {}
     places = [(i, guess) for guess in site.guesses for i in range(min(SAME_WINDOWS, len(drawn.spans)))]
-    drawn.fit(site, advice.reference.stack, places, request.workers, say)
+    drawn.fit(site, advice.reference.stack, places, request.workers, step(GUESSES, 0, 2))
     stacks = (rival.stack, advice.reference.stack)
     tasks = [Task(drawn.under(site, place), stack) for place in places for stack in stacks]
-    outcomes = attempts(tasks, request.workers, say)
+    outcomes = attempts(tasks, request.workers, step(GUESSES, 1, 2))
     under: dict[str, list[float]] = {guess: [] for guess in site.guesses}
     for (_, guess), a, b in zip(places, outcomes[::2], outcomes[1::2], strict=True):
         if not isinstance(a, str) and not isinstance(b, str):

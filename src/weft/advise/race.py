@@ -49,6 +49,7 @@ FINALISTS = 3
 COUNTED_JOBS = 150  # that count in a window, on average
 MOST_JOBS = 500  # most jobs in a window; a busier window ends earlier
 BEFORE, AFTER = 0.25, 0.25  # lengths of the parts before and after the one that counts, relative to it
+WINDOW_JOBS = COUNTED_JOBS * (1 + BEFORE + AFTER)
 BOUND_S = 600.0  # shorter jobs count as this long in slowdowns
 Place = tuple[int, str]  # a window's number and a guess
 Tell = Callable[[int, int], None]  # how many runs are done, of how many
@@ -251,23 +252,24 @@ def race(
         running = [one for one in field_ if not one.out]
         part = every[at : at + n]
         tasks = [Task(replicate, one.stack) for replicate in part for one in running]
-        planned = done + len(tasks) + _still_to_come(len(running), rounds[number + 1 :])
-        outcomes = attempts(tasks, workers, partial(_further, tell, done, planned))
+        total = done + planned(len(running), rounds[number:])
+        outcomes = attempts(tasks, workers, partial(_further, tell, done, total))
         done, at = done + len(tasks), at + n
         _take(running, outcomes)
         _drop(field_, last=number == len(rounds) - 1)
     return Race(tuple(field_), tuple(every[:at]), refused)
 
 
-def _further(tell: Tell, before: int, planned: int, done: int, _: int) -> None:
-    tell(before + done, planned)
+def _further(tell: Tell, before: int, total: int, done: int, _: int) -> None:
+    tell(before + done, total)
 
 
-def _still_to_come(running: int, rounds: Sequence[int]) -> int:
+def planned(running: int, rounds: Sequence[int]) -> int:
+    """How many runs these rounds take, about: after each of them half of the stacks drop out."""
     total = 0
     for n in rounds:
-        running = max(FINALISTS + 2, math.ceil(running / 2))
         total += n * running
+        running = min(running, max(FINALISTS + 2, math.ceil(running / 2)))
     return total
 
 

@@ -191,7 +191,8 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar with the time left, for work in several parts; call the function with (part, done, total)."""
+    """A progress bar with the time left, for work in several parts; call the function with (part, done, total), where
+    the last two are of the whole if the time left shall be."""
     if not sys.stderr.isatty():
         said: list[str] = []
 
@@ -218,7 +219,10 @@ def phases() -> Iterator[Callable[[str, int, int], None]]:
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left:"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    # The time left follows from the last ten minutes: parts of a minute each would leave nothing of the last half one.
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=600.0
+    ) as bar:
         task = bar.add_task("", total=None)
         yield lambda part, done, total: bar.update(task, description=part, completed=done, total=total)
 
