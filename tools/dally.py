@@ -1,6 +1,6 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [claims|contention|gandiva|leases|moves|queues|quick|timers|tiresias]
+python -m tools.dally [claims|contention|gandiva|latencies|leases|moves|queues|quick|timers|tiresias]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -18,6 +18,7 @@ from weft.research.claims import Request, Runs
 from weft.research.dally.beyond import (
     CONTENDING,
     GANDIVAS,
+    LATENCIES,
     LEASES,
     METRICS,
     MOVES,
@@ -26,6 +27,7 @@ from weft.research.dally.beyond import (
     TIRESIASES,
     beside,
     contention,
+    longest,
     rows,
 )
 from weft.research.dally.runs import POISSON
@@ -52,6 +54,16 @@ def seed_by_seed(runs: Runs) -> str:
     for stack in runs.by_stack:
         cells = [" / ".join(f"{(value or 0.0) / 1e3:,.0f}" for value in runs.values(stack, metric)) for metric in JCT]
         lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def last_percent(runs: Runs) -> str:
+    """The jobs of each stack and seed that took longest, one in a hundred, in thousands of seconds."""
+    lines = ["| stack | seed | longest |", "|---|---:|---|"]
+    for stack, found in runs.by_stack.items():
+        for run in found:
+            jobs = ", ".join(f"{model} on {gpus}: {jct / 1e3:,.0f}" for model, gpus, jct in longest(run))
+            lines.append(f"| `{stack}` | {run.seed} | {jobs} |")
     return "\n".join(lines)
 
 
@@ -84,7 +96,7 @@ def _tables(asked: Sequence[str]) -> None:
         "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
     }  # fmt: skip
-    asked = asked or [*tables, "queues", "contention"]
+    asked = asked or [*tables, "queues", "latencies", "contention"]
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
@@ -94,6 +106,11 @@ def _tables(asked: Sequence[str]) -> None:
         for experiment, seeds in (("batch-8", SEEDS), ("poisson-8", range(len(POISSON)))):
             print(f"\nqueues, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")
             print(seed_by_seed(beside(QUEUES, seeds, experiment, workers=1)), flush=True)
+    if "latencies" in asked:
+        for experiment, seeds in (("batch-8-astra-divided", SEEDS), ("poisson-8-astra-divided", range(len(POISSON)))):
+            print(f"\nlatencies, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")
+            runs = beside(LATENCIES, seeds, experiment, workers=1)
+            print(f"{seed_by_seed(runs)}\n\n{last_percent(runs)}", flush=True)
     if "contention" in asked:
         for links, runs in contention(SEEDS, workers=1).items():
             print(f"\n{links}\n")

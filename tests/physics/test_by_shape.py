@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.physics.by_shape import ByShape, calibrated_profile, share_of
+from weft.physics.by_shape import ASTRA_SIM, ByShape, Measured, calibrated_profile, share_of
 from weft.physics.cost import DALLY_TABLE_I, Shape
 from weft.research.dally.runs import scenario
 
@@ -39,3 +39,34 @@ def test_a_scenario_takes_costs_by_shape() -> None:
     given["network"]["table"] = "dally"
     by_tier = weft.simulate(given, stack="dally-nowait", seed=0)
     assert by_shape.jobs["finish_s"].to_list() != by_tier.jobs["finish_s"].to_list()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_astra_sim_gives_is_table_i_but_for_vgg11(model: str) -> None:
+    """4 + 4 GPUs in a rack and over two racks: within 40 % of Table I, except VGG11 between racks (four times it)."""
+    row, published = ASTRA_SIM[model], DALLY_TABLE_I[model]
+    assert row.share(2, 1) == pytest.approx(published.rack, rel=0.4)
+    assert row.share(1, 2) == pytest.approx(published.network, rel=4 if model == "vgg11" else 0.4)
+
+
+def test_irregular_shapes_cost_more_in_what_astra_sim_gives() -> None:
+    """16 GPUs of MobileNetV3: two on each of eight racks are a ring of 8, over seven racks one of 16."""
+    profile = calibrated_profile("mobilenet-v3", 16)
+    costs = [
+        Measured().exposed_s(profile, "mobilenet-v3", shape) / profile.compute_s
+        for shape in (((8, 8),), ((1, 1),) * 8, ((2, 1), (1, 1, 1), *((1, 1),) * 5))
+    ]
+    assert costs == pytest.approx([9.351, 1376.0, 2949.1], rel=1e-3)
+    assert Measured().exposed_s(calibrated_profile("mobilenet-v3", 1), "mobilenet-v3", ((1,),)) == 0.0
+
+
+def test_a_scenario_takes_what_astra_sim_gives() -> None:
+    given = scenario("batch-2-astra-divided", 0, files=False)
+    assert given["network"]["table"] == "dally-astra-sim"
+    assert given["workload"]["reading"] == "one-gpu"
+    assert scenario("batch-2-astra", 0, files=False)["workload"]["reading"] == "compute"
+    given["workload"] |= {"jobs": 4, "gpus": {16: 1.0}}
+    measured = weft.simulate(given, stack="dally-nowait", seed=0)
+    given["network"]["table"] = "dally"
+    by_tier = weft.simulate(given, stack="dally-nowait", seed=0)
+    assert measured.jobs["finish_s"].to_list() != by_tier.jobs["finish_s"].to_list()

@@ -139,6 +139,9 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
             )
 
 
+_SHAPES = {"dally-by-shape": "calibrated", "dally-astra-sim": "measured"}  # tables that go by shape
+
+
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
     section = scenario.network
@@ -148,7 +151,7 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
         hierarchy = build_hierarchy(section, scenario.folder)
     program = "" if section.program is None else str(scenario.folder / section.program)
     network = NetworkSpec(
-        **plain, tiers=_tiers(section), by_shape=section.table == "dally-by-shape", hierarchy=hierarchy,
+        **plain, tiers=_tiers(section), by_shape=_SHAPES.get(section.table or "", ""), hierarchy=hierarchy,
         program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
     )  # fmt: skip
     with located(scenario.where):

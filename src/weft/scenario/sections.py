@@ -242,11 +242,12 @@ class NetworkSection(Sharing):
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: by model (or default): machine, rack, network."
     )
-    table: Literal["dally", "dally-by-shape", "themis"] | None = Field(
+    table: Literal["dally", "dally-by-shape", "dally-astra-sim", "themis"] | None = Field(
         None,
         description="tiers: a published table instead. dally: Table I of that paper; dally-by-shape: collectives over "
-        "the paper's hierarchy by the shape of a placement, calibrated to the table's machine column; themis: its "
-        "simulator's static penalties, the same for every model.",
+        "the paper's hierarchy by the shape of a placement, calibrated to the table's machine column; "
+        "dally-astra-sim: what its authors' ASTRA-sim gives for a shape; themis: its simulator's static penalties, the "
+        "same for every model.",
     )
     hierarchy: HierarchyTable | Literal["modern", "older"] | None = Field(
         None,

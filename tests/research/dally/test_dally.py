@@ -18,7 +18,18 @@ from weft.research import claims_of, reproduce
 from weft.research.checks import FEWEST_SEEDS
 from weft.research.claims import VERDICTS, Measured, Request, Runs
 from weft.research.dally import CLAIMS, QUICK_SEEDS, RELEASED_II, RELEASED_III, SEEDS, TABLE_II, TABLE_III
-from weft.research.dally.beyond import CONTENDING, GANDIVAS, LEASES, MOVES, QUEUES, RULES, TIRESIASES, rows
+from weft.research.dally.beyond import (
+    CONTENDING,
+    GANDIVAS,
+    LATENCIES,
+    LEASES,
+    MOVES,
+    QUEUES,
+    RULES,
+    TIRESIASES,
+    longest,
+    rows,
+)
 from weft.research.dally.latency import SHAPES, latencies, share
 from weft.research.dally.runs import RACKS, scenario, timers_over_time
 from weft.research.report import claims_table, render
@@ -219,12 +230,16 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *QUEUES, *CONTENDING):
+    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *QUEUES, *LATENCIES, *CONTENDING):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])
     assert [row["stack"] for row in found] == list(RULES[:2])
     assert found[0]["jct_mean_s"][1] == 1.0
+    (model, gpus, jct), *others = longest(pair[0])
+    assert not others  # one in a hundred, and one at least
+    assert jct == pair[0].jobs["jct_s"].max()
+    assert (model, gpus) in pair[0].jobs.select("model", "gpus").rows()
     assert found[1]["jct_mean_s"][1] == pytest.approx(
         flat_metrics(summary(pair[1]))["jct_mean_s"] / flat_metrics(summary(pair[0]))["jct_mean_s"]  # type: ignore[operator]
     )

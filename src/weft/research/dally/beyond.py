@@ -40,6 +40,8 @@ QUEUES = (
     "gandiva[order=fifo]", "gandiva[order=sjf]", "gandiva[order=sjf,place=first-fit]", "dally[order=fifo]",
     "dally-manual[order=fifo]",
 )  # fmt: skip
+# Gandiva with the latencies of the authors' ASTRA-sim: a strict queue, one that may be passed, and time slices.
+LATENCIES = ("gandiva[order=fifo]", "gandiva[order=fifo:backfill]", GANDIVA)
 # The rules alone, without preemption, and under Dally's order with leases that end together.
 RULES = tuple(
     f"dally[{order},place=delay{rule}]"
@@ -69,6 +71,13 @@ def beside(
     for seed in seeds:
         runs += _compare(scenario(experiment, seed, quick=quick), stacks, seed, workers)
     return Runs(runs)
+
+
+def longest(run: RunResult, share: float = 0.01) -> list[tuple[str, int, float]]:
+    """Model, GPUs and completion time of that share of the jobs which took longest (one at least), longest first."""
+    jobs = run.jobs.sort("jct_s", descending=True, nulls_last=True)
+    found = jobs.head(max(1, round(share * len(jobs)))).select("model", "gpus", "jct_s")
+    return [(str(model), int(gpus), float(jct)) for model, gpus, jct in found.iter_rows()]
 
 
 def rows(runs: Runs, first: str) -> list[dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 A run is named `stack@experiment`: `dally@batch-8` is Dally on the batch with 8 racks, `dally@poisson-4` on Poisson
 arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`: of 25 instead of 400 Gbit/s) and
-`...-shapes` with costs by the shape of a placement instead of Table I. Seed 0 is the authors' own file where
-WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the five files (Poisson). Without
-it, jobs are drawn from its published figures. Seeds 3 and 4 are files of the authors in which jobs come otherwise.
+`...-shapes` with costs by the shape of a placement instead of Table I (`-astra`: those that the authors' ASTRA-sim
+gives; `-astra-divided`: and the GPUs of a job share its duration, as in the authors' simulator). Seed 0 is the authors'
+own file where WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the five files
+(Poisson). Without it, jobs are drawn from its published figures. Seeds 3 and 4 are files of the authors in which jobs
+come otherwise.
 """
 
 from __future__ import annotations
@@ -61,6 +63,10 @@ def scenario(experiment: str, seed: int, files: bool | None = None, quick: bool 
         made["workload"]["jobs"] = QUARTER_JOBS
     if rest == ["shapes"]:
         made["network"]["table"] = "dally-by-shape"
+    elif rest[:1] == ["astra"]:
+        made["network"]["table"] = "dally-astra-sim"
+        if rest[1:] == ["divided"]:
+            made["workload"]["reading"] = "one-gpu"
     elif rest:  # contention: bytes over links, uplinks of a rack a quarter of what its machines can send
         made["cluster"] |= {"oversubscription": 4, "nic_gbps": 25 if "slow" in rest else 400}
         made["network"] = {"cost": "links", "sharing": "max-min"}
