@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.physics.by_shape import ASTRA_SIM, ByShape, Measured, calibrated_profile, share_of
+from weft.errors import ScenarioError
+from weft.physics.by_shape import ASTRA_SIM, AstraTable, ByShape, calibrated_profile, share_of
 from weft.physics.cost import DALLY_TABLE_I, Shape
 from weft.research.dally.runs import scenario
 
@@ -53,11 +54,11 @@ def test_irregular_shapes_cost_more_in_what_astra_sim_gives() -> None:
     """16 GPUs of MobileNetV3: two on each of eight racks are a ring of 8, over seven racks one of 16."""
     profile = calibrated_profile("mobilenet-v3", 16)
     costs = [
-        Measured().exposed_s(profile, "mobilenet-v3", shape) / profile.compute_s
+        AstraTable().exposed_s(profile, "mobilenet-v3", shape) / profile.compute_s
         for shape in (((8, 8),), ((1, 1),) * 8, ((2, 1), (1, 1, 1), *((1, 1),) * 5))
     ]
     assert costs == pytest.approx([9.351, 1376.0, 2949.1], rel=1e-3)
-    assert Measured().exposed_s(calibrated_profile("mobilenet-v3", 1), "mobilenet-v3", ((1,),)) == 0.0
+    assert AstraTable().exposed_s(calibrated_profile("mobilenet-v3", 1), "mobilenet-v3", ((1,),)) == 0.0
 
 
 def test_a_scenario_takes_what_astra_sim_gives() -> None:
@@ -70,3 +71,12 @@ def test_a_scenario_takes_what_astra_sim_gives() -> None:
     given["network"]["table"] = "dally"
     by_tier = weft.simulate(given, stack="dally-nowait", seed=0)
     assert measured.jobs["finish_s"].to_list() != by_tier.jobs["finish_s"].to_list()
+
+
+@pytest.mark.parametrize("table", ["dally-by-shape", "dally-astra-sim"])
+def test_a_model_without_a_row_is_refused(table: str) -> None:
+    given = scenario("batch-2", 0, files=False)
+    given["network"]["table"] = table
+    given["workload"] |= {"jobs": 4, "models": ["gpt2"], "gpus": {16: 1.0}}
+    with pytest.raises(ScenarioError, match="no row for gpt2"):
+        weft.simulate(given, stack="dally-nowait", seed=0)

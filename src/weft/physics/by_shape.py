@@ -4,7 +4,7 @@ This follows the authors' simulator (section IV-C2). A model's computing is mult
 communicate on one machine as Table I says, its bytes stay as they are, and collectives run layer by layer over the
 hierarchy of the paper. The machine that models are calibrated on is that of the authors' NVSwitch file.
 
-Measured has what the authors' own ASTRA-sim gives for their layer files instead.
+`AstraTable` has what the authors' own ASTRA-sim gives for their layer files instead.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from weft.errors import ScenarioError
 from weft.model.profile import Profile
 from weft.physics.analytical import DALLY, DALLY_MACHINE, Analytical, compute_factor, slowed
 from weft.physics.cost import DALLY_TABLE_I, CostModel, Shape, units
@@ -61,7 +62,7 @@ ASTRA_SIM = {
 }
 
 
-class Measured(CostModel):
+class AstraTable(CostModel):
     """A share of the compute time, by model and shape, as the authors' ASTRA-sim gives it."""
 
     name = "astra-sim-measured"
@@ -71,7 +72,7 @@ class Measured(CostModel):
         if profile.workers == 1:
             return 0.0
         _, machines, racks = units(shape)
-        return ASTRA_SIM[zoo.without(model)].share(machines, racks) * profile.compute_s
+        return ASTRA_SIM[_row(model)].share(machines, racks) * profile.compute_s
 
 
 class ByShape(CostModel):
@@ -81,7 +82,14 @@ class ByShape(CostModel):
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """That share of the profile's compute time."""
-        return 0.0 if profile.workers == 1 else share_of(zoo.without(model), shape) * profile.compute_s
+        return 0.0 if profile.workers == 1 else share_of(_row(model), shape) * profile.compute_s
+
+
+def _row(model: str) -> str:
+    name = zoo.without(model)
+    if name not in DALLY_TABLE_I:
+        raise ScenarioError(f"network.table has no row for {name}; it has {', '.join(DALLY_TABLE_I)}")
+    return name
 
 
 @cache

@@ -12,7 +12,7 @@ from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.physics.analytical import MODERN, Analytical, Hierarchy
 from weft.physics.astra import AstraSim
-from weft.physics.by_shape import ByShape, Measured
+from weft.physics.by_shape import AstraTable, ByShape
 from weft.physics.cost import Cached, CostModel, Tier, TierTable, shape_of
 from weft.physics.estimates import Estimates
 from weft.physics.iteration import Sharing
@@ -65,7 +65,7 @@ class NetworkSpec:
     def cost_model(self) -> CostModel | None:
         """What stands in for links, asked once for each shape by all that share this spec; None if nothing does."""
         if self.cost == "tiers":
-            shapes = {"calibrated": ByShape, "measured": Measured}
+            shapes = {"calibrated": ByShape, "measured": AstraTable}
             return Cached(shapes[self.by_shape]() if self.by_shape else TierTable(self.tiers))
         if self.cost == "analytical":
             return Cached(Analytical(self.hierarchy, self.scale))
