@@ -33,7 +33,7 @@ from weft.sim.world import SimWorld
 MOST_RUNS = 20_000  # more runs than this need `most_runs`
 Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
 Estimate = Callable[[float], None]  # seconds that the runs will take; raises to call them off
-_SAMPLE = 12  # runs from which that is estimated
+SAMPLE = 12  # runs from which that is estimated
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ def _run(
     tell(0, len(tasks))
     done: dict[int, Mapping[str, Any] | str] = {}
     everything = list(range(len(tasks)))
-    sample = everything[:: max(1, len(tasks) // _SAMPLE)]
+    sample = everything[:: max(1, len(tasks) // SAMPLE)]
     rounds = [everything]
-    if on_estimate is not None and len(tasks) > 4 * _SAMPLE:
+    if on_estimate is not None and len(tasks) > 4 * SAMPLE:
         rounds = [sample, [i for i in everything if i not in set(sample)]]
     for chosen in rounds:
         for k, outcome in run_all([tasks[i] for i in chosen], workers, _attempt):

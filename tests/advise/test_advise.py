@@ -137,6 +137,7 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
         ("trace=other.csv", "the jobs stay those of the log"),
         ("oversubscription=1,2", "give one value"),
         ("foo=3", "--what-if foo is not a known key"),
+        ("foo", "--what-if foo: write KEY=VALUE$"),
     ):
         with pytest.raises(InputError, match=line):
             what_if(site, text)
@@ -234,6 +235,15 @@ def test_the_worse_half_drops_out_but_for_the_best_of_each_kind() -> None:
     assert "worse half" in field[-1].out
 
 
+def test_windows_of_one_log_put_nobody_behind_with_confidence() -> None:
+    """Three windows that are all the same log say no more than one."""
+    for independent, out in ((None, ["today", "a", "b", "c"]), (1, ["today", "a", "b", "c", "d"])):
+        lengths = {"today": 100.0, "a": 50.0, "b": 51.0, "c": 52.0, "d": 60.0} | dict.fromkeys("efghi", 110.0)
+        field = [Entrant(stack, False, [outcome(jct + k, 1.0) for k in range(3)]) for stack, jct in lengths.items()]
+        _drop(field, last=False, independent=independent)
+        assert [one.stack for one in field if not one.out] == out
+
+
 def test_overlapping_windows_do_not_narrow_the_interval() -> None:
     values = [0.8, 0.9, 1.0, 1.1] * 3
     assert interval(values, 100)["ci95"] == pytest.approx(mean_and_interval(values)["ci95"])
@@ -307,6 +317,16 @@ def test_progress_is_that_of_all_steps_together(tmp_path: Path) -> None:
     assert percent == sorted(percent)
     assert (percent[0], percent[-1]) == (0, 100)
     assert {total for _, _, total in told} == {100}
+
+
+def test_one_window_has_no_interval_under_any_guess(tmp_path: Path) -> None:
+    """A log that is one window long says the same in all windows: that is no certainty."""
+    request = Request(flags=Flags(gpus=16), today="fifo", stacks=("srsf",), only=True, rounds=(2,), workers=1)
+    advice = advise(log_file(tmp_path / "log.csv", n=40), request)
+    assert advice.drawn.side_by_side == 1
+    found = advice.to_dict()["race"]["under_each_guess"]
+    assert len(found) == 3
+    assert all(row["ci95"] == [None, None] for row in found.values())
 
 
 def test_where_nothing_is_better_the_advice_is_to_stay(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def advise(
     places = drawn.in_turn(site)
     drawn.fit(site, happened.stack, places, request.workers, step(FIT))
     every = [drawn.under(site, place) for place in places]
-    found = race(running, refused, request.rounds, every, request.workers, step(RACE))
+    found = race(running, refused, request.rounds, every, request.workers, step(RACE), drawn.side_by_side)
     advice = Advice(log, site, happened, drawn, found, facts)
     return replace(
         advice,

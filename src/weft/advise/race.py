@@ -245,8 +245,10 @@ def race(
     every: Sequence[Replicate],
     workers: int | None,
     tell: Tell,
+    independent: int | None = None,
 ) -> Race:
-    """Run the rounds; a stack that has dropped out keeps the outcomes that it has."""
+    """Run the rounds; a stack that has dropped out keeps the outcomes that it has. At most `independent` replicates
+    count for intervals, if the others overlap with them."""
     done = at = 0
     for number, n in enumerate(rounds):
         running = [one for one in field_ if not one.out]
@@ -256,7 +258,7 @@ def race(
         outcomes = attempts(tasks, workers, partial(_further, tell, done, total))
         done, at = done + len(tasks), at + n
         _take(running, outcomes)
-        _drop(field_, last=number == len(rounds) - 1)
+        _drop(field_, last=number == len(rounds) - 1, independent=independent)
     return Race(tuple(field_), tuple(every[:at]), refused)
 
 
@@ -297,7 +299,7 @@ def score(one: Entrant, reference: Entrant) -> float:
     return math.exp(math.fsum(map(math.log, ratios(one, reference))) / max(len(one.outcomes), 1))
 
 
-def _drop(field_: Sequence[Entrant], last: bool) -> None:
+def _drop(field_: Sequence[Entrant], last: bool, independent: int | None = None) -> None:
     """Take out the worse half and every stack that is behind the leader with confidence; keep the reference and the
     best of each kind."""
     reference = field_[0]
@@ -309,7 +311,7 @@ def _drop(field_: Sequence[Entrant], last: bool) -> None:
     for one in running:
         if last or one in safe:
             continue
-        behind = mean_and_interval([math.log(r) for r in ratios(one, leader)])
+        behind = mean_and_interval([math.log(r) for r in ratios(one, leader)], independent=independent)
         if one not in better_half:
             one.out = f"in the worse half after {len(one.outcomes)} windows"
         elif behind["ci95"][0] is not None and behind["ci95"][0] > 0.02:

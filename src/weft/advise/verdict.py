@@ -207,7 +207,9 @@ class Advice:
                 "reference": self.reference.stack, "recommended": self.best.stack,
                 "windows": self.drawn.words(), "windows_side_by_side": self.drawn.side_by_side,
                 "window_s": self.drawn.counted_s,
-                "under_each_guess": {name: interval(over, len(over)) for name, over in self.under.items()},
+                "under_each_guess": {
+                    name: interval(over, self.drawn.side_by_side) for name, over in self.under.items()
+                },
                 "stacks": [self._entry(one) for one in self.ranked], "refused": dict(self.race.refused),
             },
             "what_if": [

@@ -154,11 +154,12 @@ def _cross(
     report: Path | None,
     json: bool,
 ) -> None:
-    from weft.cross import cross
+    from weft.cross import SAMPLE, cross
     from weft.results.cross_report import ranking_table
 
     def plan(combinations: int, left_out: int, runs: int) -> None:
-        notice(f"{combinations} combinations, {runs} runs; {left_out} combinations are left out")
+        timed = "" if yes or runs <= 4 * SAMPLE else f"; {SAMPLE} runs are timed first, to say how long all take"
+        notice(f"{combinations} combinations, {runs} runs; {left_out} combinations are left out{timed}")
 
     with progress("comparing") as on_progress:
         found = cross(

@@ -26,7 +26,8 @@ def settings(texts: Sequence[str], option: str = "--set") -> list[Setting]:
     for text in texts:
         key, equals, said = text.partition("=")
         if not equals or not said.strip():
-            raise InputError(f"{option} {text}: write KEY=VALUE, or KEY=VALUE,VALUE to try several")
+            several = ", or KEY=VALUE,VALUE to try several" * (option == "--set")
+            raise InputError(f"{option} {text}: write KEY=VALUE{several}")
         keys.append(_full_key(key.strip(), option))
         values.append([_value(part) for part in _divided(said)])
     for key in keys:
