@@ -46,6 +46,7 @@ def test_a_scenario_takes_costs_by_shape() -> None:
 def test_what_astra_sim_gives_is_table_i_but_for_vgg11(model: str) -> None:
     """4 + 4 GPUs in a rack and over two racks: within 40 % of Table I, except VGG11 between racks (four times it)."""
     row, published = ASTRA_SIM[model], DALLY_TABLE_I[model]
+    assert row.share(1, 1) == pytest.approx(published.machine, abs=0.07)
     assert row.share(2, 1) == pytest.approx(published.rack, rel=0.4)
     assert row.share(1, 2) == pytest.approx(published.network, rel=4 if model == "vgg11" else 0.4)
 
