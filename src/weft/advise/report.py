@@ -54,7 +54,8 @@ def understood(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     halves = "" if first is None else f"{percent(first)} in the first half, {percent(second)} in the second"
     damaged = f" ({facts['first_damaged']})" if facts["first_damaged"] else ""
     by_day = facts["load_by_day"]
-    busiest = f"; jobs held {halves} and {percent(max(by_day))} on the busiest day" if len(by_day) > 1 else ""
+    ran = f"; by when jobs ran (or came), {halves} and {percent(max(by_day))} on the busiest day"
+    busiest = ran if len(by_day) > 1 else ""
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
          f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged{damaged}, "
