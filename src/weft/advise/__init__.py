@@ -33,7 +33,7 @@ REPLAY, FIT, RACE, GUESSES, WHAT_IF = (
 )  # fmt: skip
 LEAST_JOBS = 10  # of fewer nothing can be said
 SAME_WINDOWS = 4  # windows in which the guesses are compared
-FIT_RUNS = 3  # that fitting a window takes, about
+FIT_RUNS = 3  # runs that fitting a window is taken to need; a guess, on which only the time left depends
 Tell = Callable[[str, int, int], None]  # the step, and how many percent of all steps are done, of 100
 Step = Callable[[str, int, int], Callable[[int, int], None]]
 

@@ -51,17 +51,17 @@ def understood_text(facts: Mapping[str, Any]) -> str:
 def understood(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was read and what was assumed, as names and words."""
     first, second = facts["load_by_half"]
-    halves = "" if first is None else f"{percent(first)} in the first half, {percent(second)} in the second"
     damaged = f" ({facts['first_damaged']})" if facts["first_damaged"] else ""
-    by_day = facts["load_by_day"]
-    ran = f"; by when jobs ran (or came), {halves} and {percent(max(by_day))} on the busiest day"
-    busiest = ran if len(by_day) > 1 else ""
+    by_day = "" if first is None else (  # a log of less than two days has none
+        f"; by when jobs ran (or came), {percent(first)} in the first half, {percent(second)} in the second and "
+        f"{percent(max(facts['load_by_day']))} on the busiest day"
+    )  # fmt: skip
     lines = [
         ("log", f"{facts['file']} ({facts['format']}): {count(facts['jobs'])} jobs of {count(facts['rows'])} rows "
          f"over {number(facts['days'])} days; {count(facts['damaged'])} damaged{damaged}, "
          f"{count(facts['left_out'])} left out"),
         ("cluster", f"{count(facts['cluster_gpus'])} GPUs; all jobs together ask for {percent(facts['load'])} of what "
-         f"these have from the first submission to the last{busiest}"),
+         f"these have from the first submission to the last{by_day}"),
     ]  # fmt: skip
     if facts["columns"]:
         columns = ", ".join(f"{field}={column}" for field, column in facts["columns"].items())

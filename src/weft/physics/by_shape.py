@@ -85,6 +85,9 @@ class ByShape(CostModel):
         return 0.0 if profile.workers == 1 else share_of(_row(model), shape) * profile.compute_s
 
 
+SHAPE_TABLES: dict[str, type[CostModel]] = {"dally-by-shape": ByShape, "dally-astra-sim": AstraTable}  # [network] table
+
+
 def _row(model: str) -> str:
     name = zoo.without(model)
     if name not in DALLY_TABLE_I:

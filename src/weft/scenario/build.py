@@ -21,6 +21,7 @@ from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
 from weft.physics.analytical import MODERN, OLDER, Dimension, Hierarchy
 from weft.physics.astra import read_network, read_system
+from weft.physics.by_shape import SHAPE_TABLES
 from weft.physics.cost import DALLY_TABLE_I, THEMIS
 from weft.registry import files_from
 from weft.scenario.problems import near, quoted
@@ -139,9 +140,6 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
             )
 
 
-_SHAPES = {"dally-by-shape": "calibrated", "dally-astra-sim": "measured"}  # tables that go by shape
-
-
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
     section = scenario.network
@@ -151,8 +149,8 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
         hierarchy = build_hierarchy(section, scenario.folder)
     program = "" if section.program is None else str(scenario.folder / section.program)
     network = NetworkSpec(
-        **plain, tiers=_tiers(section), by_shape=_SHAPES.get(section.table or "", ""), hierarchy=hierarchy,
-        program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
+        **plain, tiers=_tiers(section), by_shape=section.table if section.table in SHAPE_TABLES else None,
+        hierarchy=hierarchy, program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
     )  # fmt: skip
     with located(scenario.where):
         cost_model(network)  # a program that is not there is refused here, with the file's name

@@ -12,7 +12,7 @@ from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.physics.analytical import MODERN, Analytical, Hierarchy
 from weft.physics.astra import AstraSim
-from weft.physics.by_shape import AstraTable, ByShape
+from weft.physics.by_shape import SHAPE_TABLES
 from weft.physics.cost import Cached, CostModel, Tier, TierTable, shape_of
 from weft.physics.estimates import Estimates
 from weft.physics.iteration import Sharing
@@ -53,7 +53,7 @@ class NetworkSpec:
     b_s_per_byte: float = K_WAY_B_S_PER_BYTE
     eta_s_per_byte: float = K_WAY_ETA_S_PER_BYTE
     tiers: Mapping[str, Tier] = field(default_factory=dict)
-    by_shape: str = ""  # with cost tiers, by shapes: calibrated (to Dally's Table I), measured (by ASTRA-sim)
+    by_shape: str | None = None  # with cost tiers: the table by the shapes of placements that stands in for them
     hierarchy: Hierarchy = MODERN  # with cost analytical or astra-sim
     scale: Mapping[str, float] = field(default_factory=dict)  # factor on the bytes of a model (weft calibrate)
     program: str = ""  # with cost astra-sim
@@ -65,8 +65,7 @@ class NetworkSpec:
     def cost_model(self) -> CostModel | None:
         """What stands in for links, asked once for each shape by all that share this spec; None if nothing does."""
         if self.cost == "tiers":
-            shapes = {"calibrated": ByShape, "measured": AstraTable}
-            return Cached(shapes[self.by_shape]() if self.by_shape else TierTable(self.tiers))
+            return Cached(SHAPE_TABLES[self.by_shape]() if self.by_shape else TierTable(self.tiers))
         if self.cost == "analytical":
             return Cached(Analytical(self.hierarchy, self.scale))
         if self.cost == "astra-sim":
