@@ -1,16 +1,16 @@
-"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated [JOBS]|arriving [JOBS]]
+"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated|arriving|profit [JOBS]]
 
 `claims` runs the whole reproduction over three seeds and writes docs/papers/titan/claims.json. `inside` prints what
 Exp#7 is with limits on what devices of one server exchange, `accuracy` what Figure 12 is with them and with slower
 communication. `unstated` changes what the paper does not state about its traces, one thing at a time (seed 0; about
 a quarter of an hour of CPU; JOBS takes the first jobs only). `arriving` has the bytes that each arriving job sends by
-itself, where communication takes no time.
+itself, where communication takes no time; `profit` what Titan and ElasticFlow earn until moments that both share.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -27,13 +27,15 @@ from weft.place.skew import Skew, skew_of
 from weft.registry import register
 from weft.research import reproduce
 from weft.research.claims import Request
-from weft.research.titan.runs import DEALT, HD, STACKS, bytes_between, measured, on_testbed, scenario
+from weft.research.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
+from weft.results.metrics import machine_use, profit_rate, total
+from weft.results.series import Steps
 
 FOLDER = ROOT / "docs" / "papers" / "titan"
 INSIDE_GBPS = (None, 400.0, 200.0, 100.0, 80.0, 70.0, 60.0, 50.0, 25.0)
 SLOWER = (1.0, 2.0, 5.0, 20.0)  # times as long as communication takes at 100 Gbit/s
 NO_TIME_GBPS = 1e6  # links so fast that communication takes no time
-ARRIVING_SEEDS = (0, 1, 2)
+SEEDS_ASKED = (0, 1, 2)
 SYNTHETIC_LOADS, SYNTHETIC_JOBS = (0.3, 0.1, 0.05), 3000
 
 
@@ -141,23 +143,34 @@ def _register() -> None:
 
 
 def unstated(jobs: int | None) -> Iterator[str]:
-    """Lines of two Markdown tables, as they come: used machines, fragmentation and bytes on trace 1, fragmentation on
-    trace 2 at several loads; averages per arrival."""
+    """Lines of two Markdown tables, as they come: machines, fragmentation, bytes and profit on trace 1, fragmentation
+    on trace 2 at several loads; averages per arrival, and in brackets over time."""
     _register()
 
     @cache
-    def numbers(trace: str, stack: str, gbps: float, load: float | None = None) -> str:
+    def run(trace: str, stack: str, gbps: float, load: float | None = None) -> TraceRun:
         made = scenario(trace, quick=False)
         made["cluster"]["nic_gbps"] = gbps
         if load is not None:
             made["workload"] |= {"load": load, "jobs": SYNTHETIC_JOBS}
         if jobs is not None:
             made["workload"]["jobs"] = jobs
-        found = measured(api.compare(made, [stack], [0], workers=1).runs[0]).numbers
-        keys = ("used@arrivals", "fragmentation@arrivals", "overhead_gb@arrivals")
-        return "{:.0f}; {:.1f} %; {:.1f} GB".format(*(found[key] for key in keys))
+        return measured(api.compare(made, [stack], [0], workers=1).runs[0])
 
-    yield "| used machines; fragmentation; bytes across | " + " | ".join(PLAIN) + " |"
+    def row(words: str, found: Sequence[TraceRun]) -> str:
+        forms = (
+            ("used", "{:.0f} ({:.0f})"),
+            ("fragmentation", "{:.1f} ({:.1f}) %"),
+            ("overhead_gb", "{:.1f} ({:.1f}) GB"),
+        )
+        cells = [
+            "; ".join(form.format(each.number(f"{key}@arrivals"), each.number(key)) for key, form in forms)
+            + f"; {each.number('total_profit'):.0f}"
+            for each in found
+        ]
+        return f"| {words} | " + " | ".join(cells) + " |"
+
+    yield "| used machines; fragmentation; bytes across; total profit | " + " | ".join(PLAIN) + " |"
     yield "|---" * (len(PLAIN) + 1) + "|"
     for words, gbps, stacks in (
         ("trace 1 as it is", 100.0, PLAIN),
@@ -165,38 +178,71 @@ def unstated(jobs: int | None) -> Iterator[str]:
         ("consolidation takes idle machines", 100.0, IDLE),
         ("both", NO_TIME_GBPS, IDLE),
     ):
-        yield f"| {words} | " + " | ".join(numbers("trace-1", stack, gbps) for stack in stacks.values()) + " |"
+        yield row(words, [run("trace-1", stack, gbps) for stack in stacks.values()])
     for load in SYNTHETIC_LOADS:
         for words, stacks in (("no time", PLAIN), ("both", IDLE)):
-            cells = " | ".join(numbers("trace-2", stack, NO_TIME_GBPS, load) for stack in stacks.values())
-            yield f"| trace 2, load {load:g}, {words} | {cells} |"
+            found = [run("trace-2", stack, NO_TIME_GBPS, load) for stack in stacks.values()]
+            yield row(f"trace 2, load {load:g}, {words}", found)
+
+
+def profit(jobs: int | None) -> Iterator[str]:
+    """Lines of a Markdown table: total profit over time, to the end of each run and to moments that runs share."""
+    yield "| seed, until | titan | elasticflow | titan over elasticflow |"
+    yield "|---|---:|---:|---:|"
+    for seed in SEEDS_ASKED:
+        made = scenario("trace-1", quick=False)
+        if jobs is not None:
+            made["workload"]["jobs"] = jobs
+        runs = [api.compare(made, [STACKS[name]], [seed], workers=1).runs[0] for name in ("titan", "elasticflow")]
+        steps = [profit_rate(run, machine_use(run)) for run in runs]
+        ends = [float(each.time_s[-1]) for each in steps]
+        arrived_s = float(runs[0].jobs["submit_s"].to_numpy().max())
+        for words, moments in (
+            ("its own end", ends), ("the first end", [min(ends)] * 2), ("the last arrival", [arrived_s] * 2)
+        ):  # fmt: skip
+            first, second = (earned(each, until_s) for each, until_s in zip(steps, moments, strict=True))
+            hours = " and ".join(f"{moment / 3600.0:,.0f}" for moment in dict.fromkeys(moments))
+            yield f"| {seed}, {words} ({hours} h) | {first:,.0f} | {second:,.0f} | {first / second:.3f} |"
+
+
+def earned(steps: Steps, until_s: float) -> float:
+    """Units until a moment, of a rate per machine and hour."""
+    times = np.append(steps.time_s[steps.time_s < until_s], until_s)
+    return total(Steps(times, steps.value[: len(times)])) / 3600.0
 
 
 def arriving(jobs: int | None) -> Iterator[str]:
     """Lines of a Markdown table: GB that an iteration of an arriving job sends between machines, on average over jobs
     larger than a machine and over all jobs, where communication takes no time and consolidation takes idle machines."""
     _register()
-    yield "| | used machines | sum over running jobs | its own, jobs larger than a machine | its own, all jobs |"
-    yield "|---|---:|---:|---:|---:|"
+    yield (
+        "| | used machines | sum over running jobs | its own, jobs larger than a machine | its own, all jobs | "
+        "a running job's own, larger than a machine, over time |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|"
     made = scenario("trace-1", quick=False)
     made["cluster"]["nic_gbps"] = NO_TIME_GBPS
     if jobs is not None:
         made["workload"]["jobs"] = jobs
     for words, stack in ARRIVING.items():
         cells = []
-        for seed in ARRIVING_SEEDS:
+        for seed in SEEDS_ASKED:
             run = api.compare(made, [stack], [seed], workers=1).runs[0]
             model = dict(run.jobs.select("job_id", "model").iter_rows())
             first = run.spans.sort("start_s").unique("job_id", keep="first")
-            own = [
-                (len(gpus), bytes_between(model[job], gpus, run.server_of_gpu) / 1e9)
-                for job, gpus in first.select("job_id", "gpus").iter_rows()
-            ]
-            machine = run.server_of_gpu.count(0)
-            larger, every = (np.mean([gb for n, gb in own if n > least]) for least in (machine, 0))
+            own = np.array(
+                [
+                    (len(gpus), bytes_between(model[job], gpus, run.server_of_gpu) / 1e9, end_s - start_s)
+                    for job, gpus, start_s, end_s in first.select("job_id", "gpus", "start_s", "end_s").iter_rows()
+                ]
+            )
+            larger = own[own[:, 0] > run.server_of_gpu.count(0)]
             found = measured(run).numbers
-            cells.append((found["used@arrivals"], found["overhead_gb@arrivals"], larger, every))
-        columns = zip(("{:.0f}", "{:.1f}", "{:.2f}", "{:.3f}"), zip(*cells, strict=True), strict=True)
+            cells.append((
+                found["used@arrivals"], found["overhead_gb@arrivals"], larger[:, 1].mean(), own[:, 1].mean(),
+                np.average(larger[:, 1], weights=larger[:, 2]),
+            ))  # fmt: skip
+        columns = zip(("{:.0f}", "{:.1f}", "{:.2f}", "{:.3f}", "{:.2f}"), zip(*cells, strict=True), strict=True)
         texts = [" / ".join(form.format(value) for value in values) for form, values in columns]
         yield f"| {words} | {' | '.join(texts)} |"
 
@@ -208,8 +254,8 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with kept():  # a reproduction that is interrupted goes on from the runs that it had finished
             write_claims(reproduce("titan", Request(seeds=3, workers=1)).claims, FOLDER)
-    elif asked[:1] in (["unstated"], ["arriving"]):
-        lines = {"unstated": unstated, "arriving": arriving}[asked[0]]
+    elif asked[:1] in (["unstated"], ["arriving"], ["profit"]):
+        lines = {"unstated": unstated, "arriving": arriving, "profit": profit}[asked[0]]
         with kept():
             for line in lines(int(asked[1]) if asked[1:] else None):
                 print(line, flush=True)

@@ -12,6 +12,7 @@ from weft.results.compare import flat_metrics, mean_and_interval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from weft.research.causes import Cause
     from weft.results.run import RunResult
 
 Progress = Callable[[int, int], None]
@@ -109,12 +110,18 @@ class Reproduction:
         each = [f"{sum(c.verdict == word for c in self.claims)} {word}" for word in VERDICTS]
         return f"{sum(c.holds for c in self.claims)} of {len(self.claims)} claims hold: {', '.join(each)}"
 
+    def with_causes(self) -> list[tuple[Claim, Cause | None]]:
+        """All claims, those that fail with their cause."""
+        from weft.research.causes import cause_of
+
+        return [(claim, cause_of(self.paper, claim)) for claim in self.claims]
+
     def to_dict(self) -> dict[str, Any]:
         """What `weft reproduce --json` prints."""
         return {
             "paper": self.paper,
             "verdicts": {word: sum(c.verdict == word for c in self.claims) for word in VERDICTS},
-            "claims": [c.to_dict() for c in self.claims],
+            "claims": [c.to_dict() | {"cause": why and why.to_dict()} for c, why in self.with_causes()],
             "notes": list(self.notes),
         }
 

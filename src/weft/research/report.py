@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.research import PAPERS
+from weft.research.causes import why_claims_fail
 from weft.research.claims import Claim, Reproduction, Verdict
 from weft.results.compare import mean_and_interval
 from weft.results.files import write_text
@@ -71,6 +72,7 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
+WHY = "Why claims fail, as far as experiments have shown (the paper's page under docs/papers has them):"
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
 
 
@@ -90,12 +92,14 @@ def claims_table(result: Reproduction) -> Table:
 
 
 def claims_text(result: Reproduction) -> Group:
-    """Claims for the terminal, how many have which verdict, and notes."""
+    """Claims for the terminal, how many have which verdict, why claims fail, and notes."""
     from rich.console import Group
     from rich.text import Text
 
-    below = (part for line in (result.counts, *result.notes) for part in ("", Text(line)))
-    return Group(claims_table(result), *below)
+    below = [Text(line) for line in (result.counts, *result.notes)]
+    if why := why_claims_fail(result):
+        below.insert(1, Text("\n- ".join((WHY, *why))))
+    return Group(claims_table(result), *(part for text in below for part in ("", text)))
 
 
 def write(path: Path, result: Reproduction, command: str = "") -> None:
@@ -111,12 +115,15 @@ def render(result: Reproduction, command: str = "") -> str:
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
     head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
     rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
-    notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
+    notes, why = (
+        "".join(f"<li>{escape(line)}</li>" for line in each) for each in (result.notes, why_claims_fail(result))
+    )
+    whys = f'<section class="card notes"><p>{escape(WHY)}</p><ul>{why}</ul></section>' if why else ""
     pictures = "".join(picture_card(one.draw(), f"p{i}", one.caption) for i, one in enumerate(result.pictures))
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     head += verdict_card(f"{result.counts}.")
     body = (
-        f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>'
+        f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>{whys}'
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'
         f"{what_was_run(command, more=folded('Each claim alone', commands))}"
     )
