@@ -56,7 +56,7 @@ class Combination:
         return f"{self.plan}/{self.network}"
 
     def stack(self) -> Stack:
-        """The stack; raises StackError, in words, if its layers contradict each other."""
+        """The stack; raises StackError, with the reason, if its layers contradict each other."""
         stack = resolve(self.name)
         if self.planner and stack.planner.dedicated:
             raise StackError(

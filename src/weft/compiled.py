@@ -1,9 +1,9 @@
-"""Compiled kernels: loaded on first use, with a cache folder that changes whenever what they are compiled from does.
+"""Compiled kernels: loaded on first use, with one cache folder for each state of what they are compiled from.
 
 numba's own cache looks only at the file of each function; a change in a function that it calls, in a constant that it
 takes from elsewhere, or in numba's flags would go unseen. So the kernels of a folder, which call each other, share a
-cache folder that is named after the hash of all of this. The folder of the sources is part of it, because
-numba keeps kernels by that folder: another clone compiles for itself.
+cache folder that is named after the hash of all of this. The path of the sources is part of the hash, because numba
+files kernels by that path: another clone compiles its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     with using("dask:tcp://scheduler:8786"):
         weft.compare("scenario.toml", ["fifo", "srsf"])
 
-The results and their order do not depend on the executor. A worker is told what this process alone knows: policies that
+The results and their order do not depend on the executor. A worker is told what only this process knows: policies that
 were registered by hand, and the folder that relative paths start from.
 """
 

@@ -1,4 +1,4 @@
-"""Prepare: what runs need is compiled before they begin, on two processors where there are two.
+"""Prepare: compiles what runs need before they begin, on two processors where there are two.
 
     python -m weft.prepare interleave cassini pace flow
 

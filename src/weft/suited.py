@@ -1,4 +1,4 @@
-"""The stack `weft` in one world: what the world lacks is left out and said, never refused."""
+"""The stack `weft` in one world: what the world cannot carry out is left out with a note, not refused."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Advice for an operator: from a log of jobs to the stack that would have served them best, its price, and how sure
-that is.
+"""Advice for an operator: which stack would have served the jobs of a log best, at what price, and how certain that is.
 
     advice = weft.advise.advise(Path("sacct.txt"), Request(flags=Flags(gpus=256)))
     advice.sentences()
 
 It reads the log (jobs.py, columns.py), puts the cluster together (site.py), replays what happened (replayed.py), fits
-the lengths of jobs (lengths.py), lets stacks race over windows of the log (race.py), and says what came of it
+the lengths of jobs (lengths.py), lets stacks race over windows of the log (race.py), and reports the result
 (verdict.py, report.py).
 """
 

@@ -1,4 +1,4 @@
-"""Any table of jobs: which column is what is guessed from its name, or said with `--map submit=Submit,gpus=NGPUS`.
+"""Any table of jobs. What a column holds is guessed from its name, or given with `--map submit=Submit,gpus=NGPUS`.
 
 A table needs a submission time, a number of GPUs, and a length (a duration, or a start and an end). Times are seconds,
 milliseconds or dates; durations are seconds (minutes or hours, if the column is called so) or

@@ -1,10 +1,10 @@
-"""How long jobs would run without what the network adds.
+"""How long jobs would run without the delays that the network adds.
 
 The recorded length of a job contains its communication on the cluster that it ran on. If the simulation took it for the
-length alone, the simulated network would stretch it a second time, and a log that kept a cluster busy would flood the
-simulated one. So recorded lengths are fitted: the jobs of a window are simulated under what the site runs today, each
-job's length is changed so that it runs as long as recorded, and that is repeated until the window as a whole does. A
-stack that spares the network more than today's does then shortens jobs.
+length of the job alone, the simulated network would stretch it a second time, and a log that kept a cluster busy would
+flood the simulated one. So recorded lengths are fitted: the jobs of a window are simulated under what the site runs
+today, each job's length is changed so that it would run as long as recorded, and this is repeated until the jobs of the
+window together run as long as recorded. A stack that spares the network more than today's does then shortens jobs.
 """
 
 from __future__ import annotations

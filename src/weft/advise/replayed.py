@@ -1,4 +1,4 @@
-"""What happened, simulated: how far simulated waits are from recorded ones, and whether the queue keeps growing."""
+"""A simulation of what happened: how far its waits are from the recorded ones, and whether the queue keeps growing."""
 
 from __future__ import annotations
 

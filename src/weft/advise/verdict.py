@@ -1,4 +1,4 @@
-"""What the race says: the recommendation in three sentences, its price, what it hangs on, and all of it as data."""
+"""What the race says: the recommendation in three sentences, its price, what it depends on, and the same as data."""
 
 from __future__ import annotations
 

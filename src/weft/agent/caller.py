@@ -1,4 +1,4 @@
-"""Caller: an agent's end of its line to the server. It calls again and again, and says once what is wrong."""
+"""Caller: an agent's end of its line to the server. It keeps calling, and reports each fault once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Conductor: what a server tells its agents, from what they report: who may send now, and how fast.
+"""Conductor: works out what a server tells its agents from what they report: which jobs may send now, and how fast.
 
 The rules are those of the simulator: a gate names openings, an admission rule (AdaDUAL, at-most) says who may start, a
-rate rule (priority, ccml, ...) caps, weighs and ranks. Here they are asked about real jobs, whose phases the agents
-see from outside. No clock, no network: a server feeds it, and so does a test.
+rate rule (priority, ccml, ...) sets caps, weights and levels. Here they are asked about real jobs, whose phases the
+agents see from outside. The conductor has no clock and no network: a server feeds it, and so does a test.
 """
 
 from __future__ import annotations

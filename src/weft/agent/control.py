@@ -1,4 +1,4 @@
-"""Control: the agents of hosts on this machine, switch tables, and the conductor that they hear.
+"""Control: the agents of hosts on this machine, switch tables, and the conductor that gives the agents their orders.
 
 They talk outside the network namespaces of the hosts: the control network is not the data network.
 """

@@ -1,6 +1,6 @@
-"""Diag: how far many sockets are, at one go: a question about each in one message to the kernel (sock_diag(7)).
+"""Diag: reads the progress of many sockets by one message to the kernel, with a question about each (sock_diag(7)).
 
-A socket that is borrowed for every look costs four calls. So sockets are read here where the kernel can do it, and
+Borrowing a socket costs four calls at every look. So sockets are read in this way where the kernel can answer, and are
 borrowed only to set their rates.
 """
 

@@ -1,6 +1,7 @@
 """Fabric: the `weft switch` processes of a cluster. Each keeps the tables of some switches, and together those of all.
 
-The server finds out who keeps what and tells its agents; an agent sends to each what concerns it.
+The server finds out which process keeps which switches and tells its agents; an agent sends each process what concerns
+its switches.
 """
 
 from __future__ import annotations

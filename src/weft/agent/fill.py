@@ -1,4 +1,4 @@
-"""Limits as rates: what weights and levels of a rate rule mean where a sender can only be given a rate."""
+"""Limits as rates: turns the weights and levels of a rate rule into rates, all that a real sender can be given."""
 
 from __future__ import annotations
 

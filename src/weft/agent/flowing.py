@@ -1,8 +1,8 @@
-"""FlowHost: pace/flow on real sockets. A HostScheduler, the very object that tests play a data centre with, fed with
-what TCP says of a host's own flows and with what switches answer.
+"""FlowHost: pace/flow on real sockets. It feeds a HostScheduler, the same object with which tests play a data centre,
+with what TCP says about the host's own flows and with the answers of switches.
 
-Hosts do not wait for each other. An answer that is late is lost: the scheduler goes on with what it had planned, for
-two slots; after that flows have no limit until there is an answer again.
+Hosts do not wait for each other. A late answer counts as lost: the scheduler keeps to its last plan for two slots.
+After that, flows have no limit until there is an answer again.
 """
 
 from __future__ import annotations

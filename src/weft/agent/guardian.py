@@ -3,7 +3,7 @@
     python guardian.py FILE
 
 The agent writes a byte to its standard input now and then. If none comes for half a second, or the input ends, all
-sockets that FILE names are given the rate that they had before. Needs nothing but the standard library.
+sockets that FILE names are given the rate that they had before. The guardian needs only the standard library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Agent: watches and paces the sockets of jobs on one host.
 
-Every few milliseconds it reads how far the sockets of each job are. When a job begins to communicate the server is
-told, and says how fast it may; a job that the server takes care of is held before that, so that its first bytes wait as
-well. The agent forgets its orders, and lets go of every socket, when it does not hear from the server.
+Every few milliseconds it reads how much the sockets of each job have sent. When a job begins to communicate, the agent
+tells the server, which answers how fast the job may send. A job that the server takes care of is held until then, so
+that its first bytes wait as well. The agent forgets its orders, and lets go of every socket, when it does not hear from
+the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Phases: when a job communicates, seen from its sockets alone; and from that its period, bytes and duty cycle.
+"""Phases: when a job communicates, as its sockets alone show it, and the period, bytes and duty cycle that follow.
 
 In a ring hosts wait for each other, so that a host may send an iteration's bytes in several bursts. The pauses between
-iterations are those in which the job computes: the long ones. Bursts with a shorter pause between them belong to one
-iteration.
+iterations, in which the job computes, are longer. Bursts with a shorter pause between them belong to one iteration.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Processes of jobs: found on a host by what they were started with, and held against whom the server names.
+"""Processes of jobs: found on a host by their environment, and accepted only if their user is the one the server names.
 
-Needs the right to trace them (CAP_SYS_PTRACE for those of other users), and no more than that.
+Finding them needs the right to trace them (CAP_SYS_PTRACE for those of other users), and no other right.
 """
 
 from __future__ import annotations

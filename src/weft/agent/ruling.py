@@ -1,7 +1,7 @@
 """Ruling: a rate rule of the simulator, asked about the flows of real jobs.
 
-A rule remembers what it knows of a flow by its row. So the flows of a job keep their rows from its start to its end,
-and the rule is told of every phase that begins and ends, as the engine tells it of transfers.
+A rule keeps what it knows about a flow under the flow's row. So the flows of a job keep their rows from its start to
+its end, and the rule is told of every phase that begins and ends, as the engine tells it of transfers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sockets of other processes: found, read and paced from outside, without a change to who owns them.
+"""Sockets of other processes: found, read and paced from outside, without a change to the processes that own them.
 
 A socket is duplicated for the instant of a call only (pidfd_getfd), so that a job which closes one closes it for good.
-Needs the right to trace the process, and nothing but the standard library: the guardian runs this too.
+This needs the right to trace the process, and only the standard library, because the guardian runs it too.
 """
 
 from __future__ import annotations

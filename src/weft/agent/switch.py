@@ -2,7 +2,7 @@
 
 A message carries whatever a host has for the switches of this process in a slot: schedules to post, flows that have
 ended, links to ask about. Beside the tables there is a board on which the hosts of a job tell each other how far they
-are; a switch knows nothing of it, but where one process serves many switches it saves a message.
+are; a real switch would know nothing of it, but it saves a message where one process serves many switches.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Trust: how agents, switches and their server know each other, though only they have seen the secret of a run.
+"""Trust: how agents, switches and their server recognise each other by a secret of the run that nobody else knows.
 
 The secret is never sent. Both sides of a line choose a number that nobody has used before, and make a key from the
 secret and these two. Every message of every call carries a code that is made with that key from the name and number of
 the call, the direction, the place of the message in it, and its text. So nobody who does not know the secret can
-invent, change, repeat or reorder a message, whoever answers at the address. Whoever is on the way can read messages,
-delay them and drop them.
+invent, change, repeat or reorder a message, whoever answers at the address. Somebody on the path between them can still
+read, delay and drop messages.
 """
 
 from __future__ import annotations

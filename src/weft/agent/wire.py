@@ -1,7 +1,7 @@
 """The wire between agents, switches and a server: gRPC with JSON messages, so that there is no generated code.
 
-A service is a dict of functions. Caller and called prove with every message that they know the secret of the run
-(weft.agent.trust), by TCP and by a socket in a folder (`unix:PATH`) alike.
+A service is a dict of functions. Both sides prove with every message that they know the secret of the run
+(weft.agent.trust), over TCP as well as over a Unix socket (`unix:PATH`).
 """
 
 from __future__ import annotations

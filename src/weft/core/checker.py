@@ -38,7 +38,7 @@ class _Checker:
         self.can = can
         self.shared = shared
         self.decided: set[str] = set()  # jobs already started or stopped by this batch
-        self.given: dict[int, float] = {}  # memory that this batch gave away, by GPU
+        self.given: dict[int, float] = {}  # memory that this batch has given to jobs, by GPU
 
     def start(self, start: Start) -> None:
         what = f"start of job {start.job}"

@@ -1,4 +1,4 @@
-"""Core: the decision cycle that every world shares. Events in, decisions out; no I/O, no clock."""
+"""Core: the decision cycle that every world shares. It takes events and returns decisions, without I/O or a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""World: what carries decisions out and reports events. Simulated, local processes, Slurm, ..."""
+"""World: what carries decisions out and reports events: a simulation, local processes, Slurm, ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interleave: when does each job's communication start? And `none`, by which it starts when it is ready."""
+"""Interleave: when does each job's communication start? Also `none`, under which it starts as soon as it is ready."""
 
 from __future__ import annotations
 

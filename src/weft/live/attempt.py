@@ -1,10 +1,10 @@
 """Attempt: one start of a job as the server sees it, through the files that its runner writes, and what its end means.
 
-- Exit code 0 is done. One exception: a job that was told to stop (SIGTERM), reports its progress and has not reported
-  its last iteration has saved its state and left politely; it is started again.
-- An end that was asked for (a stop) means again, whatever the exit code. A cancelled job is over.
-- Any other exit code is a failure: again, as often as the job's `restarts` say, then over.
-- A runner that was killed or did not come up is not the job's fault: again, up to five times more.
+- Exit code 0 means that the job is done. One exception: a job that was told to stop (SIGTERM), reports its progress and
+  has not reported its last iteration has saved its state and left politely; it is started again.
+- After a stop that was asked for, the job is started again, whatever the exit code. A cancelled job is over.
+- Any other exit code is a failure: the job is started again as often as its `restarts` say, and then is over.
+- If the runner was killed or did not come up, the job is not at fault: it is started again, up to five more times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clock: seconds since a live world began, by a clock that nobody can set; it goes on when the server restarts."""
+"""Clock: seconds since a live world began. Nobody can set this clock, and it runs on while the server restarts."""
 
 from __future__ import annotations
 

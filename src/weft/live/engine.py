@@ -73,7 +73,7 @@ class Engine(Protocol):
         ...
 
     def refuse(self, cluster: Cluster, folder: Path) -> None:
-        """Raise, in words, if this cluster or this folder of a run cannot be served."""
+        """Raise an error with the reason if this cluster or this folder of a run cannot be served."""
         ...
 
     def layers(self, layers: tuple[str | None, ...], default: str, say: Say) -> tuple[str | None, ...]:

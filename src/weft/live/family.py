@@ -1,4 +1,4 @@
-"""Processes as /proc shows them: who descends from whom, when each began. For the runner, which imports no weft."""
+"""Processes as /proc shows them: which descends from which, and when each began. The runner uses this without weft."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the runner and Slurm's relay do with the reports of a job: take lines, answer with its gate, keep its progress.
+"""How the runner and Slurm's relay treat a job's reports: they take lines, answer with its gate and keep its progress.
 
-Both are run by bare interpreters beside the job: this needs nothing but the standard library, and imports no weft.
+Bare interpreters beside the job run both, so this module needs only the standard library and does not import weft.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What live jobs turn out to be: how fast those of each kind are, and how each compares with what was said about it.
+"""What is measured of live jobs: how fast those of each kind are, and how each compares with what its user said.
 
-A claim is a user's word. A job that has outrun it is treated as one that said nothing: as long as its time limit
-allows, so that it goes behind those whose claims hold. A job that never reports cannot be gated. A gate that was made
-for iterations of another length is made anew from those that were measured; until then, and where that is impossible,
-whatever applies the gate lets the job go (hearing.py).
+A claim is what a user says about the length of a job. A job that has run longer than its claim is treated as if nothing
+had been claimed: it is taken to be as long as its time limit allows, so that it goes behind jobs whose claims hold. A
+job that never reports cannot be gated. A gate that was made for iterations of another length is made anew from those
+that were measured; until then, and where that is impossible, whatever applies the gate lets the job go (hearing.py).
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
     return (job.user, job.model or f"job {job.id}", workers, spread.servers, spread.racks)
 
 
-SLACK_S = 60.0  # beyond its claim before a job is doubted: it may be writing its last checkpoint
+SLACK_S = 60.0  # a job may exceed its claim by this before it is doubted: it may be writing its last checkpoint
 _BEYOND = 1.5  # times its claim
-_SLOWER = 10.0  # times its estimate: a job's own report of its pace counts for no more than that
+_SLOWER = 10.0  # times its estimate: a report of a slower pace than that counts as this one
 _SILENT = 10  # iterations after which a job that reports would have done so
 _NO_LIMIT_S = 86400.0
 _SAME = 0.95, 1.05  # times the iteration that a gate was made for: within this, no new gate is needed
@@ -112,8 +112,8 @@ class Doubts:
     def _claimed(
         self, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float
     ) -> tuple[float, int]:
-        """What the job is held to: the claim, made at its start or by a report, with which it would end first. A report
-        that it is nearly done is as good a lie as a small number of iterations."""
+        """What the job is held to: the claim, made at its start or by a report, with which it would end first. A job
+        can lie by reporting that it is nearly done as well as by stating few iterations."""
         self._claim = self._claim or (0.0, max(left, 0))
         now = (ran_s, max(said.iterations - progress.step, 0))
         if said.iterations and progress.reports and _end_s(now, iteration_s) < _end_s(self._claim, iteration_s):

@@ -5,7 +5,7 @@
         weft.progress(step, wait=True)
         train(step)
 
-Needs nothing but the standard library, and does nothing when the script does not run under weft.
+This module needs only the standard library, and does nothing when the script does not run under weft.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 It outlives `weft serve`: a server that was killed and comes back reads what the runner wrote and goes on. It is run
 by a bare interpreter (`python -I -S`), needs nothing but the standard library, and does not import weft.
 
-The attempt's folder: `spec.json` says what to run. `lock` is locked as long as the runner lives. `begun` is made
-once: whoever makes it starts the command, so that a start asked for twice happens once. `child` names the process
-group, written before the command may run. `progress` is the last report of the job. `exit` is the end. `p.sock` is
-where the job reports; `c.sock` is where the server sends gates and stops, so that a job that floods the one does not
-block the other. All that descends from the runner is the job: it is gone when `exit` is written.
+The attempt's folder: `spec.json` says what to run. `lock` is locked as long as the runner lives. `begun` is made once:
+whoever makes it starts the command, so that a start asked for twice happens once. `child` names the process group,
+written before the command may run. `progress` is the last report of the job. `exit` is the end. `p.sock` is where the
+job reports; `c.sock` is where the server sends gates and stops, so that a job that floods the one does not block the
+other. The job is every process that descends from the runner; all of them are gone when `exit` is written.
 """
 
 from __future__ import annotations

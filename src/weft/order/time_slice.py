@@ -1,4 +1,4 @@
-"""time-slice: everybody has a turn (Gandiva's time slicing), and running jobs look for a better place."""
+"""time-slice: every job runs for a slice of time (as in Gandiva), and running jobs look for a better place."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from weft.model.flows import Ask
 from weft.model.policy import Policy
 from weft.pace.rates import RateRule, Transport, rehearse
 
-MOST_TRANSFERS = 1000  # on a server, that a rule may be written for
+MOST_TRANSFERS = 1000  # most transfers on a server that a rule may be written for
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""ccml: jobs that could send at different times share a NIC unfairly, so that they come to do so (the paper's CCML).
+"""ccml: jobs that could send at different times share a NIC unfairly, which moves them apart (the paper's CCML).
 
 A host knows the jobs that send over its NIC: how long each computes and how much it sends in an iteration. It first
-tests which of them are compatible. Only among those is one more aggressive than the next: its flows have larger
+tests which of them are compatible. Among those, each job is more aggressive than the next: its flows have larger
 weights. Everybody else shares fairly, and what a flow cannot use goes to the others.
 """
 

@@ -1,8 +1,8 @@
 """Fit of the contention model T = a + k b M + (k - 1) eta M to all-reduce timings (Ada-SRSF paper, section III).
 
 T: seconds of an all-reduce of M bytes while k of them share the nodes; a: latency; b: seconds per byte alone; eta: what
-each further task costs beyond its fair share. Linear in (a, b, eta), so least squares; none of them is negative, so the
-solution is bounded below by zero.
+each further task costs beyond its fair share. T is linear in (a, b, eta), so they are found by least squares; none of
+them is negative, so all are bounded below by zero.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which workers of a job talk to which, stage by stage, and how to divide them among machines accordingly.
 
-C^t_{n,n'} of the Titan paper (section III-A) per byte of message, for any collective. Everything here is about shares
-of a job (how many workers on a first machine, on a second, ...), not about machines, so it is worked out once
-for each tuple of shares and kept.
+This is C^t_{n,n'} of the Titan paper (section III-A), per byte of message and for any collective. Everything here is
+about shares of a job (how many workers on a first machine, on a second, ...), not about machines, so it is worked out
+once for each tuple of shares and kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""tight: the fewest machines inside one rack, or waiting for them as long as that is expected to pay."""
+"""tight: a job gets the fewest machines inside one rack, or waits for them as long as that is expected to pay."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ class Planner(Policy):
         """
 
     def refuse_priorities(self) -> None:
-        """Raise, in words, if it does not put jobs with a higher priority first. Order + place does."""
+        """Raise an error with the reason if this planner does not put jobs of higher priority first. Order + place
+        does."""
         raise StackError(f"--priority: {self.name} weighs jobs by itself; choose a stack that has an order")
 
     def turn(self, job: JobView) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Target: the assignment that a planner works towards. Packing: sizes become placements, close together.
 
 A planner that moves or resizes jobs sees them waiting again before they are where they should be. So it decides in
-rounds and remembers the outcome; between rounds it repeats it.
+rounds, remembers the outcome, and proposes the same again between rounds.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     weft.profile(model, batch, out="mine.json")     # inside your training script
     $ weft profile resnet50 --batch 64              # a model of the zoo
 
-Needs torch (`pip install weft[torch]`); nothing here imports it before it is used.
+The profiler needs torch (`pip install weft[torch]`); nothing here imports it before it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The zoo's image models in plain PyTorch, for machines without torchvision. Parameter for parameter the same."""
+"""The zoo's image models in plain PyTorch, for machines without torchvision, with the same parameters."""
 
 from __future__ import annotations
 

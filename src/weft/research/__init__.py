@@ -1,7 +1,8 @@
 """Papers whose claims are checked: `weft reproduce NAME`.
 
 A paper is a module with a function `reproduce(request: Request) -> Reproduction` and its CLAIMS; one whose claims have
-other names when quick also has a function `claims(quick)`. What all of them have in common is here and in claims.py.
+other names in a quick run also has a function `claims(quick)`. What all of them have in common is here and in
+claims.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the simulator and the papers say, beside what real TCP does on a testbed.
 
-Everything runs on two racks joined by one link, the bottleneck. A link of the testbed has as much more than its nominal
-rate as headers take, so that both worlds move the same data in the same time when nothing is lost.
+Everything runs on two racks joined by one link, the bottleneck. A link of the testbed is faster than its nominal rate
+by as much as headers take, so that both worlds move the same data in the same time when nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Intervals for recorded jobs: a moving-block bootstrap over windows of the trace.
 
-The seeds of a run on a trace draw routes, and models where the trace names none; the jobs are the same at each. So the
-spread over seeds says nothing about another month. Windows of the trace do: jobs are put into narrow bins by the
+The seeds of a run on a trace draw routes, and models where the trace names none; the jobs are the same at every seed.
+So the spread over seeds says nothing about another month. Windows of the trace do: jobs are put into narrow bins by the
 time of their submission, and a replicate is as many windows (runs of neighbouring bins that begin anywhere) as the
 trace is long, drawn with replacement, the same for every stack. Seeds are drawn with replacement, too. An interval
 reaches from the 2.5th to the 97.5th percentile of 1,000 replicates (Künsch 1989, "The jackknife and the bootstrap for

@@ -89,10 +89,10 @@ class ClusterSection(Section):
         None, description="Speeds of rack and edge uplinks (three-tier), instead of oversubscription."
     )
     k: Count | None = Field(None, description="Ports of a switch (fat-tree): k pods, k^3/4 servers.")
-    intra_server_gbps: Gbps | None = Field(None, description="Between GPUs of one server; by default no limit.")
-    latency_us: NotNegative = Field(0.0, description="One message between servers, in microseconds.")
-    intra_latency_us: NotNegative = Field(0.0, description="One message inside a server, in microseconds.")
-    links: list[LinkRow] | None = Field(None, description="The cables (links): a, b, gbps and perhaps tier.")
+    intra_server_gbps: Gbps | None = Field(None, description="Speed between GPUs of a server; by default no limit.")
+    latency_us: NotNegative = Field(0.0, description="Latency of a message between servers.")
+    intra_latency_us: NotNegative = Field(0.0, description="Latency of a message inside a server.")
+    links: list[LinkRow] | None = Field(None, description="The cables (links), each with a, b, gbps and perhaps tier.")
     routes: list[RouteRow] | None = Field(None, description="Routes that shortest paths would not give (links).")
     file: str | None = Field(
         None, description="Slurm's topology.conf, or a .csv with columns node, rack (file); relative to the scenario."
@@ -157,7 +157,7 @@ class Sharing(Section):
         K_WAY_B_S_PER_BYTE, description="k-way: seconds per byte alone."
     )
     eta_s_per_byte: Annotated[float, Field(ge=0, le=1)] = Field(
-        K_WAY_ETA_S_PER_BYTE, description="k-way: what each further transfer adds to it."
+        K_WAY_ETA_S_PER_BYTE, description="k-way: seconds per byte that each further transfer adds."
     )
 
     @model_validator(mode="after")
@@ -174,7 +174,7 @@ class DimensionRow(Section):
     kind: Literal["ring", "switch", "fully-connected"] = Field("switch", description="How its units are joined.")
     gbps: Gbps = Field(description="Gbit/s of a link.")
     latency_us: NotNegative = Field(0.0, description="Latency of a message, in microseconds.")
-    nic_latency_us: NotNegative = Field(0.0, description="What its network card adds.")
+    nic_latency_us: NotNegative = Field(0.0, description="What the network card adds to it.")
 
 
 class HierarchyTable(Section):
@@ -196,7 +196,7 @@ class ForeignRow(Section):
     dst: str = Field(description="Server that receives.")
     start_s: Seconds = Field(0.0, description="When it starts.")
     end_s: SomeSeconds | None = Field(None, description="When it ends; by default never.")
-    gbps: Gbps | None = Field(None, description="What it asks for; by default all that it can get.")
+    gbps: Gbps | None = Field(None, description="Rate that it asks for; by default all that it can get.")
 
     @model_validator(mode="after")
     def _lasts(self) -> Self:
@@ -214,7 +214,7 @@ class CrossTrafficTable(Section):
     seconds: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
         [0.2, 2.0], description="How long a flow lasts, drawn between these."
     )
-    gbps: Gbps | None = Field(None, description="What each asks for; by default all that it can get.")
+    gbps: Gbps | None = Field(None, description="Rate that each flow asks for; by default all that it can get.")
 
     @model_validator(mode="after")
     def _in_turn(self) -> Self:
@@ -238,9 +238,9 @@ class NetworkSection(Sharing):
         description="links: bytes over links; tiers: a fixed part of compute time; analytical: collectives over a "
         "hierarchy, layer by layer; astra-sim: the same asked of an installed ASTRA-sim 1.0.",
     )
-    collective: CollectiveName = Field("ring", description="For transfers whose profile does not say.")
+    collective: CollectiveName = Field("ring", description="Algorithm of transfers whose profile names none.")
     tiers: dict[str, TierRow] = Field(
-        default_factory=dict, description="tiers: by model (or default): machine, rack, network."
+        default_factory=dict, description="tiers: for each model (or default), its fractions: machine, rack, network."
     )
     table: Literal["dally", "dally-by-shape", "dally-astra-sim", "themis"] | None = Field(
         None,
@@ -299,8 +299,8 @@ class OutageRow(Section):
     """A server that is lost for a while."""
 
     server: str = Field(description="Its name.")
-    at_s: Seconds = Field(description="When.")
-    for_s: SomeSeconds = Field(description="For how long.")
+    at_s: Seconds = Field(description="When it is lost.")
+    for_s: SomeSeconds = Field(description="How long it is lost.")
 
 
 class RunSection(Section):

@@ -35,7 +35,7 @@ def there_are_others(network: NetworkSpec) -> bool:
 
 
 def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
-    """Refuse, in words, what needs single flows on a network that has none."""
+    """Refuse, with the reason, what needs single flows on a network that has none."""
     known = network.sharing == "max-min" and network.cost == "links"
     what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
     if opened and not known:
@@ -128,7 +128,7 @@ class Others:
             engine.detach(row)
 
     def _drawn(self, server: int, round_: int) -> _Change:
-        """What a server sends in one round: whereto, and until when (at most until the next round)."""
+        """Where a server sends in one round, and until when (at most until the next round)."""
         assert self.cross is not None
         draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=round_))
         other = int(draw.integers(len(self.cluster.servers) - 1))

@@ -168,7 +168,7 @@ class SimWorld:
         return self._traffic[job.id, gpus]
 
     def check_traffic(self) -> None:
-        """Refuse, in words, to say what goes over links where that is not known."""
+        """Refuse, with the reason, to say what goes over links where that is not known."""
         if self.lowering.kway_b is not None or self.network.cost != "links":
             raise StackError(
                 'traffic on links is known only with network.sharing "max-min" or "ideal" and '

@@ -1,7 +1,8 @@
 """DCTCP where the kernel has none: our own (dctcp.bpf.c), compiled on first use and loaded by libbpf.
 
-What is registered is the whole machine's, and lives as long as the file of its link: the kernel takes it away with the
-last process that holds it, however that ends. Every testbed registers a name of its own, so that none needs another's.
+A registration holds for the whole machine, as long as some process has the file of its link open: the kernel removes it
+when the last such process ends, in whatever way. Every testbed registers a name of its own, so that none depends on
+another.
 """
 
 from __future__ import annotations

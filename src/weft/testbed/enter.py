@@ -1,7 +1,7 @@
 """Runs a command in a network namespace: python enter.py NAMESPACE-FILE PARENT COMMAND ...
 
-The command ends when its parent does, however that ends; it lives on if PARENT is 0. NAMESPACE-FILE "-" is the one that
-WEFT_NETNS names. Needs nothing but the standard library.
+The command ends when its parent does, in whatever way that ends; if PARENT is 0, the command lives on. "-" stands for
+the NAMESPACE-FILE that WEFT_NETNS names. This script needs only the standard library.
 """
 
 from __future__ import annotations

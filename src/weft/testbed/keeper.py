@@ -1,7 +1,7 @@
 """A testbed that stays up: a process of its own holds it, and a file says where its namespaces are.
 
-When the process ends, however that may be, its warden ends what runs in the namespaces, and they go with it. Should
-both have been killed, `down` finds what still runs there by the file.
+When the process ends, in whatever way, its warden ends everything that runs in the namespaces, and the namespaces
+disappear. If the warden was killed as well, `down` finds through the file what still runs there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python replay.py SPEC.json RANK
 
 The graph of an iteration is that of the profile. Transfers go one after another, as in a communication library, beside
-the computing that does not wait for them. Needs nothing but the standard library. Every iteration is a line of the log:
-its start, the start and end of its communication, its end, and when it could have begun to communicate, by the
+the computing that does not wait for them. The trainer needs only the standard library. Every iteration is a line of the
+log: its start, the start and end of its communication, its end, and when it could have begun to communicate, by the
 machine's monotonic clock.
 """
 

@@ -1,4 +1,4 @@
-"""Trials: jobs on a fresh testbed, each alone, then all together, then shifted and then paced if that was asked."""
+"""Trials: jobs on a fresh testbed, each alone, then all together, then shifted and then paced if that was asked for."""
 
 from __future__ import annotations
 

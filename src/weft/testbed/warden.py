@@ -2,9 +2,9 @@
 
     python warden.py NAMESPACE-FILE ... < the maker's end of a pipe
 
-When the maker ends, however that may be, the pipe closes. The warden then ends every process in the namespaces,
-whoever started it, and removes the folders that it was told of, a line each. Until then it holds the namespaces itself,
-so that no other ones can have their inodes. Needs nothing but the standard library.
+When the maker ends, in whatever way, the pipe closes. The warden then ends every process in the namespaces, whoever
+started it, and removes the folders that it was told of, a line each. Until then it holds the namespaces itself, so that
+their inodes are not given to others. The warden needs only the standard library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Places that wrap another place: Even, Shaped and Dealt.
 
 Even holds any place to the same number of workers on every server of a job, for worlds that cannot do otherwise
-(Slurm). Shaped does so where the job itself says how many. Dealt lets the place choose the GPUs and then deals the
-ranks out by who talks to whom.
+(Slurm). Shaped does so where the job itself says how many. Dealt lets the place choose the GPUs and then assigns ranks
+to them by which workers talk to each other.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Even(Place):
 
 class Shaped(Place):
     """A job that must have a given number of workers on each server is shown servers with exactly that many free GPUs.
-    The place inside handles any other job itself. A placement of another shape is refused, in words."""
+    The place inside handles any other job itself. A placement of another shape is refused, with the reason."""
 
     def __init__(self, inner: Place) -> None:
         self.inner = inner

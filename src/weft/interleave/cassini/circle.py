@@ -1,6 +1,6 @@
 """Circle: a job's demand on a link, rolled around its iteration (CASSINI section 3); and periods that fit each other.
 
-Demand may be in any unit of rate, as long as the link's capacity is in the same.
+Demand may be in any unit of rate, as long as the link's capacity is in the same unit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layout: one candidate plan as CASSINI sees it: who meets whom on which links, with which circles and periods."""
+"""Layout: one candidate plan as CASSINI sees it: which jobs meet on which links, with which circles and periods."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 FLAT = 1e-11  # fraction of capacity x perimeter: costs closer than this are equal
-SECOND = np.int64(1)  # a job; for a plain 1 numba would compile all that is called with it once more
+SECOND = np.int64(1)  # the number of a job; numba would compile all that is called with a plain 1 once more
 
 
 @njit(cache=True, nogil=True)

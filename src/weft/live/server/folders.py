@@ -1,4 +1,4 @@
-"""Whose a folder is: what weft runs, believes and answers comes from files, so nobody else may have written them."""
+"""Who owns a folder: what weft runs, believes and answers comes from files, so nobody else may have written them."""
 
 from __future__ import annotations
 

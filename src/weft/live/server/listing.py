@@ -1,4 +1,4 @@
-"""What is told from a ledger: the queue, the story of one job, and a trace that `weft simulate` replays.
+"""What a ledger tells: the queue, the story of one job, and a trace that `weft simulate` replays.
 
 The server need not run. A job's story can also be told from the tables of a simulated run.
 """

@@ -1,7 +1,7 @@
-"""The child process in which users' model descriptions are read: hostile files can cost it its life, and nothing else.
+"""The child process in which users' model descriptions are read: a hostile file can end it, and can do no other harm.
 
 It takes one JSON line for each model on its standard input and answers with one line: the profile, or why there is
-none. Its memory is limited by itself and its time by who asks (profiles.py).
+none. It limits its own memory, and its caller (profiles.py) limits its time.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class Intake:
         self.accept(new, later, snapshot.nodes, now, snapshot.ahead_s)
 
     def refuse_another(self, snapshot: Snapshot) -> None:
-        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends, in words."""
+        """Two servers of one Slurm would take each other's jobs back: the one whose run is younger ends with a
+        message."""
         for key in snapshot.changed:
             record = snapshot.jobs.get(key)
             other = foreign(record.admin_comment, self._world.clock) if record and not record.ended else ""

@@ -1,8 +1,9 @@
 """Slurm's priority of a job, for the order of the stack: `weft serve --priority`.
 
-A job that weft holds has priority 0 in Slurm, which computes none for it. So weft asks the controller for what says
-whose a job is (QOS, fair share, partition, nice) and adds it up with the weights of slurm.conf, as Slurm's multifactor
-priority does. Age and size are the business of the stack's order: it decides among jobs of the same priority.
+A job that weft holds has priority 0 in Slurm, which computes none for it. So weft asks the controller for the factors
+that depend on who submitted a job and how (QOS, fair share, partition, nice) and adds them up with the weights of
+slurm.conf, as Slurm's multifactor priority does. Age and size are the business of the stack's order: it decides among
+jobs of the same priority.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What to do about one job, and what has become of it: a decision against what Slurm tells now. No I/O, no clock.
+"""What to do about one job, and what has become of it: compares a decision with what Slurm says now, without any I/O.
 
 Slurm is never told a sequence of steps and trusted to have taken them. At every look the job is compared with what it
 should be, and at most one command follows: so it does not matter which commands were lost, or by whom they were sent.
@@ -30,7 +30,7 @@ should be, and at most one command follows: so it does not matter which commands
 A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
 
 Slurm knows of more than GPUs: cores, memory, licences, limits of users, accounts and QOS, reservations. weft leaves all
-that to Slurm; of the reasons that Slurm gives it only asks how long to wait.
+of that to Slurm, and learns from the reasons that Slurm gives only how long to wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""weft: least expected service first, with a bound on waiting, and sizes by what another GPU is worth."""
+"""weft: least expected service first, with a bound on waiting, and sizes by what one more GPU would gain."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """flow: every host plans its rates, every switch keeps a load table (Zhao, Wu and Zhu).
 
-`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14). A flow starts at once, at what is
-free for the rest of the slot, and what it leaves is free at once. `flow:quantised` is the for-loop over slots of
-section VII: a flow waits for the next slot, and has one rate throughout a slot. `flow:fill` (ours) gives priorities
-instead of limits: jobs that have planned for this slot go first, and the others have what these leave.
+`flow` asks the switches, `flow:host-only` knows no link but its own NIC (Figure 14). A flow starts at once, at the rate
+that is free for the rest of the slot, and the rate that it gives up is free at once. `flow:quantised` is the for-loop
+over slots of section VII: a flow waits for the next slot, and has one rate throughout a slot. `flow:fill` (ours) gives
+priorities instead of limits: jobs that have planned for this slot go first, and the others have what these leave.
 
-What the authors' prototype does otherwise than their text is settings: `flow:volume=1.6` plans 1.6 times the bytes that
-a flow has left, `flow:no-estimate` takes every link to be ours at line rate, `flow:own-load` lets flows of one job
+Settings follow the authors' prototype where it differs from their text: `flow:volume=1.6` plans 1.6 times the bytes
+that a flow has left, `flow:no-estimate` takes every link to be ours at line rate, `flow:own-load` lets flows of one job
 count as load for each other, and `flow:leaves=40%` says how much of its fair share a foreign TCP flow keeps beside our
-senders (none of it by default, since these do not react to loss; all of it if they do). `flow:pauses` reads the text to
-the letter where answers are late: until those of a slot are there, a host sends nothing.
+senders (none of it by default, since these do not react to loss; all of it if they do). `flow:pauses` follows the text
+to the letter where answers are late: a host sends nothing in a slot until it has the answers for that slot.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _work_room(links: int, slots: int, flows: int) -> Room:
 
 
 class FlowRule(RateRule):
-    """All hosts and switches at once, as arrays; one host alone is flow_host.HostScheduler."""
+    """All hosts and switches at once, as arrays; one host alone is HostScheduler (host.py)."""
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()

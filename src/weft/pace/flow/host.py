@@ -1,8 +1,8 @@
 """HostScheduler: the scheduler of one server (section IV-C of the paper), fed slot by slot with what it may know.
 
 It knows its own flows, what its peers told it (how far they are and what they plan for now), and the load vectors that
-switches on its paths answered. It returns a rate and a schedule to post for each of its flows. No clock, no network,
-no sockets: a daemon that paces real sockets and a test that plays a data centre call the very same object.
+switches on its paths answered. It returns a rate and a schedule to post for each of its flows. It has no clock, no
+network and no sockets: a daemon that paces real sockets and a test that plays a data centre call the same object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SwitchTable: what a switch expects on its outgoing links over the next K slots (section IV-A of the paper).
 
-Flows post schedules; a schedule posted again replaces the old one; a slot that has passed expires. Nothing else is
-known to a switch: no job, no dependency.
+Flows post schedules; a schedule posted again replaces the old one; a slot that has passed expires. A switch knows
+nothing else: neither jobs nor dependencies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""mcs: coflows of jobs in stages on one big switch, in the job order of MCS's own paper, and backfilled.
+"""mcs: coflows of jobs with several stages on one big switch, in the job order of MCS's paper, with backfilling.
 
 A central scheduler sees all flows and all NICs, and no link between them (Tian et al., INFOCOM 2018). Its senders keep
-the rates they were given, and foreign traffic has what they leave; with `mcs:reacts` they slow down for loss, so that
-foreign flows have their fair share beside them, and with `mcs:leaves=40%` that part of it. `job_order` and
+the rates they were given, and foreign traffic gets what they leave. With `mcs:reacts` they slow down for loss, so that
+foreign flows get their fair share; with `mcs:leaves=40%` foreign flows get that part of it. `job_order` and
 `coflow_rates` are meant to be read; mcs_kernel.py does the same operations in the same order for thousands of jobs.
 """
 

@@ -1,5 +1,5 @@
-"""What others are owed and what jobs have, for a data centre; `owed` and `rates` in __init__.py do the same in plain
-Python."""
+"""What foreign flows are owed and what jobs get, for a data centre; `owed` and `rates` in __init__.py do the same in
+plain Python."""
 
 import numpy as np
 from numba import njit

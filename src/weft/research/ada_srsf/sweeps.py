@@ -1,7 +1,7 @@
 """Where AdaDUAL gains and where it does not, and which kappa is best: sweeps around the Ada-SRSF experiment.
 
-Each sweep varies one thing and compares stacks seed by seed. Jobs of given message sizes are profile files written to
-a folder of the caller's. `python -m tools.ada_srsf` runs them and draws docs/papers.
+Each sweep varies one thing and compares stacks seed by seed. Jobs of given message sizes are profile files written to a
+folder of the caller's. `python -m tools.ada_srsf` runs them and draws the pictures in docs/papers.
 """
 
 from __future__ import annotations

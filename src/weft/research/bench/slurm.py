@@ -1,8 +1,8 @@
 """weft serve on a real Slurm of 64 nodes on this machine: 200 jobs; decision times, and waits for nodes that are free.
 
-Needs root and Debian's slurm-wlm and munge; elsewhere its figures are undefined. All times are those of Slurm's own
-log: a job waits from its submission to its allocation. It waits *in vain* as long as the GPUs that it then gets are
-free and it is there.
+The benchmark needs root and Debian's slurm-wlm and munge; elsewhere its figures are undefined. All times are those of
+Slurm's own log: a job waits from its submission to its allocation. It waits *in vain* while it is in the queue and the
+GPUs that it will get are free.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """weft serve on a real Slurm whose queue is long: the processor time of a decision, from waking up to orders given.
 
-It is what the thread that decides spends on a look at Slurm, the plan and the ledger, when anything is decided or has
-happened. The thread that talks to Slurm and Slurm itself run beside it.
+This is the time that the deciding thread spends on a look at Slurm, the plan and the ledger, whenever something is
+decided or has happened. The thread that talks to Slurm and Slurm itself run beside it.
 """
 
 from __future__ import annotations

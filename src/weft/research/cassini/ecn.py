@@ -3,8 +3,8 @@
 While several transfers want more of a link than it has, each is taken to offer the rate that it has alone. Senders
 follow the rates they are granted with a delay (DCQCN's control loop, `delay_s`), so the queue of the link grows to
 (offered - capacity) x delay and stays there until the overload ends. Packets that pass meanwhile are marked by WRED:
-none below `low_cells`, all above `high_cells`, in proportion between. Of the links a transfer crosses the worst
-counts. A fluid estimate: ratios between stacks mean something, absolute numbers depend on the delay.
+none below `low_cells`, all above `high_cells`, in proportion between. Of the links that a transfer crosses, the worst
+counts. This is a fluid estimate: ratios between stacks mean something, absolute numbers depend on the delay.
 """
 
 from __future__ import annotations

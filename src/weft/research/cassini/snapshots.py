@@ -2,10 +2,10 @@
 
 The paper gives, for each job, the communication time under Th+CASSINI and under Themis, the score and the shift. In
 snapshots 1 and 2 the former is the dedicated time. An iteration is taken to compute and then to send once at a constant
-rate. Fitted there: the period (equal for all jobs of a snapshot; the middle of the widest optimum is the published
-shift, to the grid of 5 degrees) and one rate per snapshot, so that jobs started together, unshifted, have Themis' times
-(least squares over whole Gbit/s, 1,000 iterations). Snapshots 3 to 5 are predictions: the same rates (VGG16 the mean of
-its two), computing in proportion to the batch; BERT and RoBERTa from the zoo.
+rate. Two things were fitted there: the period (equal for all jobs of a snapshot; the middle of the widest optimum is
+the published shift, to the grid of 5 degrees) and one rate per snapshot, so that jobs started together, unshifted, have
+Themis' times (least squares over whole Gbit/s, 1,000 iterations). Snapshots 3 to 5 are predictions: the same rates
+(VGG16 the mean of its two), computing in proportion to the batch; BERT and RoBERTa from the zoo.
 
 `WINDOW_RATES` is a second fit, with a rate per job. It meets Themis' times better, but only over the first 40
 iterations: jobs of unequal rates drift apart on a fairly shared link, so what it fits is a transient whose length was

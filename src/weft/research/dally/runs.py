@@ -6,7 +6,7 @@ arrivals with 4, `...-links` the same over links that jobs share (`-slow-links`:
 gives; `-astra-divided`: and the GPUs of a job share its duration, as in the authors' simulator). Seed 0 is the authors'
 own file where WEFT_TRACES has it; other seeds draw as many jobs from it (batch), or take another of the five files
 (Poisson). Without it, jobs are drawn from its published figures. Seeds 3 and 4 are files of the authors in which jobs
-come otherwise.
+arrive differently.
 """
 
 from __future__ import annotations

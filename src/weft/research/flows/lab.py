@@ -1,4 +1,4 @@
-"""The laboratory of the flow scheduling paper: few jobs on few servers, placed by hand, from change to change.
+"""The laboratory of the flow scheduling paper: few jobs on few servers, which are placed by hand.
 
 Two jobs on one NIC (Figures 1 and 11a), one beside a foreign flow (11b), one under random loss (10), and how long a
 host takes to decide (15).
@@ -45,7 +45,8 @@ def play(
     models: Sequence[str], servers: Sequence[Sequence[int]], pace: str, iterations: int, *, n_servers: int = 2,
     loss: float = 0.0, foreign: Sequence[Foreign] = (), nic_gbps: float = NIC_GBPS,
 ) -> tuple[Engine, _Seen]:  # fmt: skip
-    """Run jobs, each with a worker on each of its servers; also what goes out of server 0, from change to change."""
+    """Run jobs, each with a worker on each of its servers; also what leaves server 0 between one change of rates and
+    the next."""
     cluster = build_cluster("single-switch", servers=n_servers, gpus_per_server=len(models), nic_gbps=nic_gbps)
     network = NetworkSpec(packet_loss=loss, foreign=tuple(foreign))
     chosen = cast(Pace, make("pace", pace))

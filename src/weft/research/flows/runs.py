@@ -1,4 +1,4 @@
-"""Runs of the flow scheduling paper's scenarios that claims have in common, and what two settings come to at each seed.
+"""Runs of the flow scheduling paper's scenarios that several claims share, and two settings compared seed by seed.
 
 Our own pace was chosen on seeds 1 to 5. Settings that are `held_out` run at seeds from 6 on, whatever was asked for.
 """

@@ -1,7 +1,7 @@
 """How often Titan's greedy is optimal: small states, solved by forms of `titan` and exactly (Eq. 1, by HiGHS).
 
-Objectives in order in one: minimise (S + 1) O1 + O2, which is lexicographic since O2 is at most S. The product of two
-x in the bandwidth constraint becomes a variable z >= x + x' - 1: nothing wants z to be larger than it must.
+Both objectives are put into one: minimise (S + 1) O1 + O2, which is lexicographic since O2 is at most S. The product of
+two x in the bandwidth constraint becomes a variable z >= x + x' - 1: nothing wants z to be larger than it must.
 """
 
 from __future__ import annotations

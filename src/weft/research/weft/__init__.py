@@ -2,8 +2,9 @@
 traces.
 
 The best other stack of each scenario is looked for on seeds 1 to 5, by the same race as in `weft advise`, and figures
-are from later seeds; docs/stack-weft.md has them. "Published" here means the bar: a ratio of 1 to the paper's own
-method, of 1.05 to the best other stack in mean JCT and 1.10 in p99, and a longest wait of once its bound.
+are from later seeds; docs/stack-weft.md has them. "Published" here means the target: mean JCT at most that of the
+paper's own method and at most 1.05 times that of the best other stack, p99 at most 1.10 times that of the latter, and
+no wait longer than its bound.
 """
 
 from __future__ import annotations

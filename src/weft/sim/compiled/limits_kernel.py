@@ -74,7 +74,7 @@ def apart(rows, ranks, active, feed0, feed1):
 
 @njit(cache=True)
 def full(E, rows, out):
-    """Full links of transfers that have less than they may have."""
+    """Full links on the paths of transfers that have less than they may have."""
     for i in range(len(rows)):
         node = m.nodes(E)[rows[i]]
         if node.units < 0 or node.units >= node.demand_units:  # it starts at this moment, or has what it may have

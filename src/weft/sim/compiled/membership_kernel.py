@@ -216,7 +216,7 @@ def wake(E, j, now):
 
 @inner((TABLE, int64, int64, float64, boolean, int64))
 def _visit(E, j, y, now, computing, n):
-    """A newcomer j meets job y, whose component is disturbed. Returns the number of members so far; where paces are not
+    """The new job j meets job y and disturbs its component. Returns the number of members so far; where paces are not
     computed, 1 if the component was parked."""
     c = m.jobs(E)[y].comp
     if y == j or c < 0:

@@ -31,7 +31,7 @@ def next_event_of(E, x, now):
             continue
         lead_rate = lead.rate if lead.state == ACTIVE else 0.0
         if node.rate > lead_rate:
-            # both lines as they were last drawn, so that looking again later changes nothing
+            # both transfers as they were when their rates last changed, so that looking again later changes nothing
             ahead = node.amount - node.remaining - node.rate * node.mark - node.chunk
             if lead.state == ACTIVE:
                 ahead -= lead.amount - lead.remaining - lead.rate * lead.mark

@@ -62,7 +62,7 @@ def fresh_node(E, x):
 
 @inner((TABLE, int64))
 def freshen_followers(E, x):
-    """What may not overtake a transfer gets new rates when this one starts or ends."""
+    """Transfers that may not overtake this one get new rates when it starts or ends."""
     for f in range(m.nodes(E)[x].fol0, m.nodes(E)[x].fol1):
         y = m.leads(E)[m.follows(E)[f]].by
         if m.nodes(E)[y].state == ACTIVE:

@@ -132,7 +132,8 @@ class Engine:
 
     @property
     def events(self) -> int:
-        """Task completions simulated one by one (skipped ones not counted), and limits that a rule has set."""
+        """Number of task completions that were simulated one by one (not skipped), and of limits that a rule has
+        set."""
         return int(self.arrays.scalars["n_events"]) + (self.ruled.decisions if self.ruled is not None else 0)
 
     @property
@@ -320,7 +321,7 @@ class Engine:
         return self.ruled is not None and self.ruled.stuck and int(self.arrays.scalars["n_heap"]) == 0
 
     def check_rule(self) -> None:
-        """Refuse, in words, a rule that has let nothing through for a long time when nothing else will happen by
+        """Refuse, with the reason, a rule that has let nothing through for a long time when nothing else will happen by
         itself."""
         if self.ruled is not None and self._is_stuck():
             raise EngineError(

@@ -80,7 +80,8 @@ def all_iterations_done(arrays: Arrays) -> list[int]:
 
 
 def _ends(arrays: Arrays, comp: Any, row: int) -> npt.NDArray[np.float64]:
-    """When the iterations of a period end, counted from the start of the one under way: as in the period before."""
+    """When the iterations of a period end, counted from the start of the one under way; they end as in the last
+    period."""
     records = arrays.records[int(comp["record0"]) : int(comp["record1"])]
     mine = records[(records["row"] == row) & (records["uid"] == arrays.jobs[row]["uid"])]
     return np.cumsum(np.repeat(mine["duration"], mine["count"].astype(np.int64)))

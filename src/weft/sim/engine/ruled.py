@@ -114,7 +114,8 @@ class Ruled:
         self._bare = {row: bound for row, bound in self._bare.items() if not low <= row < high}
 
     def meet(self, now: float) -> None:
-        """Tell a rule that minds of foreign flows that have started or ended, and let it decide again."""
+        """Tell a rule that takes foreign flows into account which of them have started or ended, and let it decide
+        again."""
         if self._met:
             return
         self._met = True

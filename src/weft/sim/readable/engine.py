@@ -374,7 +374,7 @@ class ReferenceEngine:
                 continue
             lead_rate = (lead.rate or 0.0) if lead.state == "active" else 0.0
             if rate > lead_rate:
-                # both lines as they were last drawn, so that looking again later changes nothing
+                # both transfers as they were when their rates last changed, so that looking again later changes nothing
                 ahead = node.spec.amount - node.remaining - rate * node.mark - node.spec.chunk
                 if lead.state == "active":
                     ahead -= lead.spec.amount - lead.remaining - lead_rate * lead.mark

@@ -101,14 +101,14 @@ class WorkloadSpec(BaseModel):
         description="Draw GPUs and durations together from this trace file, or from published figures: acme-seren, "
         "acme-kalos (synthetic).",
     )
-    present: int | None = Field(None, ge=0, description="dynamic: jobs there at time 0; by default half of them.")
+    present: int | None = Field(None, ge=0, description="dynamic: jobs that are there at time 0; by default half.")
     arrive_s: NotNegative = Field(600.0, description="dynamic: when the others begin to arrive.")
     gap_s: NotNegative = Field(0.0, description="dynamic: mean time between them; 0 lets them arrive together.")
     burst_share: float = Field(0.1, gt=0, lt=1, description="bursty: fraction of time spent in bursts.")
     burst_factor: float = Field(10.0, ge=1, le=1e6, description="bursty: arrival rate in a burst over that outside.")
     burst_s: Positive = Field(600.0, description="bursty: mean length of a burst.")
     trace: str | None = Field(None, description="Trace file or folder; relative to the scenario, or to WEFT_TRACES.")
-    trace_format: str | None = Field(None, description="Its format, where it is not detected.")
+    trace_format: str | None = Field(None, description="Format of the trace, where it is not detected.")
     reading: Literal["alone", "compute", "one-gpu"] | None = Field(
         None,
         description="What a duration means: alone = time alone on its GPUs with communication; compute = compute only, "
