@@ -117,9 +117,8 @@ class GroupedQueue:
             del self._groups[group]
 
     def in_order(self, passes: Callable[[int, JobView], bool] | None, most: int | None = None) -> Iterator[JobView]:
-        """The jobs, first to last, of all sizes or of those up to `most`. When a job's turn comes, `passes` may say
-        that it is skipped with all that follow it in its group. The very first job to be skipped is produced all the
-        same.
+        """The jobs, first to last, of all sizes or of those up to `most`. When a job is reached, `passes` may say that
+        it is skipped with all that follow it in its group. The very first job to be skipped is produced all the same.
 
         A job that is skipped stays skipped until the end, and the queue may not change meanwhile.
         """

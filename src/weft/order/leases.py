@@ -219,7 +219,7 @@ class OwnLeases(LeaseOrder):
                 at_s = end_s
             job = view.running.get(name)
             if i == _AHEAD or job is None or not self._lasted(job, end_s):
-                return float(at_s)  # ask all jobs again if the one with this lease has gone
+                return float(at_s)  # all are asked again if the job with this lease has gone
             key = self.key_ahead(job, at_s)
             stays = self._stays(view, job, math.inf if key is None else key, rivals)
             if not stays or (self.moves and scattered(view, [job])):
@@ -288,7 +288,7 @@ def positive(text: str, what: str) -> float:
 
 
 def period(text: str, what: str) -> float:
-    """A parameter as a time that is over again and again. Where it is next to nothing, jobs change places all the time
+    """A parameter as the length of something that recurs. If that is next to nothing, jobs change places all the time
     and a run does not end."""
     value = number(text)
     if not LEAST_PERIOD_S <= value < math.inf:

@@ -37,7 +37,7 @@ class Affinity(Place):
         home = tuple(state["homes"].get(job.id, ())) if waits else job.gpus
         back = len(home) == gpus and bool(offer.free[list(home)].all())
         if not waits and not back:
-            return Answer(None, "its slice is over", state)  # its GPUs now belong to the jobs whose turn it is
+            return Answer(None, "its slice is over", state)  # its GPUs now belong to the jobs of this slice
         if back and waits and Spread.of(view.cluster, home).servers == 1:
             return Answer(home, "back on its server", state)
         if offer.free_per_server.max() < gpus and back:

@@ -35,7 +35,7 @@ def shared_out(view: ClusterView, jobs: Sequence[JobView], left: Left) -> dict[s
 
 
 def _grow(need: dict[str, dict[int, float]], sizes: dict[str, int], room: int) -> int:
-    """Give what is left away step by step; returns how many GPUs nobody can use."""
+    """Give away what is left, step by step; returns how many GPUs nobody can use."""
     heap: list[tuple[float, int, str, int]] = []
     number = {name: i for i, name in enumerate(sizes)}
 

@@ -177,7 +177,7 @@ class Room(NamedTuple):
     order: Ints
     kept: Ints
     work: Floats
-    mine: Floats  # what the job whose turn it is has posted on a link
+    mine: Floats  # what the job that decides now has posted on a link
     seen_mine: Floats
     mates: Floats  # its flows on a link
     marked: Ints
