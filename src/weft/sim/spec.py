@@ -74,8 +74,8 @@ class NetworkSpec:
 
     @property
     def alone(self) -> Sharing:
-        """How the transfers of one job share the network. A pace that sets rates lets a job that is alone have all of
-        it."""
+        """How the transfers of one job share the network. What a pace costs a job that is alone (packets that are lost,
+        rates that change at slots only) is not counted; sim/played.py plays it."""
         if self.sharing == "k-way":
             return Sharing(self.sharing, self.a_s, self.b_s_per_byte, self.eta_s_per_byte)
         return Sharing(self.sharing)
