@@ -1,6 +1,7 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
-# make network   all tests on a real network, those that make test leaves out included (root)
+# make engines   the tests on real engines, networks and browsers, and those of measured times
+# make network   all tests on a real network, those that make engines leaves out included (root)
 # make bounds the kernels' tests with every index checked, and the oldest numba
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
 # make torch  add PyTorch, for the profiler's tests
@@ -9,15 +10,15 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 4
+JOBS   ?= 3
 TORCH  ?= 2.13.0
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test network bounds lint format bench mutants docs install dev torch clean
+.PHONY: help demo test engines together alone network bounds lint format bench mutants docs install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -7
+	@sed -n 's/^# //p' Makefile | head -8
 
 # Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
 $(BIN)/python:
@@ -58,16 +59,27 @@ demo: install
 
 # Python keeps what it has compiled, also where it is told not to: every worker process, and every one that tests start,
 # would do it again.
-test bounds: export PYTHONDONTWRITEBYTECODE :=
+test together alone bounds: export PYTHONDONTWRITEBYTECODE :=
 
-# As many processes as there are processors compute from the beginning, the others begin with the tests on a live cluster,
-# which mostly wait. Tests that hold measured times against computed ones run when the rest is done (pytest ends with 5
-# if ARGS names no test of that kind).
+# What needs nothing but Python and its packages. As many processes as there are processors compute from the beginning,
+# the others begin with the tests on a live cluster, which mostly wait (pytest ends with 5 if ARGS names no test of that
+# kind).
 test: dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not alone and not long" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not engine and not alone and not long" $(ARGS) || [ $$? -eq 5 ]
+
+# Tests on real engines mostly wait for them, so they run together. Those that hold measured times against computed ones,
+# as all on real sockets do, run when the rest is done, with nothing beside them.
+engines:
+	@$(MAKE) --no-print-directory together
+	@$(MAKE) --no-print-directory alone
+
+together: dev
+	$(BIN)/pytest -n 4 --dist worksteal -m "engine and not alone and not long" $(ARGS) || [ $$? -eq 5 ]
+
+alone: dev
 	$(BIN)/pytest -m "alone and not long" $(ARGS) || [ $$? -eq 5 ]
 
-# All tests on real sockets, one after another: make test runs the shorter half of them.
+# All tests on real sockets, one after another: make engines runs the shorter half of them.
 network: dev
 	$(BIN)/pytest -m "testbed or long" $(ARGS)
 

@@ -1,8 +1,8 @@
 """Tests on real clocks: real processes against real time, which a machine that stands still can fail.
 
 Such a failure says nothing about a change. So these tests have further attempts in CI; those that hold measured times
-against computed ones, as all on real sockets do, run one after the other with nothing beside them (`make test`); and if
-one of those fails again while a hypervisor keeps the processors from this machine, CI does not judge it and says so.
+against computed ones, as all on real sockets do, run one after the other with nothing beside them (`make engines`); and
+if one of those fails again while a hypervisor keeps the processors from this machine, CI does not judge it and says so.
 """
 
 from __future__ import annotations

@@ -33,6 +33,9 @@ os.environ["WEFT_RESULTS_MB"] = "0"  # tests run what they test, whatever earlie
 LONG = ("tests/examples/", "tests/results/test_browser.py")  # minutes, if they come last
 
 
+ENGINES = frozenset(("slurm16", "simgrid_python"))  # fixtures that bring one
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernels once, before worker processes start to do so side by side."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
@@ -56,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("testbed") is not None:
             item.add_marker("alone")  # rates and times on real sockets
+        if not ENGINES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("engine")  # also where nobody has thought of it
     if required() and config.pluginmanager.hasplugin("rerunfailures"):
         for item in filter(clocks.on_real_clocks, items):
             item.add_marker(pytest.mark.flaky(reruns=clocks.ATTEMPTS - 1, reruns_delay=15))

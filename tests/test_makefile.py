@@ -1,13 +1,16 @@
-"""What make says on a machine that lacks something, and that an installation up to date is left alone."""
+"""What make says on a machine that lacks something, what it leaves alone once installed, which tests it runs when."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -59,3 +62,22 @@ def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
     assert code != 0  # it tried to install
     (clone / ".venv" / ".run-stamp").touch()
     assert make(clone, "install") == (0, [])
+
+
+def test_every_test_runs_in_exactly_one_place_and_ci_goes_to_all_of_them() -> None:
+    """Whatever marks a test has: make test, one half of make engines or, if it is long, make network."""
+    recipes = re.findall(r"^(\w+): dev\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    chosen = {name: re.findall(r'-m "(.+?)"', recipe) for name, recipe in recipes}
+    everyday = [Expression.compile(words) for name in ("test", "together", "alone") for words in chosen[name]]
+    (network,) = map(Expression.compile, chosen["network"])
+    assert len(everyday) == 3
+    for values in product((False, True), repeat=4):
+        marks = dict(zip(("alone", "engine", "long", "testbed"), values, strict=True))
+        if marks["testbed"] and not marks["alone"]:
+            continue  # tests/conftest.py gives it that mark
+        times = sum(choice.evaluate(marks.__getitem__) for choice in everyday)
+        assert times == (not marks["long"]), marks
+        assert times or network.evaluate(marks.__getitem__)
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    made = {word for line in re.findall(r"^make ([^#\n]*)", ci, re.MULTILINE) for word in line.split()}
+    assert {"lint", "torch", "test", "together", "alone", "bounds"} <= made
