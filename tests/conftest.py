@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from tests import clocks
 from tests.clocks import pytest_runtest_makereport  # noqa: F401, a hook
-from tests.engines import missing_engine, required
+from tests.engines import load_torch, missing_engine, required
 from weft.research.bench._simgrid import find as find_simgrid
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
@@ -128,6 +128,12 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
         return done
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def pytorch() -> None:
+    """For tests that PyTorch runs in: skipped without it, failed in CI."""
+    load_torch()
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-__all__ = ["load_torch", "missing_engine", "required"]
+__all__ = ["load_torch", "missing_engine", "required", "torch"]
 
 
 def required() -> str | None:
@@ -24,6 +25,7 @@ def missing_engine(name: str) -> None:
     pytest.skip(f"{name} is not installed", allow_module_level=True)
 
 
+@cache
 def load_torch() -> Any:
     """PyTorch, which the profiler measures with; `make torch` brings a build without CUDA."""
     try:
@@ -33,3 +35,13 @@ def load_torch() -> Any:
         raise
     torch.set_num_threads(1)  # tests run side by side: threads of each that wait for the others would only spin
     return torch
+
+
+class _WhenUsed:
+    """PyTorch, imported when a test first uses it: processes that only collect such tests need seconds less."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(load_torch(), name)
+
+
+torch: Any = _WhenUsed()

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import load_torch
-
-load_torch()
+pytestmark = pytest.mark.usefixtures("pytorch")
 
 SCRIPT = """
 import os, sys, time, torch

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engines import load_torch
 from weft.cli.main import run
 from weft.errors import InputError
+from weft.profiling.architectures import build
+from weft.profiling.measure import profile
+from weft.profiling.sweep import PLAN, runs
 from weft.workload import zoo
 
-torch = load_torch()
-
-from weft.profiling.architectures import build  # noqa: E402 - after torch is known to be there
-from weft.profiling.measure import profile  # noqa: E402
-from weft.profiling.sweep import PLAN, runs  # noqa: E402
+pytestmark = pytest.mark.usefixtures("pytorch")
 
 LARGE = {"gpt3"}  # its 194 layers are built elsewhere; 175 billion parameters need no second look
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.engines import load_torch
+from tests.engines import torch
 from weft.errors import InputError
+from weft.profiling.measure import _precision, profile
 from weft.workload import zoo
 from weft.workload.profiles.files import MeasuredModel
 from weft.workload.zoo.build import read_model
 
-torch = load_torch()
-nn = torch.nn
-
-from weft.profiling.measure import _precision, profile  # noqa: E402 - after torch is known to be there
+pytestmark = pytest.mark.usefixtures("pytorch")
 
 
-def _net() -> nn.Sequential:
+def _net() -> torch.nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 256), nn.BatchNorm1d(256), nn.ReLU(), nn.Linear(256, 10))
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 256), torch.nn.BatchNorm1d(256), torch.nn.ReLU(), torch.nn.Linear(256, 10)
+    )
 
 
 def test_times_buckets_and_sizes_of_a_small_net() -> None:
@@ -41,7 +42,9 @@ def test_times_buckets_and_sizes_of_a_small_net() -> None:
 
 def test_the_last_layers_gradients_are_ready_first() -> None:
     """The first bucket holds the output layer (its bias and weight), the last one the input layer."""
-    net = nn.Sequential(*(nn.Linear(128, 128, bias=False) for _ in range(6)), nn.Linear(128, 3, bias=False))
+    net = torch.nn.Sequential(
+        *(torch.nn.Linear(128, 128, bias=False) for _ in range(6)), torch.nn.Linear(128, 3, bias=False)
+    )
     seen = profile(net, torch.randn(16, 128), repeats=7, bucket_bytes=1.0, first_bucket_bytes=1.0)
     assert [b.bytes for b in seen.buckets] == [4 * 128 * 3] + [4 * 128 * 128] * 6
 
@@ -58,37 +61,43 @@ def test_the_model_is_left_as_it_was() -> None:
     assert not net[0].weight._post_accumulate_grad_hooks
 
 
-class _Keywords(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-        self.unused = nn.Linear(4, 4)
+def _keywords() -> torch.nn.Module:
+    class Keywords(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+            self.unused = torch.nn.Linear(4, 4)
 
-    def forward(self, left: torch.Tensor, right: torch.Tensor) -> dict[str, object]:
-        return {"states": [self.layer(left), self.layer(right)], "count": 2}
+        def forward(self, left: torch.Tensor, right: torch.Tensor) -> dict[str, object]:
+            return {"states": [self.layer(left), self.layer(right)], "count": 2}
+
+    return Keywords()
 
 
 def test_batches_may_be_dicts_or_tuples_and_unused_parameters_send_nothing() -> None:
     batch = {"left": torch.randn(5, 4), "right": torch.randn(5, 4)}
-    named = profile(_Keywords(), batch, repeats=3)
-    ordered = profile(_Keywords(), tuple(batch.values()), repeats=3)
+    named = profile(_keywords(), batch, repeats=3)
+    ordered = profile(_keywords(), tuple(batch.values()), repeats=3)
     assert named.batch == ordered.batch == 5
     assert named.params == 2 * (16 + 4)
     assert named.gradient_bytes == ordered.gradient_bytes == 4 * (16 + 4)
 
 
-class _Tables(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.EmbeddingBag(100, 8, mode="sum", sparse=True)
-        self.out = nn.Linear(8, 1)
+def _tables() -> torch.nn.Module:
+    class Tables(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.EmbeddingBag(100, 8, mode="sum", sparse=True)
+            self.out = torch.nn.Linear(8, 1)
 
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.out(self.table(rows))
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return self.out(self.table(rows))
+
+    return Tables()
 
 
 def test_sparse_gradients_are_counted_apart() -> None:
-    seen = profile(_Tables(), torch.randint(100, (6, 2)), repeats=3)
+    seen = profile(_tables(), torch.randint(100, (6, 2)), repeats=3)
     assert seen.sparse_bytes == 4 * 800
     assert seen.gradient_bytes == 4 * 9
 
@@ -100,7 +109,7 @@ def test_an_optimizer_and_a_loss_can_be_given() -> None:
     seen = profile(
         net,
         torch.randn(16, 64),
-        loss=lambda out: nn.functional.cross_entropy(out, target),
+        loss=lambda out: torch.nn.functional.cross_entropy(out, target),
         optimizer=torch.optim.Adam(net.parameters(), lr=1e-3),
         repeats=3,
     )
@@ -119,9 +128,10 @@ def _modes() -> tuple[object, ...]:
     return tuple(x.fp32_precision for x in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn))
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="torch before 2.9 has no such switches")
 @pytest.mark.parametrize(("dtype", "mode"), [("fp32", "ieee"), ("tf32", "tf32")])
 def test_the_matrix_units_mode_is_put_back(dtype: str, mode: str) -> None:
+    if not hasattr(torch.backends.cudnn, "conv"):
+        pytest.skip("torch before 2.9 has no such switches")
     before = _modes()
     with _precision(torch, dtype):
         assert _modes() == (mode,) * 3
@@ -152,36 +162,47 @@ def test_a_profile_file_is_written_and_is_a_model(tmp_path: Path) -> None:
 
 def test_what_cannot_be_profiled_is_said() -> None:
     with pytest.raises(InputError, match="no parameters"):
-        profile(nn.ReLU(), torch.randn(2, 2))
+        profile(torch.nn.ReLU(), torch.randn(2, 2))
     with pytest.raises(InputError, match="dtype"):
         profile(_net(), torch.randn(2, 64), dtype="fp8")
     with pytest.raises(InputError, match="no tensor to differentiate"):
-        profile(_Counts(), torch.randn(2, 2))
+        profile(_counts(), torch.randn(2, 2))
 
 
-class _Counts(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(2, 2)
+def _counts() -> torch.nn.Module:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x).argmax(1)
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).argmax(1)
+
+    return Counts()
+
+
+def _linear() -> torch.nn.Module:
+    return torch.nn.Linear(2, 2)
+
+
+def _ones() -> torch.Tensor:
+    return torch.ones(1, 2)
 
 
 @pytest.mark.parametrize(
     ("model", "batch", "options", "words"),
     [
-        (nn.Linear(2, 2), None, {}, "the batch (NoneType) holds no tensor; pass what the model is called with"),
-        (nn.Linear(2, 2), [], {}, "the batch (list) holds no tensor"),
-        (None, torch.ones(1, 2), {}, "the model is a NoneType; pass a torch.nn.Module"),
-        ("vgg16", torch.ones(1, 2), {}, "the model is a str; pass a torch.nn.Module"),
-        (nn.Linear(2, 2), torch.ones(1, 2), {"repeats": 0}, "repeats is 0; give a whole number of at least 1"),
+        (_linear, lambda: None, {}, "the batch (NoneType) holds no tensor; pass what the model is called with"),
+        (_linear, list, {}, "the batch (list) holds no tensor"),
+        (lambda: None, _ones, {}, "the model is a NoneType; pass a torch.nn.Module"),
+        (lambda: "vgg16", _ones, {}, "the model is a str; pass a torch.nn.Module"),
+        (_linear, _ones, {"repeats": 0}, "repeats is 0; give a whole number of at least 1"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_a_remedy(
-    model: object, batch: object, options: dict[str, int], words: str
+    model: Callable[[], object], batch: Callable[[], object], options: dict[str, int], words: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        profile(model, batch, **options)
+        profile(model(), batch(), **options)
     assert words in str(error.value)
     assert "\n" not in str(error.value)

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare, kstest
 
 from weft.workload.streams import Stream
 
@@ -33,6 +32,8 @@ def test_drawing_in_parts_is_drawing_at_once() -> None:
 
 def test_distributions_are_as_named() -> None:
     """Kolmogorov-Smirnov against each distribution, and chi-squared where it is discrete."""
+    from scipy.stats import chisquare, kstest  # a second for each process that collects tests
+
     assert kstest(Stream(1, "u").uniform(N), "uniform").pvalue > 1e-3
     assert kstest(Stream(1, "e").exponential(N, 5.0), "expon", (0.0, 5.0)).pvalue > 1e-3
     assert kstest(Stream(1, "n").normal(N), "norm").pvalue > 1e-3
