@@ -17,12 +17,13 @@ from hypothesis import settings
 
 from tests import clocks
 from tests.clocks import pytest_runtest_makereport  # noqa: F401, a hook
+from tests.draws import examples
 from tests.engines import load_torch, missing_engine, required
 from weft.research.bench._simgrid import find as find_simgrid
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
-settings.register_profile("weft", deadline=None, max_examples=60, print_blob=True)
-# CI judges a change, so it draws the same examples each time; everybody else's runs look for new ones.
+settings.register_profile("weft", deadline=None, max_examples=examples(60), print_blob=True)
+# CI judges a change, so it draws all examples, the same each time; everybody else's runs draw fewer and new ones.
 settings.register_profile("ci", settings.get_profile("weft"), derandomize=True)
 settings.load_profile("ci" if required() else "weft")
 

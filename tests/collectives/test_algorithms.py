@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.collectives import APART, CLOSED_FORMS, COLLECTIVES, Stage, closed_form, get_collective, stages
 from weft.collectives.algorithms import host_ranks
 from weft.errors import InputError
 
-FAST = settings(max_examples=60, deadline=None)
+FAST = settings(max_examples=examples(60), deadline=None)
 SIZES = st.floats(1.0, 1e10)
 ANY_N = list(range(2, 21))
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.collectives import (
     APART,
     CLOSED_FORMS,
@@ -27,7 +28,7 @@ from weft.model.flows import FlowGroup
 from weft.model.topologies import Machine, cassini, fat_tree, leaf_spine, nic_links, single_switch, three_tier
 
 BESIDE = [name for name in COLLECTIVES if name != APART]  # whose messages all go between workers
-FAST = settings(max_examples=60, deadline=None)
+FAST = settings(max_examples=examples(60), deadline=None)
 INF = float("inf")
 
 MACHINE = Machine(4, nic_gbps=10, intra_server_gbps=300)

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives.test_lowering import even_placements, link_bytes
+from tests.draws import examples
 from weft.collectives import APART, COLLECTIVES, open_collective, ring_order, route_collective
 from weft.collectives.lowering import OpenFlow, placed_stages
 from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, leaf_spine, single_switch
 
-FAST = settings(max_examples=80, deadline=None)
+FAST = settings(max_examples=examples(80), deadline=None)
 NAMES = st.sampled_from(list(COLLECTIVES))
 Where = tuple[Cluster, tuple[int, ...]]
 

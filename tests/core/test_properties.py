@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
@@ -83,7 +84,7 @@ def test_every_job_ends_and_no_gpu_is_given_twice(world: Guarded, layers: dict[s
     assert set(finished) == {job for job, status in core.table.ended.items() if status is JobStatus.FINISHED}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 30), st.sampled_from(LAYERS))
 def test_one_seed_one_result(number: int, layers: dict[str, str]) -> None:
     from weft.testing.toy import workload

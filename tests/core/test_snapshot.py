@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.snapshot import Saver, assembled, load_table, save_table
@@ -27,7 +28,7 @@ def saved(core: Core) -> dict[str, Any]:
     return value
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(STACKS)), st.integers(0, 50), st.floats(0.0, 120.0))
 def test_same_decisions_afterwards(name: str, number: int, at_s: float) -> None:
     world = workload(number).world()

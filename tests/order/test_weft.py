@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError
@@ -118,7 +119,7 @@ def test_priorities_come_first_and_the_bound_holds_among_equals() -> None:
     assert starts == [(0.0, "high"), *short, (152.0, "high"), (5150.0, "low"), (5250.0, "late")]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 600), st.integers(0, 4000)), min_size=5, max_size=40

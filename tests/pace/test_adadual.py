@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.draws import examples
 from weft.errors import StackError
 from weft.pace.admission import AdaDual, AtMost, threshold
 from weft.pace.base import Admission, Pace
@@ -87,7 +88,7 @@ def grid(end: float) -> list[float]:
     return [end * i / 8 for i in range(9)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(sizes, sizes, b_values, eta_parts)
 def test_theorem_1(m1: float, m2: float, b: float, part: float) -> None:
     """Smaller first: the larger one does best to wait until the smaller one has finished (Eq. 10c)."""
@@ -96,7 +97,7 @@ def test_theorem_1(m1: float, m2: float, b: float, part: float) -> None:
     assert min(sums) * SLACK >= sums[-1] == pytest.approx(b * (2 * m1 + m2))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(sizes, sizes, b_values, eta_parts)
 def test_theorem_2(m1: float, m2: float, b: float, part: float) -> None:
     """Larger first: the smaller one does best to start at once if M1 / M2 < b / 2 (b + eta), else to wait (Eq. 13)."""
@@ -109,7 +110,7 @@ def test_theorem_2(m1: float, m2: float, b: float, part: float) -> None:
     assert min(sums) * SLACK >= best
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(sizes, sizes, b_values, eta_parts, st.floats(0.0, 0.99))
 def test_the_rule_is_as_good_as_the_best_start(new: float, old: float, b: float, part: float, sent: float) -> None:
     """A transfer that comes when the old one has sent a part: the engine with the rule does as well as any start."""
@@ -121,7 +122,7 @@ def test_the_rule_is_as_good_as_the_best_start(new: float, old: float, b: float,
     assert ruled <= best * SLACK
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(sizes, min_size=1, max_size=4), b_values, eta_parts, st.floats(0.01, 0.999))
 def test_beyond_two(old: list[float], b: float, part: float, below: float) -> None:
     """Above the threshold for m others, starting at once is at least as good as any later start."""
@@ -134,7 +135,7 @@ def test_beyond_two(old: list[float], b: float, part: float, below: float) -> No
     assert now <= min(sum(ends(b, eta, [*running, (new, t)])) for t in starts) * SLACK
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(1, 4), sizes, b_values, eta_parts, st.floats(1.001, 2.0))
 def test_no_lower_threshold_would_do(m: int, old: float, b: float, part: float, above: float) -> None:
     """m equal ones, and a new one larger than the threshold allows: waiting for their end is better."""
@@ -178,7 +179,7 @@ def test_the_strictest_answer_counts() -> None:
     assert end(150 * MB) == pytest.approx(b * (300 + 100) * MB)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(sizes, st.floats(0.0, 1.0)), min_size=2, max_size=12), b_values, eta_parts)
 def test_asking_changes_nothing(transfers: list[tuple[float, float]], b: float, part: float) -> None:
     """A rule that asks everybody at every chance and lets nobody in is one at a time, to the last bit."""

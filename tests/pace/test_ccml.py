@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from tests.sim.paced import program, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
@@ -45,7 +46,7 @@ def test_compatible_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([2, 3, 4, 6, 8]), st.integers(1, 4)), min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_largest_set_is_found(jobs: list[tuple[int, int]]) -> None:
     """Against all angles: where periods and arcs are whole numbers, so are angles at which arcs touch."""
 
@@ -201,7 +202,7 @@ def test_parameters() -> None:
              min_size=1, max_size=6),
     st.lists(st.integers(0, 5), max_size=4),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_only_the_jobs_on_its_nics_are_tested_anew(jobs: list[tuple[list[int], float]], leave: list[int]) -> None:
     """Jobs that come and go leave the weights that the rest would have if only they had ever come."""
     capacity = [4.0, 4.0, 4.0, 99.0]

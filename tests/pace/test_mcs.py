@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
 from weft.errors import StackError
 from weft.model.flows import FlowRows, flow_set
@@ -74,7 +75,7 @@ def test_backfilling_is_in_the_order_of_jobs(rates: Any) -> None:
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(4, 7), st.integers(1, 5)), min_size=1, max_size=4),
                 min_size=1, max_size=6))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_kernel_orders_in_the_same_way(jobs: list[list[tuple[int, int, int]]]) -> None:
     """Over NICs of 1 byte a second, so that seconds are whole numbers and sums exact."""
     loads: list[dict[int, float]] = []
@@ -129,7 +130,7 @@ def test_the_order_is_remade_when_an_iteration_begins() -> None:
 
 
 @given(JOBS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_kernel_says_the_same(jobs: list[Job], data: st.DataObject) -> None:
     """Of whatever flows have bytes left; no NIC is given away twice, and none that a flow could use is left idle."""
     flows = partly_sent(jobs, data)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
@@ -147,7 +148,7 @@ def test_it_is_told_of_others_when_they_come_and_go(kind: Any) -> None:
     [(2, 1, 1.5), (1, 3, 1.5), (2, 2, 1.5)],
 )
 @given(JOBS, st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([1.5, INF])), max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_both_engines_agree_beside_others(jobs: list[Job], others: list[tuple[int, int, float]]) -> None:
     """Foreign flows come a third of a second after one another, and go in the same order, half a second later."""
     seen = []
@@ -179,7 +180,7 @@ def test_both_engines_agree_beside_others(jobs: list[Job], others: list[tuple[in
     st.lists(st.sampled_from([0.5, 4.0, 50.0]), min_size=8, max_size=8),
     st.data(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_kernel_says_the_same(
     jobs: list[Job], others: list[tuple[int, int, float]], weights: list[float], data: st.DataObject
 ) -> None:

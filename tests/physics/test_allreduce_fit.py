@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError, TraceError
 from weft.physics.allreduce_fit import Sample, fit_allreduce, read_allreduce
 
@@ -26,7 +27,7 @@ def _samples(a: float, b: float, eta: float, noise: float = 0.0, seed: int = 0) 
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.floats(0, 0.1), st.floats(1e-11, 1e-7), st.floats(0, 1e-7), st.booleans())
 def test_exact_timings_give_the_constants_back(a: float, b: float, eta: float, weighted: bool) -> None:
     fit = fit_allreduce(_samples(a, b, eta), weighted=weighted)
@@ -104,7 +105,7 @@ def test_damaged_timings_are_reported_with_their_line(tmp_path: Path, text: str,
         read_allreduce(_csv(tmp_path, text))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=80))
 def test_fuzzed_timings_end_in_samples_or_one_line(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.csv"

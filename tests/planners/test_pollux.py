@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from tests.planners.test_themis import Fixed, sequence
 from weft.core.cycle import Core
 from weft.core.stack import Stack
@@ -86,7 +87,7 @@ def test_two_distributed_jobs_never_share_a_node_and_no_node_is_overfull() -> No
     assert (best.sum(axis=1) > 0).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_best_step_is_the_best_of_all_steps(seed: int) -> None:
     """Against every GPU that could change hands, valued by the fitness of the whole allocation."""

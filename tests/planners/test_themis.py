@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
@@ -184,7 +185,7 @@ bids_of = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(bids_of)
 def test_the_product_of_valuations_is_the_largest(bids: dict[str, list[Bid]]) -> None:
     """Against every combination of bids in which no GPU is named twice."""

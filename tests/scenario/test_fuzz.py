@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, check
@@ -75,7 +76,7 @@ def one_line(error: InputError) -> None:
     assert "pydantic" not in text
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_scenarios(draw: st.DataObject) -> None:
     try:
@@ -86,7 +87,7 @@ def test_scenarios(draw: st.DataObject) -> None:
         one_line(error)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_job_files(draw: st.DataObject) -> None:
     try:

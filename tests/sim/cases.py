@@ -7,7 +7,6 @@ small round numbers about half of the time, so that many events fall on one inst
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,11 +34,6 @@ FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value
     "demand": ("none", "some"),
     "rule": ("none", "nothing", "caps", "ranks"),
 }
-
-
-def thorough(n: int) -> int:
-    """How many cases to draw; WEFT_THOROUGH=10 asks for ten times as many."""
-    return max(1, int(n * float(os.environ.get("WEFT_THOROUGH", "1"))))
 
 
 def admissible(a: tuple[str, str], b: tuple[str, str]) -> bool:

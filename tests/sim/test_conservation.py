@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.draws import thorough
 from tests.sim.audit import assert_one_at_a_time, check_conservation, check_totals
-from tests.sim.cases import draw_case, draw_features, plain, thorough
+from tests.sim.cases import draw_case, draw_features, plain
 from tests.sim.driver import run_case
 from tests.sim.readable.test_twins import FEW
 from tests.sim.runs import Books, Run, draw_run, watch

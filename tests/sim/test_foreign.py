@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from tests.draws import examples
 from tests.sim.paced import (
     PACES,
     Flows,
@@ -294,7 +295,7 @@ CROSS = st.sampled_from([None, CrossTraffic(0.5, 0.05, 0.5), CrossTraffic(1.0, 0
 
 @pytest.mark.parametrize("name", PACES)
 @given(JOBS, THEIRS, CROSS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_beside_others(name: str, jobs: list[Job], theirs: list[Foreign], cross: CrossTraffic | None) -> None:
     """No link above its capacity, theirs counted; nobody ahead of those that feed it; all of our bytes, and theirs no
     faster than they ask."""

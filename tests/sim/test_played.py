@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 from weft.model.flows import Traffic
 from weft.pace.base import Pace
@@ -45,7 +46,7 @@ def test_quantised_by_arithmetic() -> None:
 
 
 @given(JOBS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_all_bytes_are_in_it(jobs: list[Job]) -> None:
     """What goes over a link in an iteration is what the flows over it have, under every pace."""
     flows, compute_s, _ = jobs[0]

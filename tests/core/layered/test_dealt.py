@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.core.layered.even import Dealt
 from weft.core.table import Table
 from weft.core.view import View
@@ -79,7 +80,7 @@ def test_small_jobs_by_hand(free: tuple[int, ...], plain: float, dealt: float) -
 
 
 @given(st.sets(st.integers(0, CLUSTER.n_gpus - 1), max_size=20), st.integers(1, 16))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_the_gpus_are_those_of_the_place_inside_and_no_more_bytes_cross(busy: set[int], gpus: int) -> None:
     for inner in (BestFit(), FirstFit()):
         plain, dealt = placed(inner, gpus, busy), placed(Dealt(inner), gpus, busy)

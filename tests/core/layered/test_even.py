@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.core.checker import check
 from weft.core.cycle import Core
 from weft.core.layered.even import Even
@@ -48,7 +49,7 @@ def shares(busy: list[int], gpus: int, place: Even) -> dict[int, int] | None:
 
 
 @given(st.sets(st.integers(0, CLUSTER.n_gpus - 1)), st.integers(1, 24))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_it_finds_an_even_placement_whenever_there_is_one(busy: set[int], gpus: int) -> None:
     """On as few servers as the exact search over equal shares finds, for any place that takes what it sees."""
     free = CLUSTER.gpus_per_server - np.bincount(CLUSTER.server_of_gpu[sorted(busy)], minlength=6)

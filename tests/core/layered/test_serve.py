@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.core.layered.serve import serve
 from weft.core.table import Table
 from weft.core.view import View
@@ -22,7 +23,7 @@ CLUSTER = toy_cluster(2, 3, 4)
     st.lists(st.tuples(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), st.integers(1, 9)), max_size=25),
     st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_the_outcome_is_the_same(busy: set[int], waiting: list[tuple[int, int]], preemptive: bool) -> None:
     table = Table(CLUSTER)
     world = ToyWorld(CLUSTER, [])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.interleave.cassini.affinity import components, merged, unique_shifts
 
 
@@ -29,7 +30,7 @@ def forests(draw: st.DrawFn) -> tuple[list[dict[str, float]], dict[str, float]]:
     return shifted, periods
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(forests(), st.data())
 def test_theorem_1_corrected(graph: tuple[list[dict[str, float]], dict[str, float]], data: st.DataObject) -> None:
     """Every pair on every link: difference of shifts congruent to that on the link, modulo the gcd of the periods."""

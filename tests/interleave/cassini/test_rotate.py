@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.interleave.cassini.circle import Circle, common_periods, padded_periods
 from weft.interleave.cassini.compat import compat, rotate_on_grid
@@ -73,7 +74,7 @@ def best_on_units(jobs: list[Circle]) -> float:
     return 1.0 - answer.fun / (C * units)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(circles(2, 3), st.integers(1, 90))
 def test_two_jobs_are_exact_and_no_grid_is_better(jobs: list[Circle], steps: int) -> None:
     found = rotate(jobs, C)
@@ -88,7 +89,7 @@ def test_two_jobs_are_exact_and_no_grid_is_better(jobs: list[Circle], steps: int
         assert score_at(jobs, C, moved, periods) == pytest.approx(found.score, abs=1e-9)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(circles(3, 2, (6, 9, 12)))
 def test_three_jobs_against_an_integer_program(jobs: list[Circle]) -> None:
     found = rotate(jobs, C)
@@ -97,7 +98,7 @@ def test_three_jobs_against_an_integer_program(jobs: list[Circle]) -> None:
     assert found.score == pytest.approx(score_at(jobs, C, found.shifts_s, common_periods([c.period_s for c in jobs])), abs=1e-9)  # fmt: skip # noqa: E501
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(circles(4, 1, (6, 12)))
 def test_four_jobs_against_an_integer_program(jobs: list[Circle]) -> None:
     found = rotate(jobs, C, work=10_000_000)
@@ -105,7 +106,7 @@ def test_four_jobs_against_an_integer_program(jobs: list[Circle]) -> None:
     assert found.score == pytest.approx(best_on_units(jobs), abs=1e-7)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(circles(3, 2), st.data())
 def test_kernel_and_twin_agree_at_any_shifts(jobs: list[Circle], data: st.DataObject) -> None:
     periods = common_periods([c.period_s for c in jobs])
@@ -116,7 +117,7 @@ def test_kernel_and_twin_agree_at_any_shifts(jobs: list[Circle], data: st.DataOb
     assert cost >= (1 - rotate(jobs, C).bound) * C * periods.perimeter_s - 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(circles(6, 2))
 def test_many_jobs_report_a_bound(jobs: list[Circle]) -> None:
     found = rotate(jobs, C, work=0)
@@ -198,7 +199,7 @@ def test_score_against_the_quantum() -> None:
 
 
 @given(st.lists(st.floats(0.02, 2.0), min_size=1, max_size=5), st.floats(0.0, 0.3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_padded_periods_fit_and_stay_in_bounds(times: list[float], most: float) -> None:
     found = padded_periods(times, most)
     if not found.fit:
@@ -237,7 +238,7 @@ def test_arcs_that_overlap_add_and_may_go_round() -> None:
         Circle(math.inf, ())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(circles(5, 2, (12, 24)))
 def test_no_job_of_a_loop_gains_by_moving_alone(jobs: list[Circle]) -> None:
     """Jobs in a ring meet their two neighbours: the kernel against excess and meetings of the plain twin."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, tier_summary
@@ -19,7 +20,7 @@ from weft.model.topologies.files import (
 )
 from weft.model.topologies.hostlist import compress
 
-FAST = settings(max_examples=100, deadline=None)
+FAST = settings(max_examples=examples(100), deadline=None)
 
 TREE = """\
 # two racks of four, one of two

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.model.cluster import Cluster
 from weft.model.topologies import (
     Cable,
@@ -31,7 +32,7 @@ from weft.model.topologies import (
 )
 from weft.model.units import gbps_to_bytes_per_s
 
-FAST = settings(max_examples=50, deadline=None)
+FAST = settings(max_examples=examples(50), deadline=None)
 
 
 def tier(cluster: Cluster, name: str) -> list[float]:

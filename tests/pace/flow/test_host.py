@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
@@ -149,7 +150,7 @@ def decided(jobs: Jobs) -> int:
         (ring((0, 1, 2), 2.0), 0.5, 1), (ring((1, 0), 6.0), 0.5, 1),
     ]
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_hosts_decide_as_the_batch_does(jobs: Jobs) -> None:
     batch, hosts = asked(FlowRule, jobs), asked(Hosts, jobs)
     assert batch

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from tests.draws import examples
 from tests.sim.paced import CAPACITY, servers
 from weft.model.flows import flow_set
 from weft.pace.flow import FlowRule, FlowSpec, available_bandwidth
@@ -50,7 +51,7 @@ def test_dependencies_by_hand() -> None:
 
 
 @given(st.integers(1, 10), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_kernel_plans_the_same(k: int, data: st.DataObject) -> None:
     columns = st.lists(RATES, min_size=k, max_size=k)
     left, free, load = data.draw(st.floats(0, 60)), data.draw(columns), data.draw(columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.pace.flow.switch_table import SwitchTable
 
 POSTS = st.lists(
@@ -31,7 +32,7 @@ def test_add_replace_expire() -> None:
 
 
 @given(st.lists(st.one_of(POSTS, st.integers(0, 3)), max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_load_is_the_sum_of_the_latest_schedules(steps: list[object]) -> None:
     table, latest, now = SwitchTable([0], slots=5), dict[int, dict[int, float]](), 0
     for step in steps:

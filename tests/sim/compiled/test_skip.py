@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.draws import thorough
 from tests.sim.cases import (
     FEATURES,
     draw_case,
     draw_features,
     plain,
-    thorough,
 )
 from tests.sim.driver import differences, lone_links, run_case, well_posed
 from weft.model.plan import Gate

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.sim.compiled.state import FINISHED, FREE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
@@ -31,7 +32,7 @@ def programs(draw: st.DrawFn, b: float | None) -> Program:
 
 
 @pytest.mark.parametrize("kway", [None, (1.0, 0.25)])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_paces_do_not_depend_on_what_was_before(kway: tuple[float, float] | None, data: st.DataObject) -> None:
     """Jobs join and leave one by one; those left have the paces of the fixed point, as if they had come together."""

@@ -5,7 +5,6 @@ Features are drawn together, since faults live where two of them meet; which pai
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import share, thorough
 from tests.sim.cases import (
     FEATURES,
     Case,
@@ -24,7 +24,6 @@ from tests.sim.cases import (
     draw_case,
     draw_features,
     plain,
-    thorough,
     without,
 )
 from tests.sim.driver import differences, lone_links, run_case, well_posed
@@ -36,7 +35,7 @@ from weft.sim.readable.engine import ReferenceEngine
 CASES = 400
 FEW = settings(
     max_examples=thorough(100),
-    derandomize=float(os.environ.get("WEFT_THOROUGH", "1")) <= 1,
+    derandomize=share() <= 1,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.workload.generators.arrivals import Bursts, bursty, dynamic, mean_gap_s, poisson, uniform_seconds
 from weft.workload.streams import Stream
@@ -33,7 +34,7 @@ def test_times_are_whole_microseconds_in_order() -> None:
         assert all(round(t * 1e6) / 1e6 == t for t in times)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 2**32), gap=st.floats(1e-3, 1e5), share=st.floats(0.01, 0.9), factor=st.floats(1, 20),
     gaps_long=st.floats(0.01, 1e4),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
@@ -107,7 +108,7 @@ def _load(jobs: list[Job], n_gpus: int) -> float:
     return sum(j.gpus * j.compute_s for j in jobs) / (n_gpus * span)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 2**40), load=st.floats(0.1, 3.0), n_gpus=st.sampled_from([8, 24, 1024]))
 def test_poisson_has_the_load_asked_for(seed: int, load: float, n_gpus: int) -> None:
     """gap = E[GPUs x duration] / (load x GPUs): n gaps spread by 1/sqrt(n); five times that."""
@@ -140,7 +141,7 @@ def test_dynamic_has_a_set_present_and_a_set_arriving() -> None:
     assert len(set(late)) == 10
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     weights=st.dictionaries(st.integers(1, 64), st.floats(0, 10), min_size=1).filter(lambda w: sum(w.values()) > 0.1)
 )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.model import Compute, Transfer
 from weft.physics.estimates import run_alone
@@ -44,7 +45,7 @@ def test_buckets_close_once_they_reach_their_limit(sizes: list[float]) -> None:
             assert sum(sizes[i] for i in group) >= limit
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 50e6)), min_size=1, max_size=12),
     st.integers(2, 6),

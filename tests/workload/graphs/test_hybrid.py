@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.model import Compute
 from weft.physics.estimates import run_alone
@@ -21,7 +22,7 @@ def _work(times: list[float], activation: float = 1.0) -> Work:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(stages=st.integers(1, 5), micro_batches=st.integers(1, 6))
 def test_a_balanced_pipeline_has_the_known_bubble(schedule: str, stages: int, micro_batches: int) -> None:
     """With equal stages an iteration takes (m + P - 1) / m of a stage's time (GPipe, section 2; same for 1F1B)."""
@@ -31,7 +32,7 @@ def test_a_balanced_pipeline_has_the_known_bubble(schedule: str, stages: int, mi
     assert profile.gpu_s == pytest.approx(3.0 * stages)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=9), st.integers(1, 5))
 def test_stages_are_the_best_cut(times: list[float], count: int) -> None:
     """No other cut into as many runs has a faster slowest stage (tried by brute force)."""

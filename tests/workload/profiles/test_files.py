@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
 from weft.workload import zoo
@@ -146,7 +147,7 @@ fields = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(fields, json_values, max_size=6), st.sampled_from(["measured", "graph", None]))
 def test_damaged_files_never_end_in_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, change: dict[str, Any], kind: str | None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer
 from weft.physics.estimates import run_alone
@@ -128,7 +129,7 @@ words = st.sampled_from(["DATA", "1", "-1", "NONE", "ALLREDUCE", "ALLTOALL_EP", 
 lines = st.lists(st.lists(words, max_size=14).map(" ".join), max_size=6).map("\n".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(lines | st.text(max_size=200), st.integers(1, 9))
 @example(PLAIN.replace("4096", "1e308"), 3)
 def test_fuzzed_layer_files_end_in_a_profile_or_one_line(text: str, workers: int) -> None:
@@ -144,7 +145,7 @@ def test_fuzzed_layer_files_end_in_a_profile_or_one_line(text: str, workers: int
 edits = st.tuples(st.integers(0, len(GRAPH) - 1), st.text(max_size=3))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(edits, max_size=4))
 def test_fuzzed_graphs_end_in_work_or_one_line(changes: list[tuple[int, str]]) -> None:
     text = GRAPH
@@ -158,7 +159,7 @@ def test_fuzzed_graphs_end_in_work_or_one_line(changes: list[tuple[int, str]]) -
     assert "\n" not in message
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.binary(max_size=60), st.booleans())
 def test_fuzzed_bytes_end_in_one_line(tmp_path_factory: pytest.TempPathFactory, raw: bytes, compressed: bool) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.layers"

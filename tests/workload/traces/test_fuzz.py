@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from tests.workload.traces.examples import EXAMPLES, Example
 from weft.errors import InputError
 from weft.workload.traces.reading import FORMATS, detect, read
@@ -73,7 +74,7 @@ def test_random_bytes(content: bytes, format: str | None) -> None:
     _attempt(content, format)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(sample=st.sampled_from(EXAMPLES), data=st.data(), on_error=st.sampled_from(["skip", "fail"]))
 def test_mutated_files(sample: Example, data: st.DataObject, on_error: str) -> None:
     content = bytearray(sample.text.encode())
@@ -92,7 +93,7 @@ def test_mutated_files(sample: Example, data: st.DataObject, on_error: str) -> N
     _attempt(packed, data.draw(st.sampled_from([None, sample.format])), on_error)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(sample=st.sampled_from([e for e in EXAMPLES if e.text[0] != "["]), data=st.data())
 def test_random_rows_under_a_sound_header(sample: Example, data: st.DataObject) -> None:
     """Cells of wrong types, huge numbers, unicode and NUL in an otherwise sound table."""
@@ -110,7 +111,7 @@ VALUE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_si
 VALUES = st.recursive(VALUE, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=4), v, max_size=2))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(sample=st.sampled_from([e for e in EXAMPLES if e.text[0] == "["]), data=st.data())
 def test_json_values_of_wrong_types(sample: Example, data: st.DataObject) -> None:
     jobs = json.loads(sample.text)
@@ -143,7 +144,7 @@ def test_detection_names_a_format_or_refuses(content: bytes) -> None:
             _one_line(refused)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_damaged_parquet(data: st.DataObject) -> None:
     from weft.workload.traces.reading import write

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.draws import examples
 from weft.collectives.algorithms import stages
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
@@ -94,7 +95,7 @@ def test_every_model_conserves_bytes_under_every_scheme(name: str, scheme: str) 
     assert sum(alone.sent_bytes(w) for w in range(4)) == pytest.approx(expected, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(models, st.integers(2, 16), st.booleans())
 def test_data_parallel_ring_sends_twice_the_gradients_but_a_share(name: str, workers: int, overlap: bool) -> None:
     """Each worker of a ring sends 2 (n - 1) / n M for M bytes of gradients, in one message or in buckets."""
@@ -104,7 +105,7 @@ def test_data_parallel_ring_sends_twice_the_gradients_but_a_share(name: str, wor
     assert _wire(profile) == pytest.approx([2 * (workers - 1) / workers * m] * workers)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(models, st.integers(2, 8), st.integers(1, 4), st.booleans())
 def test_parameter_servers_carry_gradients_there_and_back(name: str, workers: int, servers: int, overlap: bool) -> None:
     """Push and pull: 2 M between every worker and the servers, less what stays beside a server."""
@@ -114,7 +115,7 @@ def test_parameter_servers_carry_gradients_there_and_back(name: str, workers: in
     assert sum(_wire(profile)) == pytest.approx(2 * (workers - 1) * m)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(models, st.integers(2, 6), st.integers(1, 5), st.sampled_from(["gpipe", "1f1b"]))
 def test_pipeline_sends_activations_forward_and_their_gradients_back(
     name: str, workers: int, micro_batches: int, schedule: str
@@ -139,7 +140,7 @@ def test_pipeline_sends_activations_forward_and_their_gradients_back(
     assert rest == pytest.approx(tied, abs=1e-6 * max(profile.message_bytes, 1.0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(models, st.integers(2, 8), st.sampled_from(["V100", "H200"]))
 def test_tensor_parallel_sums_activations_of_both_passes(name: str, workers: int, gpu: str) -> None:
     """Per block and pass two all-reduces of batch x sequence x hidden (Megatron-LM); elsewhere one per two layers."""
@@ -151,7 +152,7 @@ def test_tensor_parallel_sums_activations_of_both_passes(name: str, workers: int
     assert profile.message_bytes == pytest.approx(2 * width * profile.batch * summed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     models,
     st.integers(1, 3),
@@ -196,7 +197,7 @@ def test_only_models_with_tables_can_shard_them() -> None:
         zoo.profile("vgg16", 4, parallel="embedding")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(models, st.integers(1, 12), st.sampled_from(["auto", "data", "hybrid"]), st.sampled_from(["V100", "A100"]))
 def test_what_is_sent_alone_is_what_the_collectives_say(name: str, workers: int, parallel: str, gpu: str) -> None:
     profile = zoo.profile(name, workers, parallel=parallel, gpu=gpu)
