@@ -19,9 +19,10 @@ OWN = "from weft.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own
 COMPARE = ["--stack", "fifo", "--stack", "srsf", "--place", "own.py:Own", "--seeds", "2", "--set", "workload.jobs=8"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler with two workers of one thread each, on loopback, in a folder that is not the client's."""
+    """A scheduler with two workers of one thread each, on loopback, in a folder that is not the client's. They are busy
+    also while they wait, so they end with the test that needs them."""
     folder = tmp_path_factory.mktemp("dask")
     file = folder / "scheduler.json"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
