@@ -1,187 +1,34 @@
-"""Advice from a log: the site, the race, the verdict, and that the right stack wins where the answer is known."""
+"""Advice from a log: the replay, the verdict, and that the right stack wins where the answer is known."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.advise.logs import log_file, outcome, small
 from weft.advise import Flags, Request, advise
-from weft.advise.jobs import JobLog, read_jobs
+from weft.advise.jobs import read_jobs
 from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
-from weft.advise.race import Entrant, Race, _drop, ratios, score, windows
+from weft.advise.race import Entrant, Race, windows
 from weft.advise.replayed import replay, trust
-from weft.advise.site import change_of_size, site_of, what_if
-from weft.advise.verdict import Advice, interval
+from weft.advise.site import site_of
+from weft.advise.verdict import Advice
 from weft.api import Task as Run
 from weft.api import run_task
 from weft.cli.main import run
-from weft.errors import InputError, WeftError
-from weft.results.compare import mean_and_interval
+from weft.errors import InputError
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of its own for copies of logs; compiled kernels stay where they are."""
-    from weft import compiled
-    from weft.advise import jobs
-
-    compiled.cache_dir()
-    monkeypatch.setattr(jobs, "cache_root", lambda: tmp_path / "cache")
-
-
-def log_file(path: Path, n: int = 240, length_s: int = 400, waits: bool = False) -> Path:
-    """Every fifth job is long and wide; the short ones come right behind it, and wait under FIFO."""
-    rows = ["job_id,submit_s,gpus,duration_s,user" + (",wait_s" if waits else "")]
-    for i in range(n):
-        wide = i % 5 == 0
-        row = f"j{i},{i * 300},{8 if wide else 1},{3 * length_s if wide else length_s},u{i % 3}"
-        rows.append(row + (",60" if waits else ""))
-    path.write_text("\n".join(rows) + "\n")
-    return path
-
-
-def small(tmp_path: Path, **options: Any) -> JobLog:
-    return read_jobs(log_file(tmp_path / "log.csv", **options), {})
-
-
-def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
-    site = site_of(small(tmp_path), None, Flags(gpus=16, gpus_per_server=4), [])
-    assert site.n_gpus == 16
-    assert list(site.guesses) == ["little communication", "some communication", "much communication"]
-    assert site.assumed == (
-        "servers_per_rack = 4",
-        "gpu = V100",
-        "gpu_memory_gb = 32",
-        "nic_gbps = 25",
-        "oversubscription = 4",
-        "restart_s = 30",
-    )
-    assert site.middle.run.restart_s == 30.0
-    guessed = site_of(small(tmp_path), None, Flags(), [])
-    assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
-    assert guessed.n_gpus == 16
-    assert (
-        site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 do not fill racks of one size)"
-    )
-    even = site_of(small(tmp_path), None, Flags(gpus=192, servers_per_rack=16), [])
-    assert even.n_gpus == 192
-    assert even.assumed[0] == "servers_per_rack = 12 (16 at most, in racks of one size)"
-    assert site_of(small(tmp_path), None, Flags(gpus=4), []).n_gpus == 4
-    with pytest.raises(InputError, match="--gpus 4: a server alone has 8"):
-        site_of(small(tmp_path), None, Flags(gpus=4, gpus_per_server=8), [])
-    with pytest.raises(WeftError, match="H900"):
-        site_of(small(tmp_path), None, Flags(gpu="H900"), [])
-    whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
-    assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
-    assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
-
-
-def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
-    scenario = tmp_path / "site.toml"
-    scenario.write_text(
-        '[cluster]\ntopology = "single-switch"\nservers = 3\ngpus_per_server = 8\n[network]\nsharing = "ideal"\n'
-        "[run]\nrestart_s = 5\n"
-    )
-    site = site_of(small(tmp_path), scenario, Flags(), [])
-    assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
-    conf = tmp_path / "topology.conf"
-    conf.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\nSwitchName=top Switches=s[0-1]\n")
-    slurms = site_of(small(tmp_path), conf, Flags(gpus_per_server=4), [])
-    assert slurms.n_gpus == 32
-    assert {"gpu = V100", "oversubscription = 4"} <= set(slurms.assumed)  # as --help says
-    with pytest.raises(InputError, match=r"--servers-per-rack: .*topology.conf says which servers share a switch"):
-        site_of(small(tmp_path), conf, Flags(servers_per_rack=2), [])
-    (tmp_path / "empty.toml").write_text("")
-    with pytest.raises(InputError, match=r"\[cluster\] is missing"):
-        site_of(small(tmp_path), tmp_path / "empty.toml", Flags(), [])
-
-
-def test_a_cluster_that_has_its_size_refuses_another_and_its_models_are_said(tmp_path: Path) -> None:
-    toml = tmp_path / "mine.toml"
-    assert run(["init", str(toml)]) == 0
-    with pytest.raises(InputError, match=r"--gpus: .*mine.toml says how many GPUs there are; .*--what-if gpus=64"):
-        site_of(small(tmp_path), toml, Flags(gpus=64), [])
-    site = site_of(small(tmp_path), toml, Flags(), [])
-    assert any(words.startswith("models = ") and "mine.toml" in words for words in site.assumed)
-    assert not site.size_guessed
-    assert site_of(small(tmp_path), None, Flags(), []).size_guessed
-
-
 def test_a_handful_of_jobs_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="9 of 9 rows are finished GPU jobs; advice needs 10 at least"):
         advise(log_file(tmp_path / "log.csv", n=9), Request())
-
-
-def test_what_if_changes_one_thing(tmp_path: Path) -> None:
-    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
-    assert what_if(site, "gpus=+50%").n_gpus == 96
-    assert [what_if(site, f"gpus={text}").n_gpus for text in ("128", "+64", "-32")] == [128, 128, 32]
-    few = site_of(small(tmp_path), None, Flags(gpus=16), [])
-    assert [what_if(few, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
-    assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
-    for text, line in (
-        ("gpus=many", "give a number of GPUs"),
-        ("gpus=-99.9%", "some must be left"),
-        ("gpus=inf", "give a number of GPUs"),
-        ("gpus=nan", "give a number of GPUs"),
-        ("order=srsf", "stacks are tried with --stack"),
-        ("trace=other.csv", "the jobs stay those of the log"),
-        ("oversubscription=1,2", "give one value"),
-        ("foo=3", "--what-if foo is not a known key"),
-        ("foo", "--what-if foo: write KEY=VALUE$"),
-    ):
-        with pytest.raises(InputError, match=line):
-            what_if(site, text)
-
-
-def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
-    """+25 % of 64 GPUs would be half a rack."""
-    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
-    said = {
-        "gpus=+25%": "1 more server in each rack: 80 GPUs",
-        "gpus=+100%": "2 more racks: 128 GPUs",
-        "gpus=32": "1 fewer rack: 32 GPUs",
-        "gpus_per_server=4": "32 GPUs",
-        "oversubscription=1": "",
-    }
-    assert {text: change_of_size(site, what_if(site, text)) for text in said} == said
-
-
-def test_windows_are_drawn_from_all_over_the_log(tmp_path: Path) -> None:
-    log = small(tmp_path, n=2000)
-    site = site_of(log, None, Flags(gpus=16), [])
-    drawn = windows(log, 12)
-    assert drawn.side_by_side == int(log.span_s // drawn.counted_s) > 5
-    assert len(set(drawn.spans)) == 12
-    assert [guess for _, guess in drawn.in_turn(site)[:3]] == list(site.guesses)
-    assert windows(log, 12).spans == drawn.spans  # one seed, one result
-    assert drawn.words() == (
-        "Windows: 12, drawn with replacement from the whole log (a moving-block bootstrap). Each begins at the "
-        "submission of a job and counts the jobs of up to 12.5 h, after 3.12 h in which the queue settles; 13 fit side "
-        "by side."
-    )
-    whole = windows(small(tmp_path, n=40), 3)
-    assert "too short to draw any, so all of it is run, 3 times" in whole.words()
-    whole.parts[0, site.middle_guess] = {}
-    assert (whole.side_by_side, whole.under(site, (0, site.middle_guess)).count_from_s) == (1, 0.0)
-
-
-def test_busy_times_are_drawn_as_often_as_they_concern_jobs(tmp_path: Path) -> None:
-    """Nine of ten jobs come in the first tenth of the log, so that about nine of ten windows begin there."""
-    path = tmp_path / "log.csv"
-    times = [i * 10 for i in range(9000)] + [90_000 + i * 810 for i in range(1000)]
-    path.write_text("submit_s,gpus,duration_s\n" + "".join(f"{t},1,60\n" for t in times))
-    starts = [start for start, _ in windows(read_jobs(path, {}), 200).spans]
-    assert 0.83 < sum(start < 90_000 for start in starts) / 200 < 0.97
 
 
 def test_recorded_lengths_are_not_stretched_a_second_time(tmp_path: Path) -> None:
@@ -202,54 +49,6 @@ def test_recorded_lengths_are_not_stretched_a_second_time(tmp_path: Path) -> Non
     assert over({}) > 1.2
     assert 0.93 < over(parts) < 1.07
     assert all(part <= 1.0 for part in parts.values())
-
-
-def test_a_window_begins_with_what_was_running_and_waiting(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(
-        "job_id,submit_s,gpus,duration_s,wait_s\ndone,0,1,50,0\nruns,10,2,500,20\nwaits,20,4,9,90\nfirst,100,1,8,0\n"
-        "inside,150,1,7,0\nlater,300,1,7,0\n"
-    )
-    window = read_jobs(path, {}).window(100.0, 200.0)
-    assert window.select("job_id", "submit_s", "gpus", "duration_s").rows() == [
-        ("runs", 100.0, 2, 430.0), ("waits", 100.0, 4, 9.0), ("first", 100.0, 1, 8.0), ("inside", 150.0, 1, 7.0)
-    ]  # fmt: skip
-
-
-def outcome(jct: float, stops: float = 0.0) -> dict[str, float]:
-    more = dict.fromkeys(("jct_p99_s", "slowdown_p99", "worst_user", "wait_mean_s"), jct)
-    return {"jct_mean_s": jct, "preemptions": stops, "unfinished": 0.0, **more}
-
-
-def test_the_worse_half_drops_out_but_for_the_best_of_each_kind() -> None:
-    def entrant(stack: str, jct: float, stops: float = 0.0, blind: bool = False) -> Entrant:
-        return Entrant(stack, blind, [outcome(jct + k, stops) for k in range(3)])
-
-    field = [entrant("today", 100.0), entrant("a", 50.0, 1.0), entrant("b", 51.0, 1.0), entrant("c", 52.0, 1.0),
-             entrant("d", 60.0), entrant("e", 70.0, 1.0, blind=True), entrant("f", 80.0),
-             entrant("g", 90.0)]  # fmt: skip
-    _drop(field, last=False)
-    assert [one.stack for one in field if not one.out] == ["today", "a", "b", "c", "d", "e"]
-    assert score(field[1], field[0]) == pytest.approx(51 / 101, rel=0.01)
-    assert ratios(field[1], field[0]) == pytest.approx([0.5, 51 / 101, 52 / 102])
-    assert "worse half" in field[-1].out
-
-
-def test_windows_of_one_log_put_nobody_behind_with_confidence() -> None:
-    """Three windows that are all the same log say no more than one."""
-    for independent, out in ((None, ["today", "a", "b", "c"]), (1, ["today", "a", "b", "c", "d"])):
-        lengths = {"today": 100.0, "a": 50.0, "b": 51.0, "c": 52.0, "d": 60.0} | dict.fromkeys("efghi", 110.0)
-        field = [Entrant(stack, False, [outcome(jct + k, 1.0) for k in range(3)]) for stack, jct in lengths.items()]
-        _drop(field, last=False, independent=independent)
-        assert [one.stack for one in field if not one.out] == out
-
-
-def test_overlapping_windows_do_not_narrow_the_interval() -> None:
-    values = [0.8, 0.9, 1.0, 1.1] * 3
-    assert interval(values, 100)["ci95"] == pytest.approx(mean_and_interval(values)["ci95"])
-    few = interval(values, 4)["ci95"]
-    assert few[1] - few[0] > 1.5 * (interval(values, 100)["ci95"][1] - interval(values, 100)["ci95"][0])
-    assert interval(values, 1)["ci95"] == [None, None]
 
 
 def test_the_replay_says_how_far_to_trust_it_and_when_the_queue_grows(tmp_path: Path) -> None:
@@ -428,40 +227,6 @@ def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:
     ]  # fmt: skip
 
 
-def test_the_shortlist_takes_what_the_registry_has(tmp_path: Path) -> None:
-    from weft.advise.race import SHORTLIST, entrants
-    from weft.stacks import names, resolve
-
-    site = site_of(small(tmp_path, n=40), None, Flags(gpus=16), [])
-    running, refused = entrants(site, SHORTLIST, ["fifo"])
-    stacks = [one.stack for one in running]
-    assert SHORTLIST[0] == "weft"
-    assert ("weft" in stacks) == ("weft" in names())
-    assert stacks[0] == "fifo"
-    assert not set(stacks) & set(refused)
-    assert next(one for one in running if one.stack == "las/delay").blind
-    assert not any(resolve(stack).planner.shares_gpus for stack in stacks)  # a run would take minutes
-    assert not next(one for one in running if one.stack == "srsf").blind
-    assert not next(one for one in running if one.stack == "weft").blind  # it goes by lengths where they are known
-
-
-def test_a_window_begins_with_the_queue_of_the_replay_where_no_wait_is_recorded(tmp_path: Path) -> None:
-    """Two jobs of 1,000 s come at 0 and 10 s to one GPU. At 500 s one has 500 s left, and the other still waits."""
-    path = tmp_path / "log.csv"
-    path.write_text("job_id,submit_s,gpus,duration_s\na,0,1,1000\nb,10,1,1000\nc,2000,1,10\n")
-    log = read_jobs(path, {})
-    assert log.window(500.0, 600.0)["duration_s"].to_list() == [500, 510]
-    queued = replace(log, replayed_s={"a": 0.0, "b": 990.0})
-    assert queued.window(500.0, 600.0)["duration_s"].to_list() == [500, 1000]
-    assert log.load_by_day(1) == [pytest.approx(2010 / 86_400)]
-
-
-def test_work_counts_on_the_days_on_which_it_is_done(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(f"job_id,submit_s,gpus,duration_s\na,0,2,{2 * 86_400}\nb,{3 * 86_400},1,60\n")
-    assert read_jobs(path, {}).load_by_day(2) == [1.0, 1.0, 0.0, pytest.approx(30 / 86_400)]
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -477,12 +242,3 @@ def test_what_cannot_be_is_said_before_anything_is_replayed(
     said = capsys.readouterr().err
     assert words in said
     assert "replaying" not in said
-
-
-def test_a_log_with_room_for_one_window_is_one_window_and_all_of_it_counts(tmp_path: Path) -> None:
-    """Jobs last for 0.6 of the log on average: a second window would not fit beside the first."""
-    path = tmp_path / "log.csv"
-    path.write_text("job_id,submit_s,gpus,duration_s\n" + "".join(f"j{i},{i},1,600\n" for i in range(1001)))
-    drawn = windows(read_jobs(path, {}), 3)
-    assert (drawn.side_by_side, drawn.counted_s) == (1, 1000.0)
-    assert drawn.spans == ((0.0, 1000.0),) * 3

@@ -1,0 +1,111 @@
+"""The site that advice is for: from flags, a scenario or Slurm's topology, and what would be if it changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.advise.logs import small
+from weft.advise import Flags
+from weft.advise.site import change_of_size, site_of, what_if
+from weft.cli.main import run
+from weft.errors import InputError, WeftError
+
+
+def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
+    site = site_of(small(tmp_path), None, Flags(gpus=16, gpus_per_server=4), [])
+    assert site.n_gpus == 16
+    assert list(site.guesses) == ["little communication", "some communication", "much communication"]
+    assert site.assumed == (
+        "servers_per_rack = 4",
+        "gpu = V100",
+        "gpu_memory_gb = 32",
+        "nic_gbps = 25",
+        "oversubscription = 4",
+        "restart_s = 30",
+    )
+    assert site.middle.run.restart_s == 30.0
+    guessed = site_of(small(tmp_path), None, Flags(), [])
+    assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
+    assert guessed.n_gpus == 16
+    assert (
+        site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 do not fill racks of one size)"
+    )
+    even = site_of(small(tmp_path), None, Flags(gpus=192, servers_per_rack=16), [])
+    assert even.n_gpus == 192
+    assert even.assumed[0] == "servers_per_rack = 12 (16 at most, in racks of one size)"
+    assert site_of(small(tmp_path), None, Flags(gpus=4), []).n_gpus == 4
+    with pytest.raises(InputError, match="--gpus 4: a server alone has 8"):
+        site_of(small(tmp_path), None, Flags(gpus=4, gpus_per_server=8), [])
+    with pytest.raises(WeftError, match="H900"):
+        site_of(small(tmp_path), None, Flags(gpu="H900"), [])
+    whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
+    assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
+    assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
+
+
+def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:
+    scenario = tmp_path / "site.toml"
+    scenario.write_text(
+        '[cluster]\ntopology = "single-switch"\nservers = 3\ngpus_per_server = 8\n[network]\nsharing = "ideal"\n'
+        "[run]\nrestart_s = 5\n"
+    )
+    site = site_of(small(tmp_path), scenario, Flags(), [])
+    assert (site.n_gpus, site.assumed, site.middle.network.sharing) == (24, (), "ideal")
+    conf = tmp_path / "topology.conf"
+    conf.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\nSwitchName=top Switches=s[0-1]\n")
+    slurms = site_of(small(tmp_path), conf, Flags(gpus_per_server=4), [])
+    assert slurms.n_gpus == 32
+    assert {"gpu = V100", "oversubscription = 4"} <= set(slurms.assumed)  # as --help says
+    with pytest.raises(InputError, match=r"--servers-per-rack: .*topology.conf says which servers share a switch"):
+        site_of(small(tmp_path), conf, Flags(servers_per_rack=2), [])
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(InputError, match=r"\[cluster\] is missing"):
+        site_of(small(tmp_path), tmp_path / "empty.toml", Flags(), [])
+
+
+def test_a_cluster_that_has_its_size_refuses_another_and_its_models_are_said(tmp_path: Path) -> None:
+    toml = tmp_path / "mine.toml"
+    assert run(["init", str(toml)]) == 0
+    with pytest.raises(InputError, match=r"--gpus: .*mine.toml says how many GPUs there are; .*--what-if gpus=64"):
+        site_of(small(tmp_path), toml, Flags(gpus=64), [])
+    site = site_of(small(tmp_path), toml, Flags(), [])
+    assert any(words.startswith("models = ") and "mine.toml" in words for words in site.assumed)
+    assert not site.size_guessed
+    assert site_of(small(tmp_path), None, Flags(), []).size_guessed
+
+
+def test_what_if_changes_one_thing(tmp_path: Path) -> None:
+    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
+    assert what_if(site, "gpus=+50%").n_gpus == 96
+    assert [what_if(site, f"gpus={text}").n_gpus for text in ("128", "+64", "-32")] == [128, 128, 32]
+    few = site_of(small(tmp_path), None, Flags(gpus=16), [])
+    assert [what_if(few, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
+    assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
+    for text, line in (
+        ("gpus=many", "give a number of GPUs"),
+        ("gpus=-99.9%", "some must be left"),
+        ("gpus=inf", "give a number of GPUs"),
+        ("gpus=nan", "give a number of GPUs"),
+        ("order=srsf", "stacks are tried with --stack"),
+        ("trace=other.csv", "the jobs stay those of the log"),
+        ("oversubscription=1,2", "give one value"),
+        ("foo=3", "--what-if foo is not a known key"),
+        ("foo", "--what-if foo: write KEY=VALUE$"),
+    ):
+        with pytest.raises(InputError, match=line):
+            what_if(site, text)
+
+
+def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
+    """+25 % of 64 GPUs would be half a rack."""
+    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
+    said = {
+        "gpus=+25%": "1 more server in each rack: 80 GPUs",
+        "gpus=+100%": "2 more racks: 128 GPUs",
+        "gpus=32": "1 fewer rack: 32 GPUs",
+        "gpus_per_server=4": "32 GPUs",
+        "oversubscription=1": "",
+    }
+    assert {text: change_of_size(site, what_if(site, text)) for text in said} == said
