@@ -41,6 +41,8 @@ class _WhenUsed:
     """PyTorch, imported when a test first uses it: processes that only collect such tests need seconds less."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest asks everything in a module for these, while it looks for tests
+            raise AttributeError(name)
         return getattr(load_torch(), name)
 
 

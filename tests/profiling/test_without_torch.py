@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests import engines
 from weft.cli.main import run
 from weft.errors import InputError
 from weft.profiling import torch_bridge
@@ -69,3 +70,9 @@ def test_one_list_of_precisions() -> None:
         assert zoo.profile("vgg16", 2, dtype=dtype, gpu="A100").compute_s > 0
     with pytest.raises(InputError, match="use one of fp32, tf32, bf16"):
         zoo.profile("vgg16", 2, dtype="as-is")
+
+
+def test_looking_for_tests_imports_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest asks whatever a module of tests holds for names like these."""
+    monkeypatch.setattr(engines, "load_torch", lambda: pytest.fail("it was imported"))
+    assert not any(hasattr(engines.torch, name) for name in ("_mock_name", "__bases__", "__test__", "__wrapped__"))
