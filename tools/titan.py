@@ -207,6 +207,7 @@ def profit(jobs: int | None) -> Iterator[str]:
 
 def earned(steps: Steps, until_s: float) -> float:
     """Units until a moment, of a rate per machine and hour."""
+    until_s = min(until_s, float(steps.time_s[-1]))
     times = np.append(steps.time_s[steps.time_s < until_s], until_s)
     return total(Steps(times, steps.value[: len(times)])) / 3600.0
 

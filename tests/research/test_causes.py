@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +20,13 @@ PAGES = {paper: DOCS / f"{'flow-scheduling' if paper == 'flows' else paper}.md" 
 FAILS = Claim(
     "exp-3.place", "Titan's place", 2.0, 1.0, (1.0, 1.0), "place", "no", "titan", "weft reproduce titan", (0,)
 )
+
+
+NUMBER = r"\d[\d,]*(?:\.\d+)?"
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", ""))
 
 
 def _recorded(paper: str) -> list[dict[str, object]]:
@@ -64,12 +72,35 @@ def test_a_cause_is_shown_only_where_the_claim_fails() -> None:
     rank_order, not_recorded = why_claims_fail(result)
     assert rank_order.startswith("The order of ranks")
     assert rank_order.endswith("(exp-3.place)")
-    assert not_recorded == "No cause is recorded. (nothing-of-the-kind)"
+    assert not_recorded.endswith("so nothing was looked for. (nothing-of-the-kind)")
     first, second, third = result.to_dict()["claims"]
     assert first["cause"]["found"] == "measured"
     assert second["cause"] is None
     assert third["cause"] is None
     assert "The order of ranks" in render(result)
+
+
+def test_what_has_no_page_of_causes_says_nothing() -> None:
+    assert why_claims_fail(Reproduction("weft", (FAILS,))) == []
+
+
+@pytest.mark.parametrize("paper", PAGES)
+def test_every_cause_is_the_first_that_matches_some_claim(paper: str) -> None:
+    names = {*claims_of(paper), *claims_of(paper, quick=True)}
+    used = {cause_of(paper, replace(FAILS, id=name)) for name in names}
+    assert [each.why for each in causes(paper) if each not in used] == []
+
+
+@pytest.mark.parametrize("paper", PAGES)
+def test_every_number_of_a_cause_is_on_the_page_or_in_the_claims(paper: str) -> None:
+    """Numbers of two digits and more; the page may have them rounded, or with another minus."""
+    page = PAGES[paper].read_text("utf-8").replace("−", "-")  # noqa: RUF001 - a minus of typesetters
+    known = {_value(number) for number in re.findall(NUMBER, page)}
+    known |= {abs(float(row[key])) for row in _recorded(paper) for key in ("published", "measured") if row.get(key)}  # type: ignore[arg-type]
+    for cause in causes(paper):
+        for number in re.findall(NUMBER, cause.why):
+            told = _value(number)
+            assert told < 10 or any(abs(told - each) <= 0.006 * told for each in known), (number, cause.why)
 
 
 def test_what_is_explained_in_part_says_so() -> None:

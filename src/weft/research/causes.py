@@ -27,7 +27,7 @@ class Cause:
 
     def to_dict(self) -> dict[str, Any]:
         """Beside a claim in the JSON."""
-        return {"why": self.why, "found": self.found}
+        return {"why": self.why, "found": self.found, "see": self.see}
 
 
 def cause_of(paper: str, claim: Claim) -> Cause | None:
@@ -38,8 +38,10 @@ def cause_of(paper: str, claim: Claim) -> Cause | None:
 
 
 def why_claims_fail(result: Reproduction) -> list[str]:
-    """A line for each cause with the claims that it is about, in the order of the file, and one for claims that
-    nothing is known of."""
+    """A line for each cause with the claims that it is about, in the order of the file, and one for claims that fail in
+    this run only. Nothing for what has no page of causes."""
+    if not causes(result.paper):
+        return []
     found: dict[Cause | None, list[str]] = {each: [] for each in (*causes(result.paper), None)}
     for claim, cause in result.with_causes():
         if claim.verdict == "no":
@@ -49,7 +51,7 @@ def why_claims_fail(result: Reproduction) -> list[str]:
 
 def _words(cause: Cause | None) -> str:
     if cause is None:
-        return "No cause is recorded."
+        return "Not in the whole run that was recorded, so nothing was looked for."
     return cause.why if cause.found == "measured" else f"{cause.found.capitalize()}: {cause.why}"
 
 

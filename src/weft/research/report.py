@@ -72,7 +72,10 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
-WHY = "Why claims fail, as far as experiments have shown (the paper's page under docs/papers has them):"
+WHY = (
+    "Why claims fail in the whole run, as far as experiments have shown (docs/papers has them; a run with --quick can "
+    "also fail because it is short):"
+)
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
 
 
