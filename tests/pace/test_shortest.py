@@ -13,7 +13,7 @@ from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
-from weft.pace.rates import Demand, Moment
+from weft.pace.rates import Demand, Moment, Others
 from weft.pace.shortest import ROUNDS, Shortest, ShortestRule, owed, rates
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
@@ -33,7 +33,8 @@ def _owed_by_kernel(
     link_of, n_of = (np.array([x for flows in jobs for x in f(flows)], np.int64) for f in (dict.keys, dict.values))
     wide = np.array([(*links, -1, -1)[:2] for links, _ in others], np.int64)
     most, room = np.array([most for _, most in others]), np.array(capacity)
-    found = ShortestRule().kernel.owed(begins, link_of, n_of, wide, most, room, np.array(weights), ROUNDS)
+    plain = np.ones(len(others))
+    found = ShortestRule().kernel.owed(begins, link_of, n_of, wide, most, plain, room, np.array(weights), ROUNDS)
     return [float(rate) for rate in found]
 
 
@@ -88,7 +89,8 @@ def _rates_by_kernel(
     none, weights = np.zeros((0, 1), np.int64), np.ones(len(jobs))
     rule = ShortestRule()
     rule.kernel.decide(
-        np.arange(len(job)), job, path, left, np.array(capacity), none, np.zeros(0), weights, ROUNDS, caps
+        np.arange(len(job)), job, path, left, np.array(capacity), none, np.zeros(0), np.zeros(0), 1.0, weights, ROUNDS,
+        caps,
     )  # fmt: skip
     return [[float(rate) for rate in caps[job == j]] for j in range(len(jobs))]
 
@@ -192,7 +194,7 @@ def test_the_kernel_says_the_same(
     rule.part = {uid: 1.0 / weight for uid, weight in enumerate(weights)}
     theirs = [(path(a, (a + further) % 4), most) for a, further, most in others]
     wide = np.array([(*links, -1)[:3] for links, _ in theirs], np.int64).reshape(len(theirs), 3)
-    rule.others(wide, np.array([most for _, most in theirs]))
+    rule.others(Others(wide, np.array([most for _, most in theirs]), np.zeros(len(theirs)), np.zeros(0)))
     caps = rule.decide(Moment(0), flows, live).caps
     uids = sorted({int(flows.uid[i]) for i in live})
     rows = [[i for i in live.tolist() if flows.uid[i] == uid] for uid in uids]

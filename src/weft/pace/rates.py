@@ -48,11 +48,26 @@ class Transport:
 
 @dataclass(frozen=True)
 class Moment:
-    """When a rule is asked: in which slot, how much of it is still to come, and whether it has just begun."""
+    """When a rule is asked: in which slot, how much of it is still to come, whether it has just begun, and the time."""
 
     slot: int
     part: float = 1.0
     begins: bool = True
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Others:
+    """The foreign flows that are under way: links of each, then -1, the most that it asks for, and since when it has
+    been there; and for how long those were there that have ended since the rule was last told."""
+
+    path: Ints
+    most: Floats
+    since_s: Floats
+    lasted_s: Floats
+
+
+NOBODY = Others(np.zeros((0, 1), np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,7 @@ class RateRule(ABC):
     )
 
     minds_others: bool = False  # it is told of foreign flows, and asked about all transfers when one starts or ends
+    waiting: int = 0  # jobs that wait for GPUs, where the world says so
 
     @abstractmethod
     def begin(self, demand: Demand) -> None:
@@ -121,9 +137,9 @@ class RateRule(ABC):
     def over(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """These flows have ended: all their bytes are sent, or their job is gone."""
 
-    def others(self, path: Ints, most: Floats) -> None:  # noqa: B027 - most need nothing
-        """The foreign flows that are under way from now on: links of each, then -1, and the most that it asks for. A
-        rule that is never told (agents know nothing of others) assumes that there are none."""
+    def others(self, there: Others) -> None:  # noqa: B027 - most need nothing
+        """The foreign flows that are under way from now on. A rule that is never told (agents know nothing of others)
+        assumes that there are none."""
 
     def came(self, rows: Ints, flows: FlowSet) -> None:  # noqa: B027 - most need nothing
         """A job has been given GPUs, and these rows."""
@@ -142,7 +158,7 @@ def rehearse(rule: RateRule) -> None:
     rule.begin(Demand(capacity))
     rule.came(live, flows)
     if rule.minds_others:
-        rule.others(np.zeros((1, 1), np.int64), np.full(1, math.inf))
+        rule.others(Others(np.zeros((1, 1), np.int64), np.full(1, math.inf), np.zeros(1), np.zeros(0)))
     for slot in range(2):
         rule.decide(Moment(slot), flows, live)
         rule.carried(slot, flows, live, Carried(np.zeros(1), np.zeros(1, np.bool_)))

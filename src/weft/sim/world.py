@@ -223,6 +223,8 @@ class SimWorld:
                 self.foreign.change(engine)
                 continue
             sample = max(self._next_sample, engine.now) if self._by_row else math.inf
+            if engine.ruled is not None:
+                engine.ruled.rule.waiting = self._next - len(self._by_row) - self.n_finished
             finished = engine.run(min(target, sample, others))
             if finished:
                 return [self._finish(self._by_row[row]) for row in finished]

@@ -26,8 +26,8 @@ def counts(live, by_job, first, path, links):
 
 
 @njit(cache=True, nogil=True)
-def owed(begins, link_of, n_of, others, most, capacity, weight, rounds):
-    """Bytes per second that are each foreign flow's own."""
+def owed(begins, link_of, n_of, others, most, theirs, capacity, weight, rounds):
+    """Bytes per second that are each foreign flow's own; `theirs` is what each weighs."""
     met, asked, price = np.zeros(len(capacity), np.bool_), np.zeros(len(capacity)), np.zeros(len(capacity))
     rate = np.zeros(len(others))
     for k in range(len(others)):
@@ -43,7 +43,7 @@ def owed(begins, link_of, n_of, others, most, capacity, weight, rounds):
     for k in range(len(others)):
         for link in others[k]:
             if link >= 0:
-                asked[link] += 1.0
+                asked[link] += theirs[k]
     for link in links:
         price[link] = np.sqrt(asked[link] / capacity[link])
     for _ in range(rounds):
@@ -59,7 +59,7 @@ def owed(begins, link_of, n_of, others, most, capacity, weight, rounds):
             for link in others[k]:
                 if link >= 0:
                     cost += price[link]
-            rate[k] = min(1.0 / (cost * cost), most[k])
+            rate[k] = min(theirs[k] / (cost * cost), most[k])
             for link in others[k]:
                 if link >= 0:
                     asked[link] += rate[k]
@@ -92,20 +92,39 @@ def seconds_left(live, by_job, first, path, left, capacity):
 
 
 @njit(cache=True, nogil=True)
-def decide(live, job, path, left, capacity, others, most, weight, rounds, caps):
-    """Rates of the rows in `live`, in `caps`; `job` numbers their jobs, in the order in which they came."""
+def patient(begins, link_of, seconds, others, stays, patience, links):
+    """What each foreign flow weighs, by how long it will still be there and what the jobs that it meets need."""
+    least, weighs = np.full(links, np.inf), np.ones(len(others))
+    for j in range(len(seconds)):
+        for e in range(begins[j], begins[j + 1]):
+            least[link_of[e]] = min(least[link_of[e]], seconds[j])
+    for k in range(len(others)):
+        need = np.inf
+        for link in others[k]:
+            if link >= 0:
+                need = min(need, least[link])
+        if 0.0 < need < np.inf and stays[k] > 0.0:
+            weighs[k] = min(max((patience * need / stays[k]) ** 2, 1e-4), 1e4)
+    return weighs
+
+
+@njit(cache=True, nogil=True)
+def decide(live, job, path, left, capacity, others, most, stays, patience, weight, rounds, caps):
+    """Rates of the rows in `live`, in `caps`; `job` numbers their jobs, in the order in which they came. `stays` has
+    the seconds for which each foreign flow will still be there, or 0 where that is not known."""
     jobs = job.max() + 1 if len(job) else 0
     by_job = np.argsort(job, kind="mergesort")
     first = np.searchsorted(job[by_job], np.arange(jobs + 1))
     begins, link_of, n_of = counts(live, by_job, first, path, len(capacity))
-    room = capacity.copy()
+    room, seconds = capacity.copy(), seconds_left(live, by_job, first, path, left, capacity)
     if len(others):
-        theirs = owed(begins, link_of, n_of, others, most, capacity, weight, rounds)
+        theirs = patient(begins, link_of, seconds, others, stays, patience, len(capacity))
+        kept = owed(begins, link_of, n_of, others, most, theirs, capacity, weight, rounds)
         for k in range(len(others)):
             for link in others[k]:
                 if link >= 0:
-                    room[link] = max(room[link] - theirs[k], 0.0)
-    order = np.argsort(seconds_left(live, by_job, first, path, left, capacity), kind="mergesort")
+                    room[link] = max(room[link] - kept[k], 0.0)
+    order = np.argsort(seconds, kind="mergesort")
     for j in order:
         rate = np.inf if begins[j] < begins[j + 1] else 0.0
         for e in range(begins[j], begins[j + 1]):

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
-from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule
+from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, Others, RateRule
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import FOREIGN, TRANSFER
 from weft.sim.engine.program import Program
@@ -78,7 +78,9 @@ class Ruled:
         self._dust: Ints = np.zeros(0, np.int64)  # rows of which only dust is left
         self._kernel = kernel("limits")
         self._ranked = False  # the rule has given weights or levels; rows without any now get plain ones
-        self._foreign: dict[int, tuple[tuple[int, ...], float]] = {}  # links of foreign flows, and what each asks for
+        # links of foreign flows, what each asks for, and since when it has been there (not a number: since now)
+        self._foreign: dict[int, tuple[tuple[int, ...], float, float]] = {}
+        self._ended: list[float] = []  # since when those had been there that ended since the rule was last told
         self._met = True  # the rule knows them all
         self._bare: dict[int, list[int]] = {}  # transfers without links: the rows that each may keep step with
         rule.begin(demand)
@@ -99,7 +101,8 @@ class Ruled:
         self._since[row0:end] = math.nan
         self._rows[job] = (row0, end)
         if uid >= FOREIGN:
-            self._foreign[job], self._met = (rows.paths[0], program.specs[0].demand), not self.rule.minds_others
+            self._foreign[job] = (rows.paths[0], program.specs[0].demand, math.nan)
+            self._met = not self.rule.minds_others
         self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
@@ -107,7 +110,8 @@ class Ruled:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
         low, high = self._rows.pop(job)
-        if self._foreign.pop(job, None) is not None:
+        if (foreign := self._foreign.pop(job, None)) is not None:
+            self._ended.append(foreign[2])
             self._met = not self.rule.minds_others
         self.rule.gone(np.arange(low, high), self.flows)
         self._dust = self._dust[(self._dust < low) | (self._dust >= high)]
@@ -119,10 +123,16 @@ class Ruled:
         if self._met:
             return
         self._met = True
-        width = max((len(links) for links, _ in self._foreign.values()), default=1)
-        path = [(*links, *[-1] * (width - len(links))) for links, _ in self._foreign.values()]
-        most = np.array([asked for _, asked in self._foreign.values()], np.float64)
-        self.rule.others(np.array(path, np.int64).reshape(len(path), width), most)
+        self._foreign = {
+            job: (links, most, now if math.isnan(since) else since)
+            for job, (links, most, since) in self._foreign.items()
+        }
+        width = max((len(links) for links, _, _ in self._foreign.values()), default=1)
+        path = [(*links, *[-1] * (width - len(links))) for links, _, _ in self._foreign.values()]
+        most, since = (np.array([flow[i] for flow in self._foreign.values()], np.float64) for i in (1, 2))
+        lasted = now - np.array([began for began in self._ended if not math.isnan(began)], np.float64)
+        self._ended.clear()
+        self.rule.others(Others(np.array(path, np.int64).reshape(len(path), width), most, since, lasted))
         if self.flows.active.any():
             self.stirred(now)
 
@@ -154,7 +164,7 @@ class Ruled:
             live = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts)) if parts else new
         begins = idle and part > 1.0 - _NEARLY  # the rule has not been asked in this slot
         self._count(live[self._going[live]])
-        self._ask(Moment(self._slot, part, begins), live[self.flows.active[live]])
+        self._ask(Moment(self._slot, part, begins, now), live[self.flows.active[live]])
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
@@ -188,7 +198,7 @@ class Ruled:
         self.rule.carried(passed, f, live, came)
         self.due = (self._slot + 1) * slot_s if len(live) else math.inf
         self._look_to()
-        self._ask(Moment(self._slot), live)
+        self._ask(Moment(self._slot, now_s=now), live)
         self._look_again(np.flatnonzero(f.active & self._going))
 
     def _look_to(self) -> None:
