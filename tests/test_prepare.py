@@ -14,7 +14,7 @@ from weft.stacks import resolve
 
 
 @pytest.mark.parametrize(
-    "name", ["fair", "flow", "flow:fill", "mcs", "shortest", "ccml", "pcc", "priority", "tcp:cubic"]
+    "name", ["fair", "flow", "flow:fill", "mcs", "shortest", "shortest:patient", "ccml", "pcc", "priority", "tcp:cubic"]
 )
 def test_a_pace_is_rehearsed_without_the_engine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "__init__", lambda *_: pytest.fail("the engine is compiled meanwhile"))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weft
 from tests.draws import examples
 from tests.sim.paced import CAPACITY, program, servers
 from weft.errors import StackError
@@ -14,6 +15,8 @@ from weft.model.flows import FlowSet, flow_set
 from weft.pace.rates import Demand, Moment, Others
 from weft.pace.shortest import ROUNDS, Shortest, owed
 from weft.pace.shortest.patient import ENOUGH, GENTLE, PATIENCE, PUSHING, PatientRule
+from weft.scenario import Scenario
+from weft.scenario.shipped import scenario_path
 from weft.sim.engine.ruled import flow_rows
 from weft.testing import check_pace
 
@@ -124,3 +127,17 @@ def test_the_rule_decides_with_it() -> None:
         rule.others(there)
         rates.append(float(rule.decide(Moment(0, now_s=10.0), flows, live).caps[live[0]]))
     assert rates[0] > 2.0 * rates[1] > 0.0
+
+
+def test_on_the_testbed_it_learns_and_jobs_end() -> None:
+    """Slices of `flows`: cross traffic comes and goes every second, so lifetimes are known soon; from then on it does
+    otherwise than a rule with the same weights that learns nothing. Conservation is checked in every run."""
+    data = Scenario.load(scenario_path("flows")).model_dump(exclude_unset=True)
+    data["workload"] |= {"jobs": 4, "iterations": [5, 10]}
+    ends = [
+        weft.simulate(data, stack=f"fifo[place=first-fit,pace={pace}]", seed=1).jobs["finish_s"].to_list()
+        for pace in ("shortest:patient", f"shortest:{GENTLE:g}", "shortest:patient")
+    ]
+    assert ends[0] == ends[2]
+    assert ends[0] != ends[1]
+    assert None not in ends[0]
