@@ -23,6 +23,7 @@ _PCC = "tests/pace/test_pcc.py"
 _MCS = "tests/pace/test_mcs.py tests/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
 _TCP = "tests/pace/test_tcp.py"
 _SHORTEST = "tests/pace/test_shortest.py"
+_PATIENT = "tests/pace/test_patient.py"
 _FLOW = "tests/pace/flow/test_plan.py tests/pace/flow/test_switch_table.py tests/pace/flow/test_host.py"
 
 PACES: list[Mutant] = [
@@ -128,20 +129,33 @@ PACES: list[Mutant] = [
         "shortest/__init__.py", _SHORTEST,
         ("links do not add up in a price", "cost = sum(n * price[link] for link, n in flows.items())",
          "cost = max([n * price[link] for link, n in flows.items()], default=0.0)"),
-        ("who sends little weighs no more", " / part\n        caps", " / part.mean()\n        caps"),
-        ("a job that computes for long sends all the time", "/ (sends + float(", "/ (sends + 0.0 * float("),
+        ("who sends little weighs no more", "if len(part) else 1.0) / part\n", "if len(part) else 1.0)\n"),
+        ("a job that computes for long sends all the time", "/ (sends_s + compute_s)", "/ sends_s"),
         ("it is not told of others", "    minds_others = True\n", ""),
         ("it is not asked when transfers end", "    everyone = True\n", ""),
     ),
     *_of(
         "shortest/shortest_kernel.py", _SHORTEST,
-        ("others are owed nothing", "room[link] = max(room[link] - theirs[k], 0.0)", "pass"),
-        ("others are owed what they do not ask for", "rate[k] = min(1.0 / (cost * cost), most[k])",
-         "rate[k] = 1.0 / (cost * cost)"),
-        ("the longest goes first", "order = np.argsort(seconds_left", "order = np.argsort(-seconds_left"),
+        ("others are owed nothing", "room[link] = max(room[link] - kept[k], 0.0)", "pass"),
+        ("others are owed what they do not ask for", "rate[k] = min(theirs[k] / (cost * cost), most[k])",
+         "rate[k] = theirs[k] / (cost * cost)"),
+        ("the longest goes first", "order = np.argsort(seconds,", "order = np.argsort(-seconds,"),
         ("what is left is not given away", "caps[live[a]] += more", "pass"),
         ("flows of a job on one link pay once", "cost += n_of[e] * price", "cost += price"),
         ("a link without others has a price", "met, asked, price = np.zeros(", "met, asked, price = np.ones("),
+    ),
+    *_of(
+        "shortest/patient.py", _PATIENT,
+        ("the age of a flow does not count", "age = now_s - self.there.since_s", "age = 0.0 * self.there.since_s"),
+        ("who waits does not count", "PUSHING if self.waiting else GENTLE", "GENTLE"),
+        ("parts count once", "/ part) ** 2", "/ part) ** 1"),
+        ("it knows at once how long flows last", "if n < ENOUGH or not self.sends_s:", "if not n or not self.sends_s:"),
+        ("patience is the same on all links", "PATIENCE * mean_s / usual_s", "PATIENCE"),
+    ),
+    *_of(
+        "shortest/shortest_kernel.py", _PATIENT,
+        ("foreign flows all weigh 1", "weighs[k] = min(max((patience", "need = min(max((patience"),
+        ("the job that needs most counts", "least[link_of[e]] = min(least", "least[link_of[e]] = max(least"),
     ),
     *_of(
         "flow/plan.py", _FLOW,
