@@ -51,7 +51,7 @@ def why_claims_fail(result: Reproduction) -> list[str]:
 
 def _words(cause: Cause | None) -> str:
     if cause is None:
-        return "Not in the whole run that was recorded, so nothing was looked for."
+        return "These claims do not fail in the whole run that was recorded, so nothing was looked for."
     return cause.why if cause.found == "measured" else f"{cause.found.capitalize()}: {cause.why}"
 
 
