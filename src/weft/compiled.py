@@ -72,7 +72,7 @@ def load(name: str) -> ModuleType:
     package, _, kernel = name.rpartition(".")
     if announce is not None and package != _ENGINE and not any(cache_dir(package).glob("*/*.nbc")):
         announce(f"compiling {kernel.removesuffix('_kernel')}, once for this version (about 20 s) ...")
-    config: Any = importlib.import_module("numba.core.config")
+    config: Any = importlib.import_module("numba").config
     # numba imports much of scipy to look for a fast matrix product, which no kernel needs. What it finds counts for all
     # functions of the process, so a program that uses weft as a library is left to find it.
     hidden = "scipy.linalg"

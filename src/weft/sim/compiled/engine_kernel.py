@@ -122,7 +122,7 @@ def abort(E, j):
     """Take a job off its GPUs and links at once; bytes already sent and GPU seconds already used stay booked."""
     now = m.scalars(E).now
     job = m.jobs(E)[j]
-    account(E, j, now, 0, 0, 0)
+    account(E, j, now)
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         heap_drop(E, 2 * x)

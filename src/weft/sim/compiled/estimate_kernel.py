@@ -213,7 +213,7 @@ def _try_estimate(E, c, now):
     m.scalars(E).est_err += worst * wake * work
     m.scalars(E).est_weight += wake * work
     comp.want = comp.window
-    park(E, c, now, PARK_PACED, now + min(wake, next_look(E, c)))
+    park(E, c, now, int64(PARK_PACED), now + min(wake, next_look(E, c)))
 
 
 @apart(void(TABLE, int64, float64))

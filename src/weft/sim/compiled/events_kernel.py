@@ -6,11 +6,9 @@ rates. Readable twin: readable/engine.py.
 
 import math
 
-from numba import float64, int64
-
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.heap_kernel import heap_drop, heap_set
-from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.rates_kernel import solve
 from weft.sim.compiled.state import (
     ACTIVE,
@@ -46,7 +44,7 @@ from weft.sim.compiled.tasks_kernel import (
 )
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def begin_iteration(E, j, now):
     """Release the first tasks of the next iteration."""
     job = m.jobs(E)[j]
@@ -106,12 +104,12 @@ def gate_opens(E, j, now):
     return opens
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def begin_node(E, x, now):
     """A node whose predecessors are done and whose gate is open."""
     node = m.nodes(E)[x]
     if node.kind == COMPUTE:
-        account(E, node.job, now, 1, 0, 0)
+        account(E, node.job, now).n_comp += 1
         if node.gpu < 0:
             start_compute(E, x, now)
             return
@@ -124,7 +122,7 @@ def begin_node(E, x, now):
             m.dirty_gpus(E)[m.scalars(E).n_gpus] = node.gpu
             m.scalars(E).n_gpus += 1
         return
-    account(E, node.job, now, 0, 1, 0)
+    account(E, node.job, now).n_net += 1
     if m.scalars(E).admit == ADMIT_ALL:
         admit(E, x, now)
     else:
@@ -139,7 +137,7 @@ def release(E, x, now):
         opens = gate_opens(E, node.job, now)
         if opens > now:
             node.state = GATED
-            account(E, node.job, now, 0, 0, 1)
+            account(E, node.job, now).n_gate += 1
             heap_set(E, 2 * x, opens)
             return
     begin_node(E, x, now)
@@ -161,7 +159,7 @@ def finish_node(E, x, now):
         segment.end = now
         m.scalars(E).n_segments += 1
     if node.kind == COMPUTE:
-        account(E, node.job, now, -1, 0, 0)
+        account(E, node.job, now).n_comp -= 1
         job.gpu_s += node.weight * node.remaining
         if node.gpu >= 0:
             gpu = m.gpus(E)[node.gpu]
@@ -171,7 +169,7 @@ def finish_node(E, x, now):
                 m.dirty_gpus(E)[m.scalars(E).n_gpus] = node.gpu
                 m.scalars(E).n_gpus += 1
     else:
-        account(E, node.job, now, 0, -1, 0)
+        account(E, node.job, now).n_net -= 1
         node.state = ACTIVE
         unlink(E, x, now, node.amount)
     node.state = DONE
@@ -234,7 +232,7 @@ def fire(E, ident, now):
     x = ident >> 1
     node = m.nodes(E)[x]
     if node.state == GATED:
-        account(E, node.job, now, 0, 0, -1)
+        account(E, node.job, now).n_gate -= 1
         begin_node(E, x, now)
     elif node.state == LATENCY:
         start_flowing(E, x, now)

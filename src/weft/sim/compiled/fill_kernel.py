@@ -9,7 +9,7 @@ decides which transfers are solved again. Readable twin: readable/sharing.py.
 from numba import int64
 
 from weft.sim.compiled import memory_kernel as m
-from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
 NO_RATE, LATER_LEVEL = -1, -2  # in node.fresh: the rate comes with the level being filled now, or with a later one
@@ -21,7 +21,7 @@ def _before(key_a, id_a, key_b, id_b):
     return key_a < key_b or (key_a == key_b and id_a < id_b)
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def _queue_down(E, n, i):
     keys, ids = m.fill_key(E), m.fill_id(E)
     key, ident = keys[i], ids[i]
@@ -40,7 +40,7 @@ def _queue_down(E, n, i):
     ids[i] = ident
 
 
-@inner((TABLE, int64, int64), merged=True)
+@inner(merged=True)
 def _give(E, x, rate):
     """Give a transfer its rate and take it from its links."""
     flows, links, node = m.flows(E), m.links(E), m.nodes(E)[x]
@@ -53,7 +53,7 @@ def _give(E, x, rate):
         link.weight_left -= flow.n * claim
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def _give_followers(E, x, rate):
     """Followers that are level with a transfer get its rate too; returns how many."""
     nodes, stack = m.nodes(E), m.work_stack(E)
@@ -74,7 +74,7 @@ def _give_followers(E, x, rate):
     return fixed
 
 
-@inner((TABLE, int64, int64), merged=True)
+@inner(merged=True)
 def _fix(E, x, rate):
     """Give a transfer and its followers their rate; returns how many got theirs."""
     _give(E, x, rate)
@@ -95,7 +95,7 @@ def _fix_still(E, n_nodes):
         for g in range(nodes[x].lead0, nodes[x].lead1):
             still |= m.leads(E)[g].tight != 0 and nodes[m.leads(E)[g].node].state < ACTIVE
         if still:
-            _fix(E, x, 0)
+            _fix(E, x, int64(0))
 
 
 @inner()
@@ -134,7 +134,7 @@ def _queue_all(E, n_nodes, n_links):
     """
     nodes, links = m.nodes(E), m.links(E)
     keys, ids = m.fill_key(E), m.fill_id(E)
-    left, n = 0, 0
+    left, n = 0, int64(0)
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         node = nodes[x]
@@ -212,7 +212,7 @@ def _fill_level(E, n_nodes, n_links):
             if share > key:
                 keys[at] = share
                 if heap:
-                    _queue_down(E, n, 0)
+                    _queue_down(E, n, int64(0))
                 continue
             if capped == 0 or not _has_room(E, ident):
                 left -= _fix_bottleneck(E, ident, share)
@@ -220,7 +220,7 @@ def _fill_level(E, n_nodes, n_links):
         keys[at] = keys[n]
         ids[at] = ids[n]
         if heap and n > 0:
-            _queue_down(E, n, 0)
+            _queue_down(E, n, int64(0))
 
 
 @inner()
@@ -245,7 +245,7 @@ def _next_level(E, n_nodes, n_links, after):
     return level
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def fill(E, n_nodes, n_links):
     """Max-min rates of the transfers in work_nodes, limited by the links in work_links, into `fresh`."""
     if m.scalars(E).rule != RULE_NONE:
@@ -253,7 +253,7 @@ def fill(E, n_nodes, n_links):
     if m.scalars(E).ranked == 0:
         _fill_level(E, n_nodes, n_links)
         return
-    level = _next_level(E, n_nodes, n_links, -1)
+    level = _next_level(E, n_nodes, n_links, int64(-1))
     while level >= 0:
         _fill_level(E, n_nodes, n_links)
         level = _next_level(E, n_nodes, n_links, level)

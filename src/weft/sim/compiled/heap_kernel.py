@@ -1,12 +1,11 @@
 """The event queue: a binary heap on time, with the position of every event known so that it can move."""
 
-from numba import int64
 
 from weft.sim.compiled import memory_kernel as m
-from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.memory_kernel import inner
 
 
-@inner((TABLE, int64))
+@inner()
 def heap_up(E, i):
     """Move the event at position i towards the front while it is earlier than its parent."""
     keys, ids, where = m.heap_key(E), m.heap_id(E), m.where(E)
@@ -66,7 +65,7 @@ def heap_set(E, ident, key):
         heap_down(E, i)
 
 
-@inner((TABLE, int64))
+@inner()
 def heap_drop(E, ident):
     """Take an event out, if it is in."""
     i = m.where(E)[ident]

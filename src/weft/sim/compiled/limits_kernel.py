@@ -4,11 +4,11 @@ Readable twin: readable/engine.py.
 """
 
 import numpy as np
-from numba import int64, njit
+from numba import njit
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.maxmin_kernel import loose
-from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.rates_kernel import LATER, draw, schedule, schedule_opened
 from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.compiled.tasks_kernel import dirty_link, fresh_node, limit_to, remaining_bytes
@@ -99,7 +99,7 @@ def _in_step(E, node):
     return False
 
 
-@inner((TABLE, int64))
+@inner()
 def _can_move(E, x):
     """Whether a transfer can go to its new cap without affecting others: none of its links limits a transfer now or
     would then."""
@@ -116,7 +116,7 @@ def _can_move(E, x):
     return True
 
 
-@inner((TABLE, int64))
+@inner()
 def _move(E, x):
     """Let a transfer have its cap as its rate."""
     node = m.nodes(E)[x]

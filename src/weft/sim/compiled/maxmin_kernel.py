@@ -25,7 +25,7 @@ from weft.sim.compiled.state import (
 ROUNDED = 1 << 16
 
 
-@inner((TABLE, int64), merged=True)
+@inner(merged=True)
 def loose(E, k):
     """Whether a link has room for all that its transfers may have, so that it is nobody's bottleneck whatever their
     rates are. Known only where a rule sets caps."""
@@ -105,7 +105,7 @@ def _felt_from(E):
     return level if level == UNLIMITED else max(level - ROUNDED, 0)
 
 
-@inner((TABLE, int64, int64, int64))
+@inner()
 def take(E, x, stamp, n_nodes):
     """List a transfer among those that are looked at; returns how many there are now."""
     m.nodes(E)[x].stamp = stamp
@@ -117,7 +117,7 @@ def take(E, x, stamp, n_nodes):
 def take_fresh(E, stamp):
     """List the transfers that need a first rate; returns how many there are."""
     nodes = m.nodes(E)
-    n_nodes = 0
+    n_nodes = int64(0)
     for i in range(m.scalars(E).n_fresh):
         x = m.fresh(E)[i]
         nodes[x].listed = 0
@@ -126,7 +126,7 @@ def take_fresh(E, stamp):
     return n_nodes
 
 
-@inner((TABLE, int64, int64, int64), merged=True)
+@inner(merged=True)
 def _take_link(E, k, stamp, n_links):
     """Let a link take part: it starts with what the transfers that do not take part leave of it."""
     link = m.links(E)[k]
@@ -143,7 +143,7 @@ def _seeds(E, stamp, level):
     possible bottleneck."""
     nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
     n_nodes = take_fresh(E, stamp)
-    n_links = 0
+    n_links = int64(0)
     for i in range(m.scalars(E).n_dirty):
         k = m.dirty(E)[i]
         links[k].fill = 0

@@ -2,7 +2,7 @@
 
 import math
 
-from numba import boolean, float64, int64, njit, void
+from numba import float64, int64, njit, void
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.components_kernel import dissolve, enter, form, leave
@@ -66,7 +66,7 @@ def _to_pace(E, c, now):
             book(E, j, now)
             j = m.jobs(E)[j].next
         comp.record0 = m.scalars(E).n_records
-        park(E, c, now, PARK_PACED, now)
+        park(E, c, now, int64(PARK_PACED), now)
         comp.record0 = comp.record1
     heap_drop(E, 2 * comp.ref + 1)
 
@@ -128,7 +128,7 @@ def _decide(E, c, now):
     comp.fluid = 1
     m.scalars(E).n_estimates += 1
     comp.record0 = m.scalars(E).n_records
-    park(E, c, now, PARK_PACED, now + max(0.0, min(ends, next_look(E, c))))
+    park(E, c, now, int64(PARK_PACED), now + max(0.0, min(ends, next_look(E, c))))
 
 
 @apart(void(TABLE, int64, float64))
@@ -214,7 +214,7 @@ def wake(E, j, now):
         heap_set(E, 2 * comp.ref + 1, now + max(0.0, min(ends, max(next_look(E, c), now - comp.born))))
 
 
-@inner((TABLE, int64, int64, float64, boolean, int64))
+@inner()
 def _visit(E, j, y, now, computing, n):
     """The new job j meets job y and disturbs its component. Returns the number of members so far; where paces are not
     computed, 1 if the component was parked."""
@@ -253,7 +253,7 @@ def join(E, j):
     for x in range(job.node0, job.node1):
         if m.nodes(E)[x].gpu >= 0:
             computing = False
-    n = 0
+    n = int64(0)
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         for f in range(node.flow0, node.flow1):
@@ -285,7 +285,7 @@ def _regroups(E, c):
     return _may_compute(E) and comp.ordered == 0 and comp.opened == 0 and comp.size > 1
 
 
-@inner((TABLE, int64, float64, int64))
+@inner()
 def _depart(E, j, now, n):
     """Take a job out of the lists of its links and GPUs, and its component apart; returns how many members wait."""
     c = m.jobs(E)[j].comp
@@ -304,7 +304,7 @@ def _depart(E, j, now, n):
 def retire(E, first):
     """Jobs that finished at this instant (from number `first` on) leave; the jobs they could influence regroup."""
     now = m.scalars(E).now
-    n = 0
+    n = int64(0)
     for i in range(first, m.scalars(E).n_finished):
         n = _depart(E, m.finished(E)[i], now, n)
     _put_together(E, n, now)
@@ -314,7 +314,7 @@ def retire(E, first):
 def part(E, j):
     """A job that is stopped leaves; the jobs it could influence regroup."""
     now = m.scalars(E).now
-    n = _depart(E, j, now, 0)
+    n = _depart(E, j, now, int64(0))
     m.jobs(E)[j].state = FREE
     _put_together(E, n, now)
 

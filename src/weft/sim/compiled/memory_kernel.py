@@ -13,29 +13,20 @@ from numba import cfunc, config, njit, types
 from weft.sim.compiled import plain_memory, rows_kernel
 from weft.sim.compiled.state import CHAIN, COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SCALARS, SEAT, SEGMENT
 
-TABLE = types.int64  # the type of E; functions called with several kinds of integers name their types, to be
-# compiled once instead of once for each
+TABLE = types.int64  # the type of E
 
 _options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nobody else calls them
 
 
-def inner(signature=None, *, merged=False):
+def inner(*, merged=False):
     """A kernel function that only kernel functions call; it is compiled with its first caller.
 
-    With a signature it is compiled for that alone, whatever kinds of integers it is called with. One that is `merged`
+    It is compiled once more for every other kind of argument. Rows hold nothing but int64 and float64, whatever is in
+    memory; a number that is written out is of its own kind, so callers pass it as int64(0). One that is `merged`
     becomes part of its callers, whatever the compiler thinks of its size: small instants spend much of their time in
     calls.
     """
-    compile_inner = njit(error_model="numpy", forceinline=merged, **_options)
-
-    def register(function):
-        dispatcher = compile_inner(function)
-        if signature is not None and not config.DISABLE_JIT:
-            template = dispatcher.get_call_template
-            dispatcher.get_call_template = lambda args, kws: template(signature, kws)
-        return dispatcher
-
-    return register
+    return njit(error_model="numpy", forceinline=merged, **_options)
 
 
 def apart(signature):

@@ -36,7 +36,7 @@ def unseen(now, per):
 @inner()
 def book(E, j, now):
     """Write down what a job has done up to now, so that what it does between two such moments can be multiplied."""
-    account(E, j, now, 0, 0, 0)
+    account(E, j, now)
     flush_record(E, j)
 
 
@@ -51,7 +51,7 @@ def freeze(E, c):
         j = m.jobs(E)[j].next
 
 
-@inner((TABLE, int64, float64, int64, float64))
+@inner()
 def park(E, c, now, kind, wake):
     """Take the component's events out of the queue, but for one that wakes it."""
     comp = m.comps(E)[c]
@@ -73,7 +73,7 @@ def park(E, c, now, kind, wake):
         freeze(E, c)
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def _carry_bytes(E, j, iterations):
     """Book the bytes of skipped iterations on the links they crossed."""
     job, nodes, flows, links = m.jobs(E)[j], m.nodes(E), m.flows(E), m.links(E)
@@ -83,7 +83,7 @@ def _carry_bytes(E, j, iterations):
             links[flows[f].link].bytes += each * flows[f].n
 
 
-@inner((TABLE, int64, float64, float64, int64, int64))
+@inner()
 def _carry_on(E, j, iterations, shift, mark, stamp):
     """Book the bytes of iterations at a pace on the links they crossed, with the least time that they take, and move
     the clocks of the component's own links on (once per link, which is stamped)."""
@@ -122,7 +122,7 @@ def _next_stamp(E):
     return m.scalars(E).stamp
 
 
-@inner((TABLE, int64, float64, float64))
+@inner()
 def _shift_links(E, c, periods, shift):
     """Busy time of the component's own links over whole periods, and their clocks (once per link: stamped)."""
     comp, jobs, nodes, flows, links = m.comps(E)[c], m.jobs(E), m.nodes(E), m.flows(E), m.links(E)
@@ -144,7 +144,7 @@ def _shift_links(E, c, periods, shift):
         j = job.next
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def _settle_exact(E, c, now):
     """Add up the whole periods since a repeating component was parked."""
     comp = m.comps(E)[c]

@@ -44,7 +44,7 @@ def next_event_of(E, x, now):
     return when
 
 
-@inner((TABLE, int64, float64), merged=True)
+@inner(merged=True)
 def _put_down(E, x, when):
     """Schedule the moment at which a transfer ends or catches up, unless a rule is asked before."""
     if when > m.scalars(E).slot_end and m.live(E)[x] != 0:
@@ -65,7 +65,7 @@ def _list_opened(E):
     nodes, leads = m.nodes(E), m.leads(E)
     stamp = m.scalars(E).stamp + 1
     m.scalars(E).stamp = stamp
-    n = 0
+    n = int64(0)
     for i in range(m.scalars(E).n_drawn):
         node = nodes[m.drawn(E)[i]]
         if node.lead0 < node.lead1 and node.stamp != stamp:
@@ -83,7 +83,7 @@ def _list_opened(E):
     return n
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def schedule(E, x, now):
     """Find and schedule the moment at which a transfer ends or catches up."""
     _put_down(E, x, next_event_of(E, x, now))
@@ -96,7 +96,7 @@ def schedule_opened(E, now):
         schedule(E, m.work_nodes(E)[i], now)
 
 
-@inner((TABLE, int64, float64, float64), merged=True)
+@inner(merged=True)
 def draw(E, x, rate, now):
     """Let a transfer go on at a new rate. Its end follows from that, unless it depends on transfers that it may not
     overtake."""

@@ -3,29 +3,49 @@
 numba's own arrays carry seven words along, and every access to one is typed, lowered and optimised with its length, its
 strides and the question whether the index is negative. Most of the compilation time used to go there.
 NUMBA_BOUNDSCHECK=1 takes the length along and checks every index.
+
+Integers are stored in as few bytes as they need and are 64 bits wide wherever compiled code sees them. Otherwise a
+function that is called with narrow ones here and wide ones there would be compiled twice.
+
+This is written with numba's low-level extension API: what `numba.extending` offers, the class that its
+`infer_getattr` asks for, and `cgutils`.
 """
 
 import operator
 
-import numpy as np
-from numba import config, types
+from numba import config, from_dtype, types
 from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
-from numba.np import numpy_support
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    infer_getattr,
+    intrinsic,
+    lower_builtin,
+    lower_getattr_generic,
+    lower_setattr_generic,
+    models,
+    register_model,
+    type_callable,
+)
+
+
+class Row(types.Type):
+    """The type of one record: its bare address."""
+
+    def __init__(self, name, dtype):
+        self.fields = {field: (from_dtype(kind), offset) for field, (kind, offset, *_) in dtype.fields.items()}
+        super().__init__(name=f"Row({name})")
 
 
 class Rows(types.Type):
-    """The type of an array of rows (records) or numbers."""
+    """The type of an array of records or numbers."""
 
-    def __init__(self, row):
-        self.row = row
-        super().__init__(name=f"Rows({row})")
+    def __init__(self, name, dtype):
+        self.row = Row(name, dtype) if dtype.names else from_dtype(dtype)
+        self.size = dtype.itemsize
+        super().__init__(name=f"Rows({name})")
 
 
-def rows_of(dtype):
-    """Rows of a numpy dtype."""
-    return Rows(numpy_support.from_dtype(np.dtype(dtype)))
+register_model(Row)(models.OpaqueModel)
 
 
 @register_model(Rows)
@@ -37,49 +57,87 @@ class _RowsModel(models.StructModel):
         super().__init__(dmm, fe_type, members)
 
 
-@infer_global(operator.getitem)
-class _GetRow(AbstractTemplate):
-    def generic(self, args, kws):
-        rows, index = args
-        if isinstance(rows, Rows) and isinstance(index, types.Integer):
-            return signature(rows.row, rows, types.int64)
-        return None
+def _wide(kind):
+    """The type that compiled code sees of a number in memory."""
+    return types.int64 if isinstance(kind, types.Integer) else kind
 
 
-@infer_global(operator.setitem)
-class _SetRow(AbstractTemplate):
-    def generic(self, args, kws):
-        rows, index, _ = args
+def _load(context, builder, kind, address):
+    address = builder.bitcast(address, context.get_data_type(kind).as_pointer())
+    return context.cast(builder, context.unpack_value(builder, kind, address, 1), kind, _wide(kind))
+
+
+def _store(context, builder, kind, address, value):
+    address = builder.bitcast(address, context.get_data_type(kind).as_pointer())
+    context.pack_value(builder, kind, context.cast(builder, value, _wide(kind), kind), address, 1)
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    """What numba asks for the type of a field; written or read, it is the wide one."""
+
+    key = Row
+
+    def generic_resolve(self, row, field):
+        return _wide(row.fields[field][0]) if field in row.fields else None
+
+
+def _field(builder, row, value, field):
+    kind, offset = row.fields[field]
+    return kind, builder.gep(value, [cgutils.intp_t(offset)], inbounds=True)
+
+
+@lower_getattr_generic(Row)
+def _get_field(context, builder, row, value, field):
+    return _load(context, builder, *_field(builder, row, value, field))
+
+
+@lower_setattr_generic(Row)
+def _set_field(context, builder, sig, args, field):
+    row, value = args
+    _store(context, builder, *_field(builder, sig.args[0], row, field), value)
+
+
+@type_callable(operator.getitem)
+def _type_get(context):
+    def typer(rows, index):
         if isinstance(rows, Rows) and isinstance(index, types.Integer):
-            return signature(types.none, rows, types.int64, rows.row)
+            return _wide(rows.row)(rows, types.int64)
         return None
+
+    return typer
+
+
+@type_callable(operator.setitem)
+def _type_set(context):
+    def typer(rows, index, value):
+        if isinstance(rows, Rows) and isinstance(index, types.Integer):
+            return types.none(rows, types.int64, _wide(rows.row))
+        return None
+
+    return typer
 
 
 def _address(context, builder, rows, value, index):
-    data = context.get_data_type(rows.row)
     view = cgutils.create_struct_proxy(rows)(context, builder, value=value)
     if config.BOUNDSCHECK:  # as unsigned numbers, negative indices are too large as well
         with builder.if_then(builder.icmp_unsigned(">=", index, view.length), likely=False):
             context.call_conv.return_user_exc(builder, IndexError, (f"no such row of {rows!s:.60}",))
-    pointer = view.data
-    size = rows.row.size if isinstance(rows.row, types.Record) else rows.row.bitwidth // 8
-    offset = builder.mul(index, index.type(size), flags=["nsw"])
-    return builder.bitcast(builder.gep(pointer, [offset], inbounds=True), data.as_pointer())
+    offset = builder.mul(index, index.type(rows.size), flags=["nsw"])
+    return builder.gep(view.data, [offset], inbounds=True)
 
 
 @lower_builtin(operator.getitem, Rows, types.Integer)
 def _get_row(context, builder, sig, args):
     address = _address(context, builder, sig.args[0], *args)
-    if isinstance(sig.return_type, types.Record):
-        return builder.bitcast(address, context.get_value_type(sig.return_type))
-    return context.unpack_value(builder, sig.return_type, address)
+    row = sig.args[0].row
+    return address if isinstance(row, Row) else _load(context, builder, row, address)
 
 
 @lower_builtin(operator.setitem, Rows, types.Integer, types.Any)
 def _set_row(context, builder, sig, args):
-    pointer, index, value = args
-    address = _address(context, builder, sig.args[0], pointer, index)
-    context.pack_value(builder, sig.args[2], value, address)
+    rows, index, value = args
+    _store(context, builder, sig.args[0].row, _address(context, builder, sig.args[0], rows, index), value)
     return context.get_dummy_value()
 
 
@@ -92,28 +150,28 @@ def _word(builder, table, at):
 
 def reader(at, dtype):
     """A function of compiled code: the array whose address is the at-th word of the table that lies at E."""
-    row = rows_of(dtype)
+    kind = Rows(at, dtype)
 
     def rows(typing_context, E):
         def codegen(context, builder, sig, args):
-            view = cgutils.create_struct_proxy(row)(context, builder)
+            view = cgutils.create_struct_proxy(kind)(context, builder)
             view.data = builder.inttoptr(_word(builder, args[0], at), cgutils.voidptr_t)
             if config.BOUNDSCHECK:
                 view.length = _word(builder, args[0], at + 1)
             return view._getvalue()
 
-        return row(types.int64), codegen
+        return kind(types.int64), codegen
 
     return intrinsic(rows)
 
 
 def one(at, dtype):
     """A function of compiled code: the only record of the array whose address is the at-th word of the table."""
-    record = numpy_support.from_dtype(np.dtype(dtype))
+    record = Row(at, dtype)
 
     def row(typing_context, E):
         def codegen(context, builder, sig, args):
-            return builder.inttoptr(_word(builder, args[0], at), context.get_value_type(record))
+            return builder.inttoptr(_word(builder, args[0], at), cgutils.voidptr_t)
 
         return record(types.int64), codegen
 

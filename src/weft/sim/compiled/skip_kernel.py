@@ -7,6 +7,8 @@ the component repeats itself and is parked (park_kernel.py). A job alone is the 
 
 import math
 
+from numba import int64
+
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.park_kernel import book, park
@@ -142,7 +144,7 @@ def _try_exact(E, c, now):
     comp.period = now - comp.snap_time
     comp.periods = periods
     m.scalars(E).n_parks += 1
-    park(E, c, now, PARK_EXACT, now + periods * comp.period)
+    park(E, c, now, int64(PARK_EXACT), now + periods * comp.period)
     return True
 
 

@@ -4,11 +4,11 @@ and leaves them. Readable twin: readable/engine.py.
 
 import math
 
-from numba import float64, int64
+from numba import int64
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.heap_kernel import heap_set
-from weft.sim.compiled.memory_kernel import TABLE, inner
+from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.random_kernel import slow_factor
 from weft.sim.compiled.state import (
     ACTIVE,
@@ -27,9 +27,10 @@ NO_RATE, NOT_FLOWING = -1.0, -2.0  # values of node.rate before the first solve,
 SAME = 1e-12  # iteration times closer than this (relatively) share one record
 
 
-@inner((TABLE, int64, float64, int64, int64, int64))
-def account(E, j, now, d_comp, d_net, d_gate):
-    """Change what a job is busy with; book the time since the last change as exposed communication or gate wait."""
+@inner()
+def account(E, j, now):
+    """Book the time since the last change of what a job is busy with, as exposed communication or gate wait. Returns
+    the job, for whoever makes the next change."""
     job = m.jobs(E)[j]
     if job.n_comp == 0:
         if job.n_net > 0:
@@ -37,9 +38,7 @@ def account(E, j, now, d_comp, d_net, d_gate):
         elif job.n_gate > 0:
             job.gate_s += now - job.mark
     job.mark = now
-    job.n_comp += d_comp
-    job.n_net += d_net
-    job.n_gate += d_gate
+    return job
 
 
 @inner()
@@ -51,7 +50,7 @@ def dirty_link(E, k):
         m.scalars(E).n_dirty += 1
 
 
-@inner((TABLE, int64))
+@inner()
 def fresh_node(E, x):
     """Have a transfer get a new rate at the end of this instant."""
     if m.nodes(E)[x].listed == 0:
@@ -60,7 +59,7 @@ def fresh_node(E, x):
         m.scalars(E).n_fresh += 1
 
 
-@inner((TABLE, int64))
+@inner()
 def freshen_followers(E, x):
     """Transfers that may not overtake this one get new rates when it starts or ends."""
     for f in range(m.nodes(E)[x].fol0, m.nodes(E)[x].fol1):
@@ -69,7 +68,7 @@ def freshen_followers(E, x):
             fresh_node(E, y)
 
 
-@inner((TABLE, int64))
+@inner()
 def push_done(E, x):
     """Note a node as done at this instant."""
     m.finished_nodes(E)[m.scalars(E).n_done] = x
@@ -83,7 +82,7 @@ def turn(E, j):
     return job.p0 + job.p1 * (job.total - job.done)
 
 
-@inner((TABLE, int64))
+@inner()
 def flush_record(E, j):
     """Write the pending run of equal iteration times."""
     job = m.jobs(E)[j]
@@ -97,7 +96,7 @@ def flush_record(E, j):
         job.last_count = 0.0
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]
@@ -123,7 +122,7 @@ def start_compute(E, x, now):
         heap_set(E, 2 * x, now + seconds)
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def limit_to(E, x, units):
     """Change what a transfer may have of its links, and with it the sum of demands on them."""
     node = m.nodes(E)[x]
@@ -141,7 +140,7 @@ def limit_to(E, x, units):
     node.demand_units = units
 
 
-@inner((TABLE, int64))
+@inner()
 def _note(E, x):
     """Have the rule told of a transfer the next time it is asked."""
     if m.noted(E)[x] == 0:
@@ -150,7 +149,7 @@ def _note(E, x):
         m.scalars(E).n_stirs += 1
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def come_under_rule(E, x, now):
     """A transfer starts where a rule sets caps. Unless it is foreign, it gets nothing until the rule has been asked."""
     node = m.nodes(E)[x]
@@ -166,13 +165,13 @@ def come_under_rule(E, x, now):
     m.scalars(E).stirred = 1
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def leave_rule(E, x, sent):
     """A transfer ends, or is stopped, where a rule sets caps."""
     node = m.nodes(E)[x]
     if node.flow0 == node.flow1 or node.amount <= 0.0:  # it was never under the rule
         return
-    limit_to(E, x, 0)
+    limit_to(E, x, int64(0))
     if m.live(E)[x] == 0:
         return
     m.live(E)[x] = 0
@@ -183,7 +182,7 @@ def leave_rule(E, x, sent):
         m.scalars(E).stirred = 1
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def start_flowing(E, x, now):
     """First byte of an admitted transfer."""
     node = m.nodes(E)[x]
@@ -209,7 +208,7 @@ def start_flowing(E, x, now):
     freshen_followers(E, x)
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def admit(E, x, now):
     """Let a transfer that is ready start: it occupies its links; bytes flow after its latency."""
     node = m.nodes(E)[x]
@@ -268,7 +267,7 @@ def unlink(E, x, now, sent):
     freshen_followers(E, x)
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def _goes_before(E, y, x):
     """Whether a transfer that waits for admission is looked at before another one."""
     a, b = m.nodes(E)[y], m.nodes(E)[x]
@@ -276,7 +275,7 @@ def _goes_before(E, y, x):
     return a.key < b.key or (a.key == b.key and (uid < other or (uid == other and y < x)))
 
 
-@inner((TABLE, int64, int64))
+@inner()
 def _queue_up(E, x, i):
     """Move a transfer forward in the queue for admission from place i to where its turn is."""
     while i > 0 and not _goes_before(E, m.held(E)[i - 1], x):
@@ -285,7 +284,7 @@ def _queue_up(E, x, i):
     m.held(E)[i] = x
 
 
-@inner((TABLE, int64, float64))
+@inner()
 def hold(E, x, now):
     """Queue a ready transfer for admission, in order of its job's turn."""
     node = m.nodes(E)[x]
