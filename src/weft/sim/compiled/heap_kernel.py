@@ -1,6 +1,5 @@
 """The event queue: a binary heap on time, with the position of every event known so that it can move."""
 
-
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 
