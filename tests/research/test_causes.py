@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,11 +10,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from weft.research import PAPERS, claims_of
 from weft.research.causes import cause_of, causes, why_claims_fail
 from weft.research.claims import Claim, Reproduction
-from weft.research.report import render
+from weft.research.report import claims_text, render
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
 PAGES = {paper: DOCS / f"{'flow-scheduling' if paper == 'flows' else paper}.md" for paper in PAPERS if paper != "weft"}
@@ -69,10 +71,11 @@ def test_a_cause_is_shown_only_where_the_claim_fails() -> None:
     holds = replace(FAILS, id="exp-3.place", verdict="reproduced")
     unknown = replace(FAILS, id="nothing-of-the-kind")
     result = Reproduction("titan", (FAILS, holds, unknown))
-    rank_order, not_recorded = why_claims_fail(result)
+    (rank_order, first_names), (not_recorded, other_names) = why_claims_fail(result).items()
     assert rank_order.startswith("The order of ranks")
-    assert rank_order.endswith("(exp-3.place)")
-    assert not_recorded.endswith("so nothing was looked for. (nothing-of-the-kind)")
+    assert first_names == ["exp-3.place"]
+    assert not_recorded.endswith("so nothing was looked for.")
+    assert other_names == ["nothing-of-the-kind"]
     first, second, third = result.to_dict()["claims"]
     assert first["cause"]["found"] == "measured"
     assert second["cause"] is None
@@ -80,8 +83,33 @@ def test_a_cause_is_shown_only_where_the_claim_fails() -> None:
     assert "The order of ranks" in render(result)
 
 
+def test_the_verdict_of_a_claim_that_fails_points_to_its_cause() -> None:
+    """In the terminal and in the report; a name breaks between its parts, so that it can be read."""
+    long = "no-such-thing.at-all.of-this-length.gpu-utilisation"
+    result = Reproduction("titan", (replace(FAILS, verdict="reproduced"), FAILS, replace(FAILS, id=long)))
+    console = Console(width=120, file=io.StringIO(), highlight=False)
+    console.print(claims_text(result))
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    verdicts = [line.split("  ")[-1].strip() for line in lines[1:]]
+    assert [each for each in verdicts if each in ("reproduced", "no (1)", "no (2)")] == [
+        "reproduced",
+        "no (1)",
+        "no (2)",
+    ]
+    assert any(line.startswith("1. The order of ranks") for line in lines)
+    assert any(line.startswith("2. These claims do not fail in the whole run") for line in lines)
+    start = next(i for i, line in enumerate(lines) if line.startswith("no-such-thing."))
+    assert [line.split("  ")[0] for line in lines[start : start + 3]] == [
+        "no-such-thing.",
+        "at-all.",
+        "of-this-length.",
+    ]
+    assert lines[start + 3] == "gpu-utilisation"
+    assert "no (1)" in render(result)
+
+
 def test_what_has_no_page_of_causes_says_nothing() -> None:
-    assert why_claims_fail(Reproduction("weft", (FAILS,))) == []
+    assert why_claims_fail(Reproduction("weft", (FAILS,))) == {}
 
 
 @pytest.mark.parametrize("paper", PAGES)

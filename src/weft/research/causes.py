@@ -37,16 +37,16 @@ def cause_of(paper: str, claim: Claim) -> Cause | None:
     return next((each for each in causes(paper) if any(fnmatchcase(claim.id, name) for name in each.claims)), None)
 
 
-def why_claims_fail(result: Reproduction) -> list[str]:
-    """A line for each cause with the claims that it is about, in the order of the file, and one for claims that fail in
+def why_claims_fail(result: Reproduction) -> dict[str, list[str]]:
+    """Each cause in words with the claims that it is about, in the order of the file; at the end, claims that fail in
     this run only. Nothing for what has no page of causes."""
     if not causes(result.paper):
-        return []
+        return {}
     found: dict[Cause | None, list[str]] = {each: [] for each in (*causes(result.paper), None)}
     for claim, cause in result.with_causes():
         if claim.verdict == "no":
             found[cause].append(claim.id)
-    return [f"{_words(each)} ({', '.join(names)})" for each, names in found.items() if names]
+    return {_words(each): names for each, names in found.items() if names}
 
 
 def _words(cause: Cause | None) -> str:

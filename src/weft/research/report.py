@@ -73,10 +73,11 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
 WHY = (
-    "Why claims fail in the whole run, as far as experiments have shown (docs/papers has them; a run with --quick can "
-    "also fail because it is short):"
+    "Why claims fail in the whole run, as far as experiments have shown, by the number behind their verdict "
+    "(docs/papers has the experiments; a run with --quick can also fail because it is short):"
 )
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
+NAME = 20  # characters of a line of a claim's name
 
 
 def claims_table(result: Reproduction) -> Table:
@@ -88,10 +89,20 @@ def claims_table(result: Reproduction) -> Table:
     for title in _titles(result):
         right = title in TITLES[2:5]
         table.add_column(title, justify="right" if right else "left", header_style="bold", overflow="fold")
-    for claim in result.claims:
-        *cells, verdict = _cells(claim, _titles(result))
-        table.add_row(*cells, Text(verdict, style=_STYLES[claim.verdict]))
+    for claim, row in zip(result.claims, _rows(result), strict=True):
+        name, *cells, verdict = row
+        table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES[claim.verdict]))
     return table
+
+
+def _folded(name: str) -> str:
+    """The name of a claim, on several lines if it is long; it breaks after its parts."""
+    lines = [""]
+    for part in name.replace(".", ".\n").split("\n"):
+        if lines[-1] and len(lines[-1]) + len(part) > NAME:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def claims_text(result: Reproduction) -> Group:
@@ -101,7 +112,7 @@ def claims_text(result: Reproduction) -> Group:
 
     below = [Text(line) for line in (result.counts, *result.notes)]
     if why := why_claims_fail(result):
-        below.insert(1, Text("\n- ".join((WHY, *why))))
+        below.insert(1, Text("\n".join((WHY, *(f"{i}. {words}" for i, words in enumerate(why, 1))))))
     return Group(claims_table(result), *(part for text in below for part in ("", text)))
 
 
@@ -117,11 +128,11 @@ def render(result: Reproduction, command: str = "") -> str:
 
     title = PAPERS[result.paper][1] if result.paper in PAPERS else result.paper
     head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
-    rows = [[escape(cell) for cell in _cells(claim, _titles(result))] for claim in result.claims]
+    rows = [[escape(cell) for cell in row] for row in _rows(result)]
     notes, why = (
         "".join(f"<li>{escape(line)}</li>" for line in each) for each in (result.notes, why_claims_fail(result))
     )
-    whys = f'<section class="card notes"><p>{escape(WHY)}</p><ul>{why}</ul></section>' if why else ""
+    whys = f'<section class="card notes"><p>{escape(WHY)}</p><ol>{why}</ol></section>' if why else ""
     pictures = "".join(picture_card(one.draw(), f"p{i}", one.caption) for i, one in enumerate(result.pictures))
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     head += verdict_card(f"{result.counts}.")
@@ -138,14 +149,21 @@ def _titles(result: Reproduction) -> tuple[str, ...]:
     return TITLES if any(claim.released for claim in result.claims) else (*TITLES[:-2], TITLES[-1])
 
 
-def _cells(claim: Claim, titles: Sequence[str]) -> tuple[str, ...]:
+def _rows(result: Reproduction) -> list[tuple[str, ...]]:
+    """The cells of each claim; the verdict of one that fails has the number of its cause."""
+    titles = _titles(result)
+    numbers = {name: i for i, names in enumerate(why_claims_fail(result).values(), 1) for name in names}
+    return [_cells(claim, titles, numbers.get(claim.id)) for claim in result.claims]
+
+
+def _cells(claim: Claim, titles: Sequence[str], cause: int | None) -> tuple[str, ...]:
     low, high = claim.ci95
     interval = "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
     measured = "-" if claim.measured is None else _number(claim.measured)
     cells = [claim.id, claim.what, _number(claim.published), measured, interval, claim.unit]
     if len(titles) == len(TITLES):
         cells.append("; ".join(map(_number, claim.released)) if claim.released else "")
-    return (*cells, claim.verdict)
+    return (*cells, f"no ({cause})" if cause and claim.verdict == "no" else claim.verdict)
 
 
 def _number(value: float) -> str:
