@@ -1,4 +1,4 @@
-"""How many random cases tests draw: all of them in CI, half of them in a developer's runs, of which there are more."""
+"""How many random cases tests draw: all of them in CI, a quarter of them in a developer's runs, of which there are more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["examples", "share", "thorough"]
 
 def share() -> float:
     """The share of its cases that a test draws; WEFT_THOROUGH=10 asks for ten times as many of some."""
-    return float(os.environ.get("WEFT_THOROUGH") or (1.0 if required() else 0.5))
+    return float(os.environ.get("WEFT_THOROUGH") or (1.0 if required() else 0.25))
 
 
 def thorough(n: int) -> int:

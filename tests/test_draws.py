@@ -1,4 +1,4 @@
-"""CI draws every random case, and a developer's runs draw half of them; who asks for a number gets it."""
+"""CI draws every random case, and a developer's runs draw a quarter of them; who asks for a number gets it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.draws import examples, thorough
     [
         ({"WEFT_REQUIRE_ENGINES": "1"}, (60, 60)),
         ({"CI": "true"}, (60, 60)),
-        ({}, (30, 30)),
+        ({}, (15, 15)),
         ({"WEFT_THOROUGH": "10"}, (600, 60)),
         ({"WEFT_THOROUGH": "0.25"}, (15, 60)),
         ({"WEFT_THOROUGH": "10", "CI": "true"}, (600, 60)),

@@ -67,7 +67,8 @@ def test_byte_for_byte(address: str, tmp_path: Path) -> None:
 def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     command = [sys.executable, "-m", "weft", "compare", str(DEMO), *COMPARE, "--executor", "dask:tcp://127.0.0.1:9"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True)
+    hasty = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "2s"}  # it is sure after 20 s otherwise
+    done = subprocess.run(command, cwd=tmp_path, env=hasty, capture_output=True, check=False, text=True)
     last = done.stderr.splitlines()[-1]
     assert (done.returncode, done.stdout) == (2, "")
     assert (

@@ -66,7 +66,7 @@ MUTANTS: list[Mutant] = [
             "if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
             "if nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
         ),
-        ("stalled followers move", "            _fix(E, x, 0)\n", "            pass\n"),
+        ("stalled followers move", "            _fix(E, x, int64(0))\n", "            pass\n"),
         ("weights are forgotten", "share * nodes[x].claim", "share"),
         ("low levels are not served", "level = _next_level(E, n_nodes, n_links, level)", "level = -1"),
         ("a queue's second child is never looked at", "if child + 1 < n and _before(", "if child + 1 < 0 and _before("),
