@@ -1,4 +1,4 @@
-"""How many random cases tests draw: all of them in CI, a quarter of them in a developer's runs, of which there are more."""
+"""How many random cases tests draw: all in CI, a quarter in a developer's runs, of which there are more."""
 
 from __future__ import annotations
 

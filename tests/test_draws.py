@@ -1,4 +1,5 @@
-"""CI draws every random case, and a developer's runs draw a quarter of them; who asks for a number gets it."""
+"""CI draws every random case, and a developer's runs draw a quarter of them. WEFT_THOROUGH asks for a share of the
+cases that tests draw themselves, and for all those of Hypothesis."""
 
 from __future__ import annotations
 

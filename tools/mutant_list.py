@@ -63,8 +63,8 @@ MUTANTS: list[Mutant] = [
         ("demands are not asked", "if node.demand_units < UNLIMITED:", "if node.demand_units < 0:"),
         (
             "followers that are not level are held",
-            "if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
-            "if nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:",
+            "if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == THIS_LEVEL:",
+            "if nodes[z].state == ACTIVE and nodes[z].fresh == THIS_LEVEL:",
         ),
         ("stalled followers move", "            _fix(E, x, int64(0))\n", "            pass\n"),
         ("weights are forgotten", "share * nodes[x].claim", "share"),

@@ -83,11 +83,12 @@ def test_a_cause_is_shown_only_where_the_claim_fails() -> None:
     assert "The order of ranks" in render(result)
 
 
-def test_the_verdict_of_a_claim_that_fails_points_to_its_cause() -> None:
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_verdict_of_a_claim_that_fails_points_to_its_cause(width: int) -> None:
     """In the terminal and in the report; a name breaks between its parts, so that it can be read."""
     long = "no-such-thing.at-all.of-this-length.gpu-utilisation"
     result = Reproduction("titan", (replace(FAILS, verdict="reproduced"), FAILS, replace(FAILS, id=long)))
-    console = Console(width=120, file=io.StringIO(), highlight=False)
+    console = Console(width=width, file=io.StringIO(), highlight=False)
     console.print(claims_text(result))
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     verdicts = [line.split("  ")[-1].strip() for line in lines[1:]]

@@ -73,11 +73,11 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
 WHY = (
-    "Why claims fail in the whole run, as far as experiments have shown, by the number behind their verdict "
-    "(docs/papers has the experiments; a run with --quick can also fail because it is short):"
+    "Why claims fail in the whole run, as far as experiments have shown. The numbers are those behind the verdicts; "
+    "docs/papers has the experiments. A run with --quick can also fail because it is short."
 )
 TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
-NAME = 20  # characters of a line of a claim's name
+NAME_WIDTH = 20  # characters of a line of a claim's name
 
 
 def claims_table(result: Reproduction) -> Table:
@@ -88,7 +88,13 @@ def claims_table(result: Reproduction) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in _titles(result):
         right = title in TITLES[2:5]
-        table.add_column(title, justify="right" if right else "left", header_style="bold", overflow="fold")
+        table.add_column(
+            title,
+            justify="right" if right else "left",
+            header_style="bold",
+            overflow="fold",
+            no_wrap=title == TITLES[0],
+        )
     for claim, row in zip(result.claims, _rows(result), strict=True):
         name, *cells, verdict = row
         table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES[claim.verdict]))
@@ -99,7 +105,7 @@ def _folded(name: str) -> str:
     """The name of a claim, on several lines if it is long; it breaks after its parts."""
     lines = [""]
     for part in name.replace(".", ".\n").split("\n"):
-        if lines[-1] and len(lines[-1]) + len(part) > NAME:
+        if lines[-1] and len(lines[-1]) + len(part) > NAME_WIDTH:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)

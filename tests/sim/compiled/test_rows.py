@@ -70,6 +70,7 @@ def sums(E, j):
     job.left = job.left - 4
     m.where(E)[j + 1] = m.where(E)[j] - 1
     m.noted(E)[j] = 255
+    link.tight = 1
     return fields, total, twice(E, m.noted(E)[j])
 """
 
@@ -84,6 +85,7 @@ arrays.where[1] = 2**31 - 1
 table = state.address_table(arrays)
 print(wide_kernel.sums(table.ctypes.data, 1))
 print(arrays.jobs["left"].tolist(), arrays.where[:3].tolist(), arrays.jobs["node1"].tolist())
+print(arrays.links[["binding", "tight", "dirty"]].tolist(), arrays.noted[:3].tolist())
 print(len(wide_kernel.twice.signatures))
 """
 
@@ -95,7 +97,8 @@ def test_integers_of_any_width_are_of_one_kind(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": folders, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", WIDE_CODE], env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        f"((-6, -2, 0, {2**32 - 2}), -10, 510)", f"[0, -3] [{-(2**31)}, {2**31 - 1}, {2**31 - 2}] [0, 2]", "1",
+        f"((-6, -2, 0, {2**32 - 2}), -10, 510)", f"[0, -3] [{-(2**31)}, {2**31 - 1}, {2**31 - 2}] [0, 2]",
+        "[(0, 0, 0), (-1, 1, 0)] [0, 255, 0]", "1",
     ], done.stderr  # fmt: skip
 
 

@@ -11,7 +11,7 @@ to work in `w` (Room), all of the package.
 import numpy as np
 from numba import njit
 
-from weft.pace.flow.path_kernel import ROUNDING, commit, gather, inner, look, none_plans, nothing, post, shut
+from weft.pace.flow.path_kernel import ROUNDING, commit, gather, look, none_plans, nothing, part, post, shut
 
 ENOUGH = 1.0 - 2e-9
 TIGHT = 1.0 - ROUNDING
@@ -26,7 +26,7 @@ _B = np.uint64(0xBF58476D1CE4E5B9)
 _C = np.uint64(0x94D049BB133111EB)
 
 
-@inner
+@part
 def lost(seed, slot, flow, what, p):
     """Whether a message is lost: keyed by who sends it when, so free of the order of events."""
     if p <= 0.0:
@@ -81,7 +81,7 @@ def plan(left, free, load, prices, first, order, kept, rates):
         rest -= rates[t]
 
 
-@inner
+@part
 def best_rate(reached, i, line):
     """B_i: the best rate of the last slots, line rate where none is known."""
     most = 0.0
@@ -90,13 +90,13 @@ def best_rate(reached, i, line):
     return most if most > 0.0 else line
 
 
-@inner
+@part
 def reach(a, f, s, j):
     """F of a flow, as the others know it: what it will have sent by the end of the slot, over the length of a slot."""
     return s.told[j] if a.late > 0 else f.sent[j] / a.slot_s + a.part * s.plans[j, a.slot % s.plans.shape[1]]
 
 
-@inner
+@part
 def least_fed(a, f, s, w, i):
     """F of the least advanced feeder, as the host of flow i knows it. One that begins in this slot and has not decided
     yet holds nobody back: it will be raised, or cuts its followers, when it does."""
@@ -108,7 +108,7 @@ def least_fed(a, f, s, w, i):
     return least
 
 
-@inner
+@part
 def cut_followers(a, f, s, w, i, now):
     """Algorithm 2, lines 13-16: followers whose plan for this slot runs ahead of their feeders are cut back."""
     fed, least = -1, 0.0
@@ -125,7 +125,7 @@ def cut_followers(a, f, s, w, i, now):
             s.caps[j] = min(s.caps[j], most * ROUND)
 
 
-@inner
+@part
 def waits(a, s, i):
     """Whether a flow that sees others late keeps its plan: in each slot, only one in late + 1 of the flows that have a
     plan makes a new one. If all did, two flows that see each other late would get out of each other's way for ever."""
@@ -134,7 +134,7 @@ def waits(a, s, i):
     return not nothing(s.plans, i)
 
 
-@inner
+@part
 def aim(a, f, s, w, i, least, done, allowed, left):
     """Lines 3-12 of Algorithm 2: plan, then keep up with the peers that are ahead. Into `rates`, the first as bytes
     over the length of a slot."""

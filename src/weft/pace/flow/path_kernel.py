@@ -10,15 +10,15 @@ from numba import njit
 ROUNDING = 1e-9  # loads that differ by this part are equal; they are sums and differences of rates
 LOOSE = 1.0 + ROUNDING
 MOST_BITS = 62  # slots that a set of them can hold
-# Inner functions become part of their caller: passing them the arrays would take longer than most of them do. They
+# These functions become part of their caller: passing them the arrays would take longer than most of them do. They
 # make no arrays, so nobody has to count who holds one. Only kernels can call them: what Python would need for that
 # takes half as long to compile as all the rest.
-inner = njit(  # type: ignore[call-overload]
+part = njit(  # type: ignore[call-overload]
     nogil=True, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False
 )
 
 
-@inner
+@part
 def shut(s, path, i, hops, known):
     """Whether there is no slot in which the first `hops` links of a path all have room. `known` remembers the slots in
     which a link has, one bit each (-1: not looked at)."""
@@ -42,7 +42,7 @@ def shut(s, path, i, hops, known):
     return False
 
 
-@inner
+@part
 def nothing(rows, i):
     """Whether a flow has nothing in any slot."""
     empty = True
@@ -51,7 +51,7 @@ def nothing(rows, i):
     return empty
 
 
-@inner
+@part
 def none_plans(low, high, plans, now):
     """Whether none of these flows means to send in this slot."""
     none = True
@@ -60,14 +60,14 @@ def none_plans(low, high, plans, now):
     return none
 
 
-@inner
+@part
 def with_bit(bits, column, wanted):
     """A set of slots with this one, or without it."""
     bit = np.int64(1) << column
     return bits | bit if wanted else bits & ~bit
 
 
-@inner
+@part
 def post(f, s, w, i, column, rate):
     """Replace what the switches of a flow's path (its own NIC's table included) hold for it in one slot."""
     change = rate - s.posted[i, column]
@@ -82,7 +82,7 @@ def post(f, s, w, i, column, rate):
         s.posted[i, column] = rate
 
 
-@inner
+@part
 def commit(f, s, w, i, now, arrives):
     """Rates from this slot on become a flow's plan, and what the switches of its path hold for it if they hear it."""
     k = s.table.shape[1]
@@ -112,7 +112,7 @@ def commit(f, s, w, i, now, arrives):
             w.known[link] = bits
 
 
-@inner
+@part
 def gather(live, at, f, posted, mine, w, mark):
     """What the flows of a job, of which the first is the `at`-th, have posted together on each of their links, and how
     many they are. `mark` tells links that were looked at from the others."""
@@ -139,7 +139,7 @@ def gather(live, at, f, posted, mine, w, mark):
                         mine[link, c] += posted[i, c]
 
 
-@inner
+@part
 def keep_parts(i, link, room, among, s, w):
     """Where more is posted on a link than it can carry, every flow keeps its part of the capacity."""
     for c in range(s.table.shape[1]):
@@ -151,7 +151,7 @@ def keep_parts(i, link, room, among, s, w):
             w.work[3, c] = min(room * own / (own + b), (room - others) * among)
 
 
-@inner
+@part
 def look_back(i, link, slot, late, room, among, inverse, s, w):
     """The load of a link as a host knows it: what was posted `late` slots ago. Slots beyond the horizon of that time
     are empty."""
@@ -171,7 +171,7 @@ def look_back(i, link, slot, late, room, among, inverse, s, w):
         w.work[3, c] = min(rest, (room - others) * among)
 
 
-@inner
+@part
 def look(a, f, s, w, i):
     """What is free on the path of a flow, its load and price, by slot from now on. Columns first, then in order.
 

@@ -12,7 +12,7 @@ from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.state import ACTIVE, RULE_NONE, UNLIMITED
 
-NO_RATE, LATER_LEVEL = -1, -2  # in node.fresh: the rate comes with the level being filled now, or with a later one
+THIS_LEVEL, LATER_LEVEL = -1, -2  # in node.fresh: the rate comes with the level being filled now, or with a later one
 SCAN = 24  # up to this many entries a linear search beats a heap
 
 
@@ -66,7 +66,7 @@ def _give_followers(E, x, rate):
         for f in range(nodes[y].fol0, nodes[y].fol1):
             lead = m.leads(E)[m.follows(E)[f]]
             z = lead.by
-            if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == NO_RATE:
+            if lead.tight != 0 and nodes[z].state == ACTIVE and nodes[z].fresh == THIS_LEVEL:
                 _give(E, z, rate)
                 stack[top] = z
                 top += 1
@@ -89,7 +89,7 @@ def _fix_still(E, n_nodes):
     nodes = m.nodes(E)
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
-        if nodes[x].fresh != NO_RATE:
+        if nodes[x].fresh != THIS_LEVEL:
             continue
         still = nodes[x].demand_units == 0
         for g in range(nodes[x].lead0, nodes[x].lead1):
@@ -138,7 +138,7 @@ def _queue_all(E, n_nodes, n_links):
     for i in range(n_nodes):
         x = m.work_nodes(E)[i]
         node = nodes[x]
-        if node.fresh != NO_RATE:
+        if node.fresh != THIS_LEVEL:
             continue
         left += 1
         if node.demand_units < UNLIMITED:
@@ -165,7 +165,7 @@ def _has_room(E, k):
     asked = 0
     for s in range(link.seat0, link.seat0 + link.count):
         node = nodes[seats[s].node]
-        if node.fresh == NO_RATE and node.state == ACTIVE:
+        if node.fresh == THIS_LEVEL and node.state == ACTIVE:
             if node.demand_units == UNLIMITED:
                 return False
             asked += node.demand_units * seats[s].n
@@ -181,7 +181,7 @@ def _fix_bottleneck(E, k, share):
     fixed = 0
     for s in range(link.seat0, link.seat0 + link.count):
         x = seats[s].node
-        if nodes[x].fresh == NO_RATE and nodes[x].state == ACTIVE:
+        if nodes[x].fresh == THIS_LEVEL and nodes[x].state == ACTIVE:
             fixed += _fix(E, x, share * nodes[x].claim)
             if link.weight_left == 0:
                 break
@@ -205,7 +205,7 @@ def _fill_level(E, n_nodes, n_links):
                 if _before(keys[i], ids[i], key, ident):
                     at, key, ident = i, keys[i], ids[i]
         if ident >= offset:
-            if nodes[ident - offset].fresh == NO_RATE:
+            if nodes[ident - offset].fresh == THIS_LEVEL:
                 left -= _fix(E, ident - offset, nodes[ident - offset].demand_units)
         elif links[ident].weight_left > 0:
             share = links[ident].free // links[ident].weight_left
@@ -238,7 +238,7 @@ def _next_level(E, n_nodes, n_links, after):
         node = nodes[m.work_nodes(E)[i]]
         if node.fresh >= 0:
             continue
-        node.fresh = NO_RATE if node.level == level else LATER_LEVEL
+        node.fresh = THIS_LEVEL if node.level == level else LATER_LEVEL
         if node.level == level:
             for f in range(node.flow0, node.flow1):
                 links[flows[f].link].weight_left += flows[f].n * node.claim

@@ -5,6 +5,8 @@ are updated one after another until nothing changes any more, starting from the 
 have the same neighbours.
 """
 
+from numba import int64
+
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.memory_kernel import inner
 from weft.sim.compiled.state import (
@@ -18,7 +20,7 @@ SETTLED = 1e-4  # no job's pace changed by more in a round
 
 @inner()
 def _path_s(E, j, sending):
-    """Time of one iteration if each transfer takes `takes` (no time, if it sends nothing): the longest path, with a
+    """Time of one iteration if each transfer takes `takes` (no time, if `sending` is 0): the longest path, with a
     job's own transfers one after the other."""
     job = m.jobs(E)[j]
     nodes = m.nodes(E)
@@ -32,7 +34,7 @@ def _path_s(E, j, sending):
         if node.kind == COMPUTE:
             end = start + node.amount
         else:
-            end = max(start, net_free) + (node.takes if sending else 0.0)
+            end = max(start, net_free) + (node.takes if sending != 0 else 0.0)
             net_free = end
         last = max(last, end)
         for s in range(node.succ0, node.succ1):
@@ -54,8 +56,8 @@ def _begin(E, j):
             job.bare_gpu += node.weight * node.amount
         else:
             node.takes = node.latency + node.amount / node.alone
-    job.bare_s = _path_s(E, j, False)
-    job.fluid = 1.0 / _path_s(E, j, True)
+    job.bare_s = _path_s(E, j, int64(0))
+    job.fluid = 1.0 / _path_s(E, j, int64(1))
 
 
 @inner()
@@ -90,7 +92,7 @@ def _among_others(E, j):
             else:
                 rate = min(rate, link.capacity / (flows[f].n + others))
         node.takes = node.latency + node.amount / rate
-    job.fluid = 1.0 / _path_s(E, j, True)
+    job.fluid = 1.0 / _path_s(E, j, int64(1))
 
 
 @inner()

@@ -14,7 +14,7 @@ def collect_near(E):
     m.scalars(E).stamp = stamp
     n_nodes = take_fresh(E, stamp)
     for i in range(m.scalars(E).n_dirty):
-        links[m.dirty(E)[i]].fill = 0
+        links[m.dirty(E)[i]].dirty = 0
         link = links[m.dirty(E)[i]]
         for s in range(link.seat0, link.seat0 + link.count):
             x = seats[s].node

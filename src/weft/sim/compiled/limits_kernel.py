@@ -63,7 +63,7 @@ def note_caps(rows, caps, told, going):
 
 
 @njit(cache=True)
-def apart(rows, ranks, active, feed0, feed1):
+def differ(rows, ranks, active, feed0, feed1):
     """Whether a row has another weight or level than one that feeds it and is still sending."""
     for i in rows:
         for k in range(feed0[i], feed1[i]):

@@ -146,7 +146,7 @@ def _seeds(E, stamp, level):
     n_links = int64(0)
     for i in range(m.scalars(E).n_dirty):
         k = m.dirty(E)[i]
-        links[k].fill = 0
+        links[k].dirty = 0
         if links[k].binding != 0:
             if links[k].stamp != stamp and links[k].tight != 0:
                 n_links = _take_link(E, k, stamp, n_links)
@@ -235,8 +235,8 @@ def _commit(E, n_nodes, instant, n_drawn):
             flow = flows[f]
             link = links[flow.link]
             link.used += more * flow.n
-            if link.tight == 0 and more > 0 and link.units - link.used < link.weight and link.fill == 0:
-                link.fill = 1
+            if link.tight == 0 and more > 0 and link.units - link.used < link.weight and link.dirty == 0:
+                link.dirty = 1
                 m.dirty(E)[n_dirty] = flow.link
                 n_dirty += 1
         node.units = node.fresh
@@ -262,7 +262,7 @@ def _find_tight(E):
             dirty[found] = dirty[i]
             found += 1
         else:
-            link.fill = 0
+            link.dirty = 0
     m.scalars(E).n_dirty = found
     return found > 0
 

@@ -11,7 +11,22 @@ from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.sim.compiled import plain_memory, rows_kernel
-from weft.sim.compiled.state import CHAIN, COMP, FLOW, GPU, JOB, LEAD, LINK, LOAD, NODE, RECORD, SCALARS, SEAT, SEGMENT
+from weft.sim.compiled.state import (
+    CHAIN,
+    COMP,
+    FLOW,
+    GPU,
+    JOB,
+    LEAD,
+    LINK,
+    LOAD,
+    NODE,
+    RECORD,
+    SCALARS,
+    SEAT,
+    SEGMENT,
+    Arrays,
+)
 
 TABLE = types.int64  # the type of E
 
@@ -21,8 +36,8 @@ _options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True
 def inner(*, merged=False):
     """A kernel function that only kernel functions call; it is compiled with its first caller.
 
-    It is compiled once more for every other kind of argument. Rows hold nothing but int64 and float64, whatever is in
-    memory; a number that is written out is of its own kind, so callers pass it as int64(0). One that is `merged`
+    numba compiles it once for each combination of argument types. Rows give nothing but int64 and float64. A number
+    that is written out, such as 0, has a type of its own, so callers write int64(0). A function that is `merged`
     becomes part of its callers, whatever the compiler thinks of its size: small instants spend much of their time in
     calls.
     """
@@ -52,50 +67,57 @@ _keep: dict[str, tuple[object, object]] = {}  # compiled code lives as long as s
 U1, I4, I8, F8 = (np.dtype(kind) for kind in (np.uint8, np.int32, np.int64, np.float64))
 
 _access = plain_memory if config.DISABLE_JIT else rows_kernel
-_rows, _word = _access.reader, _access.word
 
-jobs = _rows(0, JOB)
-nodes = _rows(2, NODE)
-succ = _rows(4, I4)
-flows = _rows(6, FLOW)
-ranks = _rows(8, I4)
-leads = _rows(10, LEAD)
-follows = _rows(12, I4)
-links = _rows(14, LINK)
-gpus = _rows(16, GPU)
-comps = _rows(18, COMP)
-heap_key = _rows(20, F8)
-heap_id = _rows(22, I4)
-where = _rows(24, I4)
-ready = _rows(26, I4)
-finished_nodes = _rows(28, I4)
-fresh = _rows(30, I4)
-dirty = _rows(32, I4)
-held = _rows(34, I4)
-dirty_gpus = _rows(36, I4)
-batch = _rows(38, I4)
-members = _rows(40, I4)
-ticked = _rows(42, I4)
-work_nodes = _rows(44, I4)
-work_links = _rows(46, I4)
-work_stack = _rows(48, I4)
-fill_key = _rows(50, I8)
-fill_id = _rows(52, I4)
-ratios = _rows(54, F8)
-records = _rows(56, RECORD)
-segments = _rows(58, SEGMENT)
-finished = _rows(60, I4)
-scalars = _access.one(62, SCALARS)
-seats = _rows(64, SEAT)
-drawn = _rows(66, I4)
-starters = _rows(68, I4)
-loads = _rows(70, LOAD)
-live = _rows(72, U1)
-since = _rows(74, F8)
-stirs = _rows(76, I4)
-noted = _rows(78, U1)
-chain = _rows(80, CHAIN)
 
-n_jobs = _word(1)
-n_links = _word(15)
-n_records = _word(57)
+def _rows(name, dtype):
+    return _access.reader(name, _address_of(name), dtype)
+
+
+def _address_of(name):
+    """Where the table has the address of an array; the word after it is the array's length."""
+    return 2 * Arrays._fields.index(name)
+
+
+jobs = _rows("jobs", JOB)
+nodes = _rows("nodes", NODE)
+succ = _rows("succ", I4)
+flows = _rows("flows", FLOW)
+ranks = _rows("ranks", I4)
+leads = _rows("leads", LEAD)
+follows = _rows("follows", I4)
+links = _rows("links", LINK)
+gpus = _rows("gpus", GPU)
+comps = _rows("comps", COMP)
+heap_key = _rows("heap_key", F8)
+heap_id = _rows("heap_id", I4)
+where = _rows("where", I4)
+ready = _rows("ready", I4)
+finished_nodes = _rows("finished_nodes", I4)
+fresh = _rows("fresh", I4)
+dirty = _rows("dirty", I4)
+held = _rows("held", I4)
+dirty_gpus = _rows("dirty_gpus", I4)
+batch = _rows("batch", I4)
+members = _rows("members", I4)
+ticked = _rows("ticked", I4)
+work_nodes = _rows("work_nodes", I4)
+work_links = _rows("work_links", I4)
+work_stack = _rows("work_stack", I4)
+fill_key = _rows("fill_key", I8)
+fill_id = _rows("fill_id", I4)
+ratios = _rows("ratios", F8)
+records = _rows("records", RECORD)
+segments = _rows("segments", SEGMENT)
+finished = _rows("finished", I4)
+scalars = _access.one("scalars", _address_of("scalars"), SCALARS)
+seats = _rows("seats", SEAT)
+drawn = _rows("drawn", I4)
+starters = _rows("starters", I4)
+loads = _rows("loads", LOAD)
+live = _rows("live", U1)
+since = _rows("since", F8)
+stirs = _rows("stirs", I4)
+noted = _rows("noted", U1)
+chain = _rows("chain", CHAIN)
+
+n_jobs, n_links, n_records = (_access.word(_address_of(name) + 1) for name in ("jobs", "links", "records"))

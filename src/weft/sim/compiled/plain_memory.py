@@ -56,13 +56,13 @@ def word(at: int) -> Callable[[int], int]:
     return lambda table: ctypes.c_int64.from_address(table + 8 * at).value
 
 
-def reader(at: int, dtype: np.dtype[Any]) -> Callable[[int], Any]:
-    """A function: the array whose address and length are the at-th word of a table and the one after it."""
+def reader(name: str, at: int, dtype: np.dtype[Any]) -> Callable[[int], Any]:
+    """A function: the array of a name, whose address and length are the at-th word of a table and the one after it."""
     address, length = word(at), word(at + 1)
     return lambda table: _rows(address(table), length(table), np.dtype(dtype))
 
 
-def one(at: int, dtype: np.dtype[Any]) -> Callable[[int], _Row]:
-    """A function: the only record of the array whose address is the at-th word of a table."""
-    rows = reader(at, dtype)
+def one(name: str, at: int, dtype: np.dtype[Any]) -> Callable[[int], _Row]:
+    """A function: the only record of an array, whose address is the at-th word of a table."""
+    rows = reader(name, at, dtype)
     return lambda table: rows(table)[0]

@@ -148,9 +148,9 @@ def _word(builder, table, at):
     return word
 
 
-def reader(at, dtype):
-    """A function of compiled code: the array whose address is the at-th word of the table that lies at E."""
-    kind = Rows(at, dtype)
+def reader(name, at, dtype):
+    """A function of compiled code: the array of a name, whose address is the at-th word of the table that lies at E."""
+    kind = Rows(name, dtype)
 
     def rows(typing_context, E):
         def codegen(context, builder, sig, args):
@@ -165,9 +165,9 @@ def reader(at, dtype):
     return intrinsic(rows)
 
 
-def one(at, dtype):
-    """A function of compiled code: the only record of the array whose address is the at-th word of the table."""
-    record = Row(at, dtype)
+def one(name, at, dtype):
+    """A function of compiled code: the only record of an array, whose address is the at-th word of the table."""
+    record = Row(name, dtype)
 
     def row(typing_context, E):
         def codegen(context, builder, sig, args):

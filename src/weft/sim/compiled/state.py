@@ -79,7 +79,7 @@ SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
 # binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
     [
-        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("fill", "i1"), ("port", "i1"), ("seat0", "i4"),
+        ("stamp", "i4"), ("binding", "i1"), ("tight", "i1"), ("dirty", "i1"), ("port", "i1"), ("seat0", "i4"),
         ("count", "i4"), ("free", "i8"), ("units", "i8"), ("used", "i8"), ("felt", "i8"), ("weight_left", "i8"),
         ("weight", "i8"),
         ("room", "i4"), ("flowing", "i4"), ("shead", "i4"), ("comp", "i4"), ("attached", "i4"), ("pad", "i4"),

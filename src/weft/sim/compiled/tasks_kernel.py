@@ -44,8 +44,8 @@ def account(E, j, now):
 @inner()
 def dirty_link(E, k):
     """Have the transfers on a link get new rates at the end of this instant."""
-    if m.links(E)[k].fill == 0:
-        m.links(E)[k].fill = 1
+    if m.links(E)[k].dirty == 0:
+        m.links(E)[k].dirty = 1
         m.dirty(E)[m.scalars(E).n_dirty] = k
         m.scalars(E).n_dirty += 1
 

@@ -238,7 +238,7 @@ class Ruled:
         if given.dtype.kind not in "iu" or given.min() < least or given.max() > MOST_RANK:
             raise self._refused(f"gives a flow a {what} that is no whole number from {least} to {MOST_RANK}")
         f = self.flows
-        if self._kernel.apart(live, ranks, f.active, f.feed0, f.feed1):
+        if self._kernel.differ(live, ranks, f.active, f.feed0, f.feed1):
             raise self._refused("gives flows of a job that keep step different weights or levels")
 
     def _refused(self, why: str) -> EngineError:
