@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,12 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], mes
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "ada-srsf", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert f"{CLAIM:40s} SRSF(1): average JCT" in lines
+    assert any(re.fullmatch(rf"{re.escape(CLAIM)} +SRSF\(1\): average JCT", line) for line in lines)
+    starts = {re.match(r"\S+ +", line).end() for line in lines}  # type: ignore[union-attr]
+    assert len(starts) == 1  # long names push nothing aside
     assert run(["reproduce", "ada-srsf", "--list", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(lines)
     assert run(["reproduce", "ada-srsf", "--list", "--claim", CLAIM]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{CLAIM:40s} SRSF(1): average JCT"]
+    assert capsys.readouterr().out.splitlines() == [f"{CLAIM}  SRSF(1): average JCT"]
+    assert run(["reproduce", "ada-srsf", "--quick", "--list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) < len(lines)  # only what a quick run has

@@ -64,11 +64,12 @@ def reproduce(
 
     if show:
         claims = claims_of(paper, quick)
-        words = {name: claims[name].what for name in chosen(Request(claims=tuple(claim or ())), claims)[0]}
+        words = {name: claims[name].what for name in chosen(Request(quick, claims=tuple(claim or ())), claims)[0]}
         if json:
             print_json(words)
         else:
-            print("\n".join(f"{name:40s} {what}" for name, what in words.items()))
+            width = max(map(len, words), default=0)
+            print("\n".join(f"{name:{width}s}  {what}" for name, what in words.items()))
         return
     if real:
         given = {

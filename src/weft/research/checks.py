@@ -177,6 +177,13 @@ def bounded(of: float) -> Rule:
     return rule
 
 
+def no_more(times: float = 1.0) -> Rule:
+    """A bound from above, perhaps with some tolerance: it has no size either."""
+    return lambda published, measured: (
+        "direction" if measured.value is not None and measured.value <= times * published else "no"
+    )
+
+
 def graded(direction: Callable[[float, Measured], bool]) -> Rule:
     """The published number, or what the claim itself says is enough for its direction."""
 

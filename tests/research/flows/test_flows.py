@@ -51,7 +51,7 @@ def test_the_laboratory() -> None:
     assert flows_lab.beside_foreign("flow", 10) < 0.05  # it does not react: the other has what it leaves
 
 
-@pytest.mark.parametrize(("step_ms", "verdict"), [(0.005, "reproduced"), (0.006, "no")])
+@pytest.mark.parametrize(("step_ms", "verdict"), [(0.005, "direction"), (0.006, "no")])
 def test_a_host_is_timed_while_it_decides(monkeypatch: pytest.MonkeyPatch, step_ms: float, verdict: str) -> None:
     """The clock moves only while it decides, by one step more every time. So the 90th percentile of 300 decisions is
     270.1 steps, and the paper's 1.5 ms lie between the two cases."""
@@ -88,7 +88,7 @@ def test_a_control_says_what_others_get() -> None:
     lab = runs.Lab(Request(quick=True, seeds=2, workers=1), pair)
     words = runs.compared("over fair", pair[0], pair[1]).shows(lab)
     number = r"[+-]?[0-9.]+ \[[+-]?[0-9.]+, [+-]?[0-9.]+\] %"
-    both = rf"cross traffic gets {number} more while jobs run, {number} more by the end of both"
+    both = rf"what cross traffic gets changes by {number} while jobs run, {number} by the end of both"
     assert re.fullmatch(rf"{number}; {both}", words), words
 
 
@@ -121,7 +121,7 @@ def test_our_own_pace_is_held_out() -> None:
     assert seeds(quick=True) == [6, 7]
     result = reproduce(Request(quick=True, seed=1, claims=("beyond.shortest",), workers=1))
     assert result.claims[0].seeds == (6, 7)
-    assert any(re.match(r"beyond\.shortest: cross traffic gets [+-]", note) for note in result.notes)
+    assert any(re.match(r"beyond\.shortest: what cross traffic gets changes by [+-]", note) for note in result.notes)
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "papers" / "flow-scheduling.md"

@@ -384,8 +384,9 @@ def reproduce(request: Request) -> Reproduction:
     lab = _Lab(request)
     seeds = lab.seeds()
     claims = []
+    quickly = " --quick" * request.quick
     for name in names:
-        command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {seeds[0]} --json"
+        command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
         scenario = f"weft.research.cassini {name.split('.')[0]}"
         claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), scenario, command, seeds))
     if request.quick and request.seeds is None:

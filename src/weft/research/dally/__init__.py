@@ -357,7 +357,8 @@ def reproduce(request: Request) -> Reproduction:
     where = (
         "Jobs: the authors' own files (seed 0), drawn from them (batch) or their other files (Poisson) at other seeds."
         if has_files()
-        else "Jobs are drawn from the published figures of the authors' files, which WEFT_TRACES does not hold."
+        else "Jobs are drawn from the published figures of the authors' files, which WEFT_TRACES does not hold. "
+        "Table I is that of weft's own models, not of the authors' layer files, which its causes are about."
     )
     if request.quick:
         notes.append(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.research.checks import LabCheck, Rule, chosen, equal, judge, nearly, on_that_side, some_effect
+from weft.research.checks import LabCheck, Rule, chosen, equal, judge, nearly, no_more, on_that_side, some_effect
 from weft.research.claims import Measured, Picture, Reproduction, Request
 from weft.research.flows import beyond
 from weft.research.flows import lab as flows_lab
@@ -129,8 +129,8 @@ def _loss_claims() -> dict[str, _Check]:
             for pace in TCP[:2]
         },
         "figure-10.flow": _played(
-            "1 % loss: VGG16 trains slower with flow (reproduced: no more than published and a tenth)", 4.0, "%",
-            _slower(vgg, "flow", 0.01), lambda p, m: m.value is not None and m.value <= 1.1 * p,
+            "1 % loss: VGG16 trains slower with flow (direction: no more than published and a tenth)", 4.0, "%",
+            _slower(vgg, "flow", 0.01), no_more(1.1),
         ),
         "figure-10.over-cubic": _played(
             "1 % loss: VGG16 with flow over tcp:cubic", 5.1, "x",
@@ -277,14 +277,15 @@ CLAIMS: dict[str, _Check] = {
         for pace, published in (("mcs", 33.6), ("ccml", 23.3))
     },
     **{
-        f"beyond.shortest{name}": replace(
+        f"beyond.{pace.replace(':', '-')}{name}": replace(
             _saving(
-                f"{words}, seeds from 6 on: our own pace saves average JCT over tcp:cubic (more than 0)", 0.0,
-                place("shortest", held_out=True), place("tcp:cubic", held_out=True), rule=_MORE_THAN_NOTHING,
-                controls=(*beyond.against(place), *(() if name else beyond.alone_controls())),
+                f"{words}, seeds from 6 on: {pace}, our own pace, saves average JCT over tcp:cubic (more than 0)", 0.0,
+                place(pace, held_out=True), place("tcp:cubic", held_out=True), rule=_MORE_THAN_NOTHING,
+                controls=(*against(place), *(() if name or pace != "shortest" else beyond.alone_controls())),
             ),
             slow=True,
         )
+        for pace, against in (("shortest", beyond.against), (beyond.PATIENT, beyond.patient_against))
         for name, words, place in beyond.WHERE
     },
     "beyond.frontier": replace(
@@ -296,9 +297,9 @@ CLAIMS: dict[str, _Check] = {
         slow=True,
     ),
     "figure-15.latency-p90": _Check(
-        "decisions of a host: 90 % take no longer than this (reproduced: no more than published)", 1.5, "ms",
+        "decisions of a host: 90 % take no longer than this (direction: no more than published)", 1.5, "ms",
         lambda lab: Measured(float(np.percentile(flows_lab.decision_ms(300 if lab.quick else 3000), 90))),
-        lambda p, m: m.value is not None and m.value <= p,
+        no_more(),
     ),
 }  # fmt: skip
 
@@ -318,11 +319,14 @@ def reproduce(request: Request) -> Reproduction:
     lab = Lab(request, needed)
     if request.quick and request.seeds is None:
         notes.append(f"quick: {QUICK_SEEDS} seeds instead of {SEEDS}, and slices of the scenarios.")
+    if request.seeds and any(setting.held_out for setting in lab.runs) and len(lab.held_out) != request.seeds:
+        notes.append(f"Our own pace runs at seeds {lab.held_out[0]} to {lab.held_out[-1]}, whatever --seeds asks for.")
     claims = []
+    asked = f"--seeds {len(lab.seeds)} --seed {lab.seeds[0]}{' --quick' * request.quick}"
     for name in names:
         check = CLAIMS[name]
         seeds = lab.seeds_of(check.needs[0]) if check.needs else []
-        command = f"weft reproduce {PAPER} --claim {name} --seeds {len(lab.seeds)} --seed {lab.seeds[0]} --json"
+        command = f"weft reproduce {PAPER} --claim {name} {asked} --json"
         where = str(scenario_path(check.needs[0].scenario)) if check.needs else PAPER
         claims.append(judge(name, check, check.measure(lab), where, command, seeds))
         notes += _who_pays(lab, name, check.needs)
@@ -335,7 +339,7 @@ def _who_pays(lab: Lab, name: str, needs: tuple[Setting, ...]) -> list[str]:
     """What the cross traffic gets in a comparison of two settings, if there is any."""
     if len(needs) != 2 or lab.runs[needs[0]][0].foreign_bytes_per_s is None:
         return []
-    return [f"{name}: cross traffic gets {who_pays(lab, needs[0], needs[1])}."]
+    return [f"{name}: what cross traffic gets changes by {who_pays(lab, needs[0], needs[1])}."]
 
 
 def _pictures(lab: Lab) -> tuple[Picture, ...]:

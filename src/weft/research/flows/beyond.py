@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AGAINST = ("tcp:cubic", "ccml", "mcs:reacts", "mcs", "fair")
+PATIENT = "shortest:patient"
 HARD = "shortest:100"  # chosen on seeds 1 to 5: of those tried, the hardest that takes no more from others than mcs
 PUSHES = ("shortest:1", "shortest:2", "shortest:4", "shortest", "shortest:20", "shortest:50", HARD)
 GIVES_WAY = ("mcs", "mcs:leaves=15%", "mcs:leaves=40%", "mcs:leaves=70%", "mcs:reacts")  # more and more
@@ -36,6 +37,13 @@ def against(place: Callable[..., Setting]) -> tuple[Control, ...]:
     return (
         *(compared(f"over {pace}", ours, place(pace, held_out=True)) for pace in AGAINST),
         *(compared(f"shortest:4 over {pace}", softer, place(pace, held_out=True)) for pace in AGAINST),
+    )
+
+
+def patient_against(place: Callable[..., Setting]) -> tuple[Control, ...]:
+    """The pace that learns how long foreign flows last over each of the others."""
+    return tuple(
+        compared(f"over {pace}", place(PATIENT, held_out=True), place(pace, held_out=True)) for pace in AGAINST
     )
 
 

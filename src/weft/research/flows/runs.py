@@ -200,7 +200,7 @@ def _end_s(run: RunResult) -> float:
 def who_pays(lab: Lab, a: Setting, b: Setting) -> str:
     """Both measures of what the cross traffic gets, in words."""
     meanwhile, together = (interval(of(lab, a, b), "+") for of in (others_more, others_more_together))
-    return f"{meanwhile} more while jobs run, {together} more by the end of both"
+    return f"{meanwhile} while jobs run, {together} by the end of both"
 
 
 def model_speed(run: RunResult, model: str) -> float | None:
@@ -236,7 +236,11 @@ def compared(words: str, a: Setting, b: Setting, of: Callable[[Lab, Setting, Set
     """The same comparison between two other settings: of jobs (by default their mean JCT), and of the cross traffic."""
 
     def shows(lab: Lab) -> str:
-        others = "" if a.alone or a.scenario == "flows-tree" else f"; cross traffic gets {who_pays(lab, a, b)}"
+        others = (
+            ""
+            if a.alone or a.scenario == "flows-tree"
+            else f"; what cross traffic gets changes by {who_pays(lab, a, b)}"
+        )
         return interval(of(lab, a, b)) + others
 
     return Control(words, (a, b), shows)
