@@ -82,7 +82,7 @@ def _draw(name: str, rows: list[dict[str, Any]]) -> None:
         axes.set_xticks(range(len(points)), points)
         axes.legend(fontsize=8)
         tidy_axes(axes, SWEEPS[name].title, SWEEPS[name].x, f"mean JCT over {stacks[0]}")
-        _save(figure, FOLDER / f"{name}.svg")
+        save_figure(figure, FOLDER / f"{name}.svg")
 
 
 def _figures() -> None:
@@ -94,7 +94,7 @@ def _figures() -> None:
     for picture in result.pictures:
         number = picture.caption.split(":")[0].split()[-1]
         limit = next((f"-{name}" for name, _, words in MEMORY if words in picture.caption), "")
-        _save(picture.draw(), FOLDER / f"figure-{number}{limit}.svg")
+        save_figure(picture.draw(), FOLDER / f"figure-{number}{limit}.svg")
 
 
 def write_claims(claims: Iterable[Claim], folder: Path) -> None:
@@ -105,7 +105,7 @@ def write_claims(claims: Iterable[Claim], folder: Path) -> None:
     (folder / "claims.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
 
-def _save(figure: Any, path: Path) -> None:
+def save_figure(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from tools.ada_srsf import ROOT, _save, rounded, write_claims
+from tools.ada_srsf import ROOT, rounded, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "cassini"
 NUMBERS = FOLDER / "studies.json"
@@ -55,7 +55,7 @@ def _many_jobs(rows: list[dict[str, Any]]) -> None:
         left.legend(fontsize=8)
         tidy_axes(left, "Score (solid: shifted)", "jobs on the link", "score")
         tidy_axes(right, "Iteration time (solid: shifted)", "jobs on the link", "over dedicated")
-        _save(figure, FOLDER / "many-jobs.svg")
+        save_figure(figure, FOLDER / "many-jobs.svg")
 
 
 def _padding(rows: list[dict[str, Any]]) -> None:
@@ -72,7 +72,7 @@ def _padding(rows: list[dict[str, Any]]) -> None:
         axes.axhline(1.0, color=MUTED, linewidth=0.8)
         axes.legend(fontsize=8)
         tidy_axes(axes, "When padding pays", "idle time added to the shorter job (%)", "unshifted over padded time")
-        _save(figure, FOLDER / "padding.svg")
+        save_figure(figure, FOLDER / "padding.svg")
 
 
 if __name__ == "__main__":

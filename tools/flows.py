@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tools.ada_srsf import ROOT, _save, write_claims
+from tools.ada_srsf import ROOT, save_figure, write_claims
 from weft.core.layered import Layered
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
@@ -131,7 +131,7 @@ def main() -> None:
         (FOLDER / "causes.json").write_text(causes([claim.id for claim in result.claims], result.notes), "utf-8")
     else:
         (picture,) = result.pictures
-        _save(picture.draw(), FOLDER / "frontier.svg")
+        save_figure(picture.draw(), FOLDER / "frontier.svg")
 
 
 if __name__ == "__main__":
