@@ -54,8 +54,7 @@ class SimWorld:
         shared_gpus: bool = False,
         record: bool = False,
     ) -> None:
-        self.cluster = cluster
-        self.network, self.spec = network, run
+        self.cluster, self.network, self.spec = cluster, network, run
         links = network.sharing == "max-min" and network.cost == "links"
         self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
         self.lowering = Lowering(cluster, network, shared_gpus)

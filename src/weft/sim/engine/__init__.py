@@ -92,8 +92,7 @@ class Engine:
         scalars = a.scalars
         scalars["sharing"], scalars["admit"] = _SHARING[spec.sharing], _ADMIT[spec.admission]
         scalars["admit_k"], scalars["seed"] = spec.admission_k, spec.seed
-        scalars["budget"] = spec.budget
-        scalars["exact"] = int(spec.exact)
+        scalars["budget"], scalars["exact"] = spec.budget, int(spec.exact)
         rule = spec.rule() if spec.rule is not None else None
         # a rule's answers do not repeat
         scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
