@@ -281,11 +281,15 @@ CLAIMS: dict[str, _Check] = {
             _saving(
                 f"{words}, seeds from 6 on: {pace}, our own pace, saves average JCT over tcp:cubic (more than 0)", 0.0,
                 place(pace, held_out=True), place("tcp:cubic", held_out=True), rule=_MORE_THAN_NOTHING,
-                controls=(*against(place), *(() if name or pace != "shortest" else beyond.alone_controls())),
+                controls=(
+                    *beyond.over_others(place, pace),
+                    *(beyond.softer_over_others(place) if pace == "shortest" else ()),
+                    *(beyond.alone_controls() if (pace, name) == ("shortest", "") else ()),
+                ),
             ),
             slow=True,
         )
-        for pace, against in (("shortest", beyond.against), (beyond.PATIENT, beyond.patient_against))
+        for pace in ("shortest", "shortest:patient")
         for name, words, place in beyond.WHERE
     },
     "beyond.frontier": replace(

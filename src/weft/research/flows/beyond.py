@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.research.flows.runs import Control, Lab, Setting, bed, cloud, compared, others_more_together, saved
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AGAINST = ("tcp:cubic", "ccml", "mcs:reacts", "mcs", "fair")
-PATIENT = "shortest:patient"
 HARD = "shortest:100"  # chosen on seeds 1 to 5: of those tried, the hardest that takes no more from others than mcs
 PUSHES = ("shortest:1", "shortest:2", "shortest:4", "shortest", "shortest:20", "shortest:50", HARD)
 GIVES_WAY = ("mcs", "mcs:leaves=15%", "mcs:leaves=40%", "mcs:leaves=70%", "mcs:reacts")  # more and more
@@ -31,20 +31,14 @@ WHERE: tuple[tuple[str, str, Callable[..., Setting]], ...] = (
 )
 
 
-def against(place: Callable[..., Setting]) -> tuple[Control, ...]:
-    """Our own pace over each of the others."""
-    ours, softer = (place(pace, held_out=True) for pace in ("shortest", "shortest:4"))
-    return (
-        *(compared(f"over {pace}", ours, place(pace, held_out=True)) for pace in AGAINST),
-        *(compared(f"shortest:4 over {pace}", softer, place(pace, held_out=True)) for pace in AGAINST),
-    )
+def over_others(place: Callable[..., Setting], ours: str) -> tuple[Control, ...]:
+    """A pace of our own over each of the others."""
+    return tuple(compared(f"over {pace}", place(ours, held_out=True), place(pace, held_out=True)) for pace in AGAINST)
 
 
-def patient_against(place: Callable[..., Setting]) -> tuple[Control, ...]:
-    """The pace that learns how long foreign flows last over each of the others."""
-    return tuple(
-        compared(f"over {pace}", place(PATIENT, held_out=True), place(pace, held_out=True)) for pace in AGAINST
-    )
+def softer_over_others(place: Callable[..., Setting]) -> tuple[Control, ...]:
+    """The same with half the push."""
+    return tuple(replace(control, words=f"shortest:4 {control.words}") for control in over_others(place, "shortest:4"))
 
 
 def frontier_controls() -> tuple[Control, ...]:
