@@ -44,7 +44,7 @@ THEIR_FACTORS = {
     "vgg11": 0.01549, "alexnet": 0.0199, "mobilenet-v3": 0.00639, "resnet18": 0.001223, "resnet50": 0.03395,
     "bert-large": 0.0001121,
 }  # fmt: skip
-MANY = range(10)  # where a run takes a second
+MANY, TWENTY = range(10), range(20)  # where a run takes a second
 JCT = ("jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s")
 
 
@@ -145,7 +145,7 @@ def _tables(asked: Sequence[str]) -> None:
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
-            seeds = MANY if name == "tiresias" else SEEDS
+            seeds = {"tiresias": MANY, "quick": TWENTY}.get(name, SEEDS)
             print(table(beside(stacks, seeds, experiment, name == "quick", workers=1), stacks[0]), flush=True)
     if "queues" in asked:
         for experiment, seeds in (("batch-8", SEEDS), ("poisson-8", range(len(POISSON)))):
