@@ -74,7 +74,7 @@ class _Between:
         ahead, behind = [{start}], [{end}]  # nodes by their distance from the start, and to the end
         seen, known = {start}, {end}
         while not ahead[-1] & behind[-1] and ahead[-1] and behind[-1]:
-            if len(ahead[-1]) <= len(behind[-1]):
+            if _degree(ahead[-1], outgoing) <= _degree(behind[-1], incoming):  # a spine has a link to every rack
                 ahead.append(_neighbours(ahead[-1], outgoing, is_server, seen, end))
             else:
                 behind.append(_neighbours(behind[-1], incoming, is_server, known, start))
@@ -83,7 +83,7 @@ class _Between:
         met, last = len(behind) - 1, {end}
         for nodes in [*behind[1:met], ahead[-1] & behind[-1] if met else set(), *reversed(ahead[:-1])]:
             closer: dict[int, list[tuple[int, int]]] = {node: [] for node in nodes}
-            if len(nodes) < len(last):  # from the side with fewer nodes, which has fewer links to look at
+            if _degree(nodes, outgoing) < _degree(last, incoming):
                 closer = {node: [hop for hop in outgoing[node] if hop[1] in last] for node in nodes}
             else:
                 for after in last:
@@ -107,6 +107,10 @@ class _Between:
                     break
                 index -= self._paths[after]
         return tuple(links)
+
+
+def _degree(nodes: set[int], hops: _Hops) -> int:
+    return sum(len(hops[node]) for node in nodes)
 
 
 def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: set[int], goal: int) -> set[int]:
