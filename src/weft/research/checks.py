@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ class Check:
     """
 
     what: str
-    published: float
+    published: float | None  # None: the paper gives no number, and the rule asks for none
     unit: str
     stacks: tuple[str, ...]
     measure: Callable[[Runs], Measured]
@@ -45,7 +46,7 @@ class LabCheck(Generic[Lab]):
     for."""
 
     what: str
-    published: float
+    published: float | None  # None: the paper gives no number, and the rule asks for none
     unit: str
     measure: Callable[[Lab], Measured]
     rule: Rule
@@ -309,15 +310,16 @@ def _groups(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def judge(
-    name: str, check: Check | LabCheck[Lab], measured: Measured, scenario: str, command: str, seeds: Sequence[int]
-) -> Claim:
+    name: str, check: Check | LabCheck[Lab], measured: Measured, scenario: str, command: str, seeds: Sequence[int],
+    cross_traffic: tuple[Measured, Measured] | None = None,
+) -> Claim:  # fmt: skip
     """The claim, with the command that checks it alone."""
     seeds = seeds if check.seeded else ()
-    found = check.rule(check.published, measured)
+    found = check.rule(math.nan if check.published is None else check.published, measured)
     verdict: Verdict = found if isinstance(found, str) else "reproduced" if found else "no"
     if 0 < len(seeds) < FEWEST_SEEDS:
         verdict = "not judged"
     return Claim(
         name, check.what, check.published, measured.value, measured.ci95, check.unit, verdict, scenario, command,
-        tuple(seeds), check.released,
+        tuple(seeds), check.released, cross_traffic,
     )  # fmt: skip

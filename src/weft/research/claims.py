@@ -62,7 +62,7 @@ class Claim:
 
     id: str
     what: str  # and how it is judged, where that is not obvious
-    published: float
+    published: float | None  # None: the paper gives no number
     measured: float | None
     ci95: Interval
     unit: str
@@ -71,6 +71,8 @@ class Claim:
     command: str
     seeds: tuple[int, ...]
     released: tuple[float, float] | None = None  # by the authors' own simulator: as released, and repaired
+    # By how many percent the goodput of cross traffic changes: while jobs run, and by the end of both runs.
+    cross_traffic: tuple[Measured, Measured] | None = None
 
     @property
     def holds(self) -> bool:
@@ -84,6 +86,10 @@ class Claim:
             "ci95": list(self.ci95), "unit": self.unit, "verdict": self.verdict, "holds": self.holds,
             "scenario": self.scenario, "command": self.command, "seeds": list(self.seeds),
             "released": self.released and dict(zip(("as_released", "repaired"), self.released, strict=True)),
+            "cross_traffic_percent": self.cross_traffic and {
+                when: {"mean": found.value, "ci95": list(found.ci95)}
+                for when, found in zip(("meanwhile", "by_the_end_of_both"), self.cross_traffic, strict=True)
+            },
         }  # fmt: skip
 
 

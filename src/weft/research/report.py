@@ -76,7 +76,9 @@ WHY = (
     "Why claims fail in the whole run, as far as experiments have shown. The numbers are those behind the verdicts; "
     "docs/papers has the experiments. A run with --quick can also fail because it is short."
 )
-TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit", "their code; repaired", "verdict")
+TITLES = ("claim", "what", "published", "measured", "95 % interval", "unit")
+CROSS_TRAFFIC = "cross traffic meanwhile; by the end"
+RELEASED = "their code; repaired"
 NAME_WIDTH = 20  # characters of a line of a claim's name
 
 
@@ -151,8 +153,12 @@ def render(result: Reproduction, command: str = "") -> str:
 
 
 def _titles(result: Reproduction) -> tuple[str, ...]:
-    """Without the column of the authors' simulator where nothing is known of it."""
-    return TITLES if any(claim.released for claim in result.claims) else (*TITLES[:-2], TITLES[-1])
+    """With columns of the cross traffic and of the authors' simulator where there is something in them."""
+    some = {
+        CROSS_TRAFFIC: any(claim.cross_traffic for claim in result.claims),
+        RELEASED: any(claim.released for claim in result.claims),
+    }
+    return (*TITLES, *(title for title, there in some.items() if there), "verdict")
 
 
 def _rows(result: Reproduction) -> list[tuple[str, ...]]:
@@ -165,12 +171,16 @@ def _rows(result: Reproduction) -> list[tuple[str, ...]]:
 def _cells(claim: Claim, titles: Sequence[str], cause: int | None) -> tuple[str, ...]:
     low, high = claim.ci95
     interval = "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
-    measured = "-" if claim.measured is None else _number(claim.measured)
-    cells = [claim.id, claim.what, _number(claim.published), measured, interval, claim.unit]
-    if len(titles) == len(TITLES):
+    cells = [claim.id, claim.what, _number(claim.published), _number(claim.measured), interval, claim.unit]
+    if CROSS_TRAFFIC in titles:
+        changes = [found.value for found in claim.cross_traffic or ()]
+        cells.append("; ".join("-" if change is None else f"{change:+.1f} %" for change in changes))
+    if RELEASED in titles:
         cells.append("; ".join(map(_number, claim.released)) if claim.released else "")
     return (*cells, f"no ({cause})" if cause and claim.verdict == "no" else claim.verdict)
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

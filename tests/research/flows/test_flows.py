@@ -15,6 +15,7 @@ from weft.pace.flow.host import HostScheduler
 from weft.research.claims import Request
 from weft.research.flows import CLAIMS, beyond, reproduce, runs
 from weft.research.flows import lab as flows_lab
+from weft.research.report import render
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.stacks import resolve
@@ -120,7 +121,12 @@ def test_our_own_pace_is_held_out() -> None:
     assert seeds(seed=20, seeds=12) == list(range(20, 32))
     assert seeds(quick=True) == [6, 7]
     result = reproduce(Request(quick=True, seed=1, claims=("beyond.shortest",), workers=1))
-    assert result.claims[0].seeds == (6, 7)
+    claim = result.claims[0]
+    assert claim.seeds == (6, 7)
+    assert claim.published is None  # nobody has published anything of our own pace
+    found = claim.to_dict()["cross_traffic_percent"]
+    assert -50.0 < found["meanwhile"]["mean"] < found["by_the_end_of_both"]["mean"] < 50.0
+    assert re.search(r">-</td>.*>[+-][0-9.]+ %; [+-][0-9.]+ %</td>", render(result), re.DOTALL)
     assert any(re.match(r"beyond\.shortest: what cross traffic gets changes by [+-]", note) for note in result.notes)
 
 

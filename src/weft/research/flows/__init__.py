@@ -43,6 +43,7 @@ from weft.research.flows.runs import (
     compared,
     faster,
     means,
+    others,
     played,
     saved,
     tree,
@@ -75,7 +76,7 @@ _MORE_THAN_NOTHING = some_effect(0.0)  # the paper gives no number, or one that 
 
 
 def _saving(
-    what: str, published: float, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN,
+    what: str, published: float | None, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN,
     rule: Rule = _A_SAVING, controls: tuple[Control, ...] = (),
 ) -> _Check:  # fmt: skip
     """That a metric is smaller than in another setting at the same seed, by so many percent."""
@@ -95,7 +96,8 @@ def _faster(
 
 
 def _played(
-    what: str, published: float, unit: str, measure: Callable[[], float], rule: Rule, controls: tuple[Control, ...] = ()
+    what: str, published: float | None, unit: str, measure: Callable[[], float], rule: Rule,
+    controls: tuple[Control, ...] = (),
 ) -> _Check:  # fmt: skip
     return _Check(what, published, unit, lambda lab: Measured(measure()), rule, controls=controls)
 
@@ -138,7 +140,7 @@ def _loss_claims() -> dict[str, _Check]:
         ),
         **{
             f"figure-10.{pace.removeprefix('tcp:')}-holds-better": _played(
-                f"0.2 % loss: VGG16 with {pace} over tcp:cubic (by more than 1 %; no number given)", 1.0, "x",
+                f"0.2 % loss: VGG16 with {pace} over tcp:cubic (by more than 1 %; no number given)", None, "x",
                 lambda pace=pace: lossy(vgg, pace, 0.002) / lossy(vgg, "tcp:cubic", 0.002),  # type: ignore[misc]
                 some_effect(1.01),
             )
@@ -161,14 +163,14 @@ def _meeting_claims() -> dict[str, _Check]:
     return {
         "figure-1.crowded": _played(
             "VGG19 and ResNet50 on one NIC with tcp:cubic: share of its sending time that it is asked for more than it "
-            "has (more than 0; drawn, not given)", 0.0, "%",
+            "has (more than 0; drawn, not given)", None, "%",
             lambda: 100.0 * two("tcp:cubic").crowded, _MORE_THAN_NOTHING,
         ),
         "figure-11a.crowded": _played(
             "the same with flow (reproduced: 0)", 0.0, "%", lambda: 100.0 * two("flow").crowded, _is
         ),
         "figure-11a.both": _played(
-            "share of the sending time in which both jobs send, flow under tcp:cubic (drawn, not given)", 0.0, "%",
+            "share of the sending time in which both jobs send, flow under tcp:cubic (drawn, not given)", None, "%",
             lambda: apart("flow"), _MORE_THAN_NOTHING,
             (
                 played("slots of 10 ms", lambda: apart("flow:slot=10ms")),
@@ -176,7 +178,7 @@ def _meeting_claims() -> dict[str, _Check]:
             ),
         ),
         "figure-11a.speed": _played(
-            "mean iteration of the two, flow under tcp:cubic (no number given)", 0.0, "%",
+            "mean iteration of the two, flow under tcp:cubic (no number given)", None, "%",
             lambda: quicker("flow"), _MORE_THAN_NOTHING,
             (
                 played("slots of 10 ms", lambda: quicker("flow:slot=10ms")),
@@ -229,7 +231,7 @@ CLAIMS: dict[str, _Check] = {
     ),
     **{
         f"table-1.{name}": _saving(
-            f"6 servers, 25 Gbit/s: {words} of flow under that of tcp:cubic; no number legible", 0.0, bed("flow"),
+            f"6 servers, 25 Gbit/s: {words} of flow under that of tcp:cubic; no number legible", None, bed("flow"),
             bed("tcp:cubic"), metric, _MORE_THAN_NOTHING,
             tuple(
                 compared(words, bed(pace, alone=alone), bed("tcp:cubic", alone=alone), partial(saved, metric=metric))
@@ -279,7 +281,7 @@ CLAIMS: dict[str, _Check] = {
     **{
         f"beyond.{pace.replace(':', '-')}{name}": replace(
             _saving(
-                f"{words}, seeds from 6 on: {pace}, our own pace, saves average JCT over tcp:cubic (more than 0)", 0.0,
+                f"{words}, seeds from 6 on: {pace}, our own pace, saves average JCT over tcp:cubic (more than 0)", None,
                 place(pace, held_out=True), place("tcp:cubic", held_out=True), rule=_MORE_THAN_NOTHING,
                 controls=(
                     *beyond.over_others(place, pace),
@@ -295,7 +297,7 @@ CLAIMS: dict[str, _Check] = {
     "beyond.frontier": replace(
         _saving(
             "6 servers, 25 Gbit/s, seeds from 6 on: our own pace, pushing as hard as mcs, saves average JCT over "
-            "it (more than 0)", 0.0, bed(beyond.HARD, held_out=True), bed("mcs", held_out=True),
+            "it (more than 0)", None, bed(beyond.HARD, held_out=True), bed("mcs", held_out=True),
             rule=_MORE_THAN_NOTHING, controls=beyond.frontier_controls(),
         ),
         slow=True,
@@ -332,18 +334,14 @@ def reproduce(request: Request) -> Reproduction:
         seeds = lab.seeds_of(check.needs[0]) if check.needs else []
         command = f"weft reproduce {PAPER} --claim {name} {asked} --json"
         where = str(scenario_path(check.needs[0].scenario)) if check.needs else PAPER
-        claims.append(judge(name, check, check.measure(lab), where, command, seeds))
-        notes += _who_pays(lab, name, check.needs)
+        beside = len(check.needs) == 2 and lab.runs[check.needs[0]][0].foreign_bytes_per_s is not None
+        pay = others(lab, *check.needs) if beside else None
+        claims.append(judge(name, check, check.measure(lab), where, command, seeds, pay))
+        if pay is not None:
+            notes.append(f"{name}: what cross traffic gets changes by {who_pays(*pay)}.")
         if not request.quick:
             notes += [f"{name}, {control.words}: {control.shows(lab)}." for control in check.controls]
     return Reproduction(PAPER, tuple(claims), (*NOTES, *notes, *means(lab)), _pictures(lab))
-
-
-def _who_pays(lab: Lab, name: str, needs: tuple[Setting, ...]) -> list[str]:
-    """What the cross traffic gets in a comparison of two settings, if there is any."""
-    if len(needs) != 2 or lab.runs[needs[0]][0].foreign_bytes_per_s is None:
-        return []
-    return [f"{name}: what cross traffic gets changes by {who_pays(lab, needs[0], needs[1])}."]
 
 
 def _pictures(lab: Lab) -> tuple[Picture, ...]:

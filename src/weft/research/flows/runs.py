@@ -197,10 +197,14 @@ def _end_s(run: RunResult) -> float:
     return float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
 
 
-def who_pays(lab: Lab, a: Setting, b: Setting) -> str:
-    """Both measures of what the cross traffic gets, in words."""
-    meanwhile, together = (interval(of(lab, a, b), "+") for of in (others_more, others_more_together))
-    return f"{meanwhile} while jobs run, {together} by the end of both"
+def others(lab: Lab, a: Setting, b: Setting) -> tuple[Measured, Measured]:
+    """Both measures of what the cross traffic gets."""
+    return others_more(lab, a, b), others_more_together(lab, a, b)
+
+
+def who_pays(meanwhile: Measured, together: Measured) -> str:
+    """The same in words."""
+    return f"{interval(meanwhile, '+')} while jobs run, {interval(together, '+')} by the end of both"
 
 
 def model_speed(run: RunResult, model: str) -> float | None:
@@ -236,12 +240,10 @@ def compared(words: str, a: Setting, b: Setting, of: Callable[[Lab, Setting, Set
     """The same comparison between two other settings: of jobs (by default their mean JCT), and of the cross traffic."""
 
     def shows(lab: Lab) -> str:
-        others = (
-            ""
-            if a.alone or a.scenario == "flows-tree"
-            else f"; what cross traffic gets changes by {who_pays(lab, a, b)}"
-        )
-        return interval(of(lab, a, b)) + others
+        found = interval(of(lab, a, b))
+        if a.alone or a.scenario == "flows-tree":
+            return found
+        return f"{found}; what cross traffic gets changes by {who_pays(*others(lab, a, b))}"
 
     return Control(words, (a, b), shows)
 
