@@ -220,9 +220,7 @@ def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> 
             (True, {"a": (HELD, HELD, 2)}), (False, {}),
         ):  # fmt: skip
             said = conductor.planned(SLOT_S, 10, None)
-            agent._heard = time.monotonic()
-            agent._plan(said if plan else {**said, "jobs": {}})
-            agent._obey(orders)
+            agent.hear({"flow": said if plan else {**said, "jobs": {}}, "orders": orders}, time.monotonic())
             agent.beat(time.monotonic())
             agent.look(time.monotonic())
             limits.append({remote.paced() for remote in agent.jobs["a"].sockets.values()})
@@ -237,8 +235,8 @@ def test_hosts_count_slots_by_the_clock_that_they_share(tmp_path: Path) -> None:
     """Monotonic clocks count from the start of each machine, so hosts would mean different slots by one number."""
     agent = Agent("local", tmp_path, near=True)
     try:
-        agent._heard = time.monotonic()
-        agent._plan(Conductor(CLUSTER, make("pace", "flow"), alias="local").planned(1e6, 10, None))
+        plan = Conductor(CLUSTER, make("pace", "flow"), alias="local").planned(1e6, 10, None)
+        agent.hear({"flow": plan}, time.monotonic())
         agent.look(time.monotonic())
         assert agent.flow is not None
         assert not agent.flow.passed(time.time())

@@ -90,12 +90,10 @@ def test_failed_start_is_tried_again() -> None:
 
 
 def test_preemption_stops_first_and_starts_when_the_stop_is_confirmed() -> None:
-    core = core_with(resolve("srsf-preemptive"))
     long, short = toy_job("long", 16, iterations=100), toy_job("short", 4, iterations=5, submit_s=1.0)
-    core.step(0.0, [Submitted(0.0, long)])
-    core.confirm([Started(0.0, "long")])
-    world = core.view._world
-    world._saved["long"] = 0  # type: ignore[attr-defined]  # the toy world is asked how far it is
+    world = ToyWorld(toy_cluster(), [long])
+    core = Core(resolve("srsf-preemptive"), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
     assert core.step(1.0, [Submitted(1.0, short)]) == [
         Stop("long", "gives way to short"),
         Hold("short", "its GPUs are being freed"),

@@ -98,21 +98,24 @@ class Agent:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake, b"w")
 
-    def _hear(self, now: float) -> None:
-        """Orders that have come."""
+    def _read_inbox(self, now: float) -> None:
+        """Messages that have come."""
         os.read(self._woken, 4096)
         with contextlib.suppress(queue.Empty):
             while True:
-                message = self._inbox.get_nowait()
-                self._heard = now
-                if "owners" in message:
-                    self.owners = {job: (int(uid), str(slurm)) for job, (uid, slurm) in message["owners"].items()}
-                    self._next_scan = now
-                if "flow" in message:
-                    self._plan(message["flow"])
-                if "orders" in message:
-                    self._report_s = message.get("report_s", REPORT_S)
-                    self._obey(message["orders"])
+                self.hear(self._inbox.get_nowait(), now)
+
+    def hear(self, message: Message, now: float) -> None:
+        """Do what the server says."""
+        self._heard = now
+        if "owners" in message:
+            self.owners = {job: (int(uid), str(slurm)) for job, (uid, slurm) in message["owners"].items()}
+            self._next_scan = now
+        if "flow" in message:
+            self._plan(message["flow"])
+        if "orders" in message:
+            self._report_s = message.get("report_s", REPORT_S)
+            self._obey(message["orders"])
 
     def _obey(self, orders: Message) -> None:
         """Orders are complete: a job that they do not name is no longer paced, and is let go."""
@@ -148,7 +151,7 @@ class Agent:
             now = time.monotonic()
             self.beat(now)
             if ready:
-                self._hear(now)
+                self._read_inbox(now)
             if now >= next_slot:
                 self.look(now)
                 next_slot = max(next_slot + self.watch_s, now)

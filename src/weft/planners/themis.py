@@ -129,23 +129,26 @@ class Themis(Planner):
         """The target moves too."""
         return moved(candidate, placements)
 
-    def rho(self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int]) -> float:
+    def rho(
+        self,
+        view: ClusterView,
+        app: Sequence[JobView],
+        sizes: Mapping[str, int],
+        kinds: Mapping[str, int] | None = None,
+    ) -> float:
         """Finish-time fairness of an application whose jobs have these sizes from now on, its last job counting.
 
-        A job without GPUs first waits for one lease; a running job that changes its size pays for a restart.
+        `kinds` say how far apart each job's workers are; if not given, they are as close as the cluster allows.
         """
-        return self._rho(view, app, sizes, {job.id: _kind(Spread.closest(view.cluster, sizes[job.id])) for job in app})
-
-    def _rho(
-        self, view: ClusterView, app: Sequence[JobView], sizes: Mapping[str, int], kinds: Mapping[str, int]
-    ) -> float:
-        shared = max(self._left_s(view, job, sizes[job.id], kinds[job.id]) for job in app)
+        kinds = kinds or {job.id: _kind(Spread.closest(view.cluster, sizes[job.id])) for job in app}
+        shared = max(self.left_s(view, job, sizes[job.id], kinds[job.id]) for job in app)
         there = len({job.job.app or job.id for job in all_jobs(view).values()})
         share = max(1.0, view.cluster.n_gpus / there) / len(app)
         alone = max(_alone_s(view, job.job, share) for job in app)
         return max(view.now - min(job.job.submit_s for job in app) + shared, 1e-9) / max(alone, 1e-9)
 
-    def _left_s(self, view: ClusterView, job: JobView, workers: int, kind: int) -> float:
+    def left_s(self, view: ClusterView, job: JobView, workers: int, kind: int) -> float:
+        """Time until a job ends. Without GPUs it first waits for one lease; if it runs, a new size costs a restart."""
         left = view.iterations_left(job.id)
         if not workers:
             fastest = min(believed_s(view, job.job, size) for size in sizes_that_fit(view, job.job))
@@ -192,7 +195,7 @@ class Themis(Planner):
         def left_s(job: str) -> float:
             running = view.job(job)
             gpus = running.gpus
-            return self._left_s(view, running, len(gpus), _kind(Spread.of(view.cluster, gpus)))
+            return self.left_s(view, running, len(gpus), _kind(Spread.of(view.cluster, gpus)))
 
         return lambda job: min(usual_s, left_s(job.id))
 
@@ -273,7 +276,7 @@ class _Table:
         kinds = {job.id: _kind(Spread.of(self.view.cluster, placed.get(job.id, (0,)))) for job in app}
         key = (name, n, *kinds.values())
         if key not in self.values:
-            self.values[key] = 1.0 / self.themis._rho(self.view, app, sizes, kinds)
+            self.values[key] = 1.0 / self.themis.rho(self.view, app, sizes, kinds)
         return Bid(gpus, self.values[key])
 
     def _split(self, name: str, extra: int) -> dict[str, int]:
@@ -290,7 +293,7 @@ class _Table:
                 larger = [n for n in self.usable[job.id] if sizes[job.id] < n <= kept + extra]
                 if larger:
                     kind = _kind(Spread.closest(self.view.cluster, sizes[job.id]))
-                    left = self.themis._left_s(self.view, job, sizes[job.id], kind)
+                    left = self.themis.left_s(self.view, job, sizes[job.id], kind)
                     steps.append((left, -len(steps), job.id, larger[0], max(0, larger[0] - kept)))
             if not steps:
                 self.split[key] = sizes

@@ -33,7 +33,7 @@ _MAX_CYCLES = 20_000
 _ADMISSIONS = ("all", "at-most", "ratio", "ask")
 
 
-class _OneOfThree(NoInterleave):
+class OneOfThree(NoInterleave):
     """Asks for several candidates, so that they are checked too."""
 
     candidates = 3
@@ -57,13 +57,13 @@ def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS)
     """A place: as many free (or, if it shares, big enough) GPUs as asked for, with reasons; pure; everybody fits."""
     for number in workloads:
         watched = WatchedPlace(make)
-        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), _OneOfThree()), [watched])
+        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), [watched])
 
 
 def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLOADS) -> None:
     """A planner: one to n different plans that can be carried out, with reasons; pure; every job has its turn."""
     for number in workloads:
-        for interleave in (NoInterleave(), _OneOfThree()):
+        for interleave in (NoInterleave(), OneOfThree()):
             watched = WatchedPlanner(make)
             _try(number, Stack(watched.name, watched, interleave), [watched])
 

@@ -285,10 +285,10 @@ def test_random_placements_differ_between_candidates(seed: int) -> None:
 
 
 def test_the_picked_alternative_is_carried_out_and_its_state_kept() -> None:
-    from weft.testing.check_policies import _OneOfThree
+    from weft.testing.check_policies import OneOfThree
 
     world = ToyWorld(toy_cluster(), [toy_job("a", 4), toy_job("b", 4)])
-    core = Core(Stack("x", Layered(Fifo(), Counting()), _OneOfThree()), world)
+    core = Core(Stack("x", Layered(Fifo(), Counting()), OneOfThree()), world)
     run(core, world)
     assert set(core.table.ended) == {"a", "b"}
     assert core.planner_state["place"]["asked"] == 2

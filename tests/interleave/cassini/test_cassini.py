@@ -15,7 +15,7 @@ from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.interleave.cassini import Cassini, Settings
 from weft.interleave.cassini.align import COMPATIBLE, align
-from weft.interleave.cassini.layout import lay_out
+from weft.interleave.cassini.layout import lay_out, score_links
 from weft.model import Submitted
 from weft.model.flows import Traffic
 from weft.model.job import Job
@@ -117,7 +117,7 @@ def test_jobs_that_do_not_fit_are_held_to_longer_periods_while_that_pays() -> No
 
     def aligned(names: str, padding: float) -> Any:
         layout = lay_out({name: traffic(0.255, 1, length=0.114) for name in names}, _capacity(2), padding)
-        Cassini()._score([layout])
+        score_links([layout])
         (found,) = align(layout, layout.groups[0], padding, consensus=False)
         return found
 
@@ -134,9 +134,8 @@ def test_jobs_that_do_not_fit_are_held_to_longer_periods_while_that_pays() -> No
 def test_loops_are_left_alone_or_settled_by_consensus() -> None:
     """Three jobs that meet in pairs on three links make a loop; equal ones can still keep thirds of the circle."""
     jobs = {"a": traffic(0.3, 1, 2), "b": traffic(0.3, 2, 3), "c": traffic(0.3, 3, 1)}
-    cassini = Cassini()
     layout = lay_out(jobs, _capacity(5), 0.05)
-    cassini._score([layout])
+    score_links([layout])
     assert layout.loops == 1
     assert align(layout, layout.groups[0], 0.05, consensus=False) == []
     (settled,) = align(layout, layout.groups[0], 0.05, consensus=True)
@@ -149,7 +148,7 @@ def test_loops_are_left_alone_or_settled_by_consensus() -> None:
         "c": traffic(0.3, 3, 1, length=0.12),
     }
     layout = lay_out(tight, _capacity(5), 0.0)
-    cassini._score([layout])
+    score_links([layout])
     (settled,) = align(layout, layout.groups[0], 0.0, consensus=True)
     # 60 ms of overlap at 40 of 50 Gbit/s must go somewhere: 3 - 0.06 / 0.3 x 0.8
     assert settled.forgone == pytest.approx(0.16)
@@ -173,16 +172,15 @@ def test_jobs_that_do_not_meet_are_fully_compatible() -> None:
     apart = {f"j{i}": Traffic(0.3, 1, 0.0, 0.0, {i: ((0.0, 0.2, 45.0),)}) for i in range(2)}
     together = {job: Traffic(0.3, 1, 0.0, 0.0, {0: ((0.0, 0.2, 45.0),)}) for job in apart}
     layouts = [lay_out(traffic, np.full(2, 50.0), 0.05) for traffic in (apart, together)]
-    Cassini()._score(layouts)
+    score_links(layouts)
     assert [layout.score() for layout in layouts] == [1.0, pytest.approx(1.0 - 0.8 / 3)]  # 0.1 of 0.3 s at 90 of 50
     assert layouts[0].score(tail=True) == 1.0
 
 
 def test_padding_is_bounded_and_only_where_it_pays() -> None:
     """250 and 260 ms fit with 4 % of idle time; 250 and 420 ms fit nothing within 5 %."""
-    cassini = Cassini()
     near = lay_out({"a": traffic(0.25, 1), "b": traffic(0.26, 1)}, _capacity(2), 0.05)
-    cassini._score([near])
+    score_links([near])
     (found,) = align(near, near.groups[0], 0.05, False)
     assert found.periods_s == pytest.approx({"a": 0.26, "b": 0.26})
     assert found.pays
@@ -190,7 +188,7 @@ def test_padding_is_bounded_and_only_where_it_pays() -> None:
     assert far.groups[0].periods_s == {}
     # short messages lose less by chance than 4 % of idle time would cost
     rare = lay_out({"a": traffic(0.25, 1, length=0.01), "b": traffic(0.26, 1, length=0.01)}, _capacity(2), 0.05)
-    cassini._score([rare])
+    score_links([rare])
     (cheap,) = align(rare, rare.groups[0], 0.05, False)
     assert not cheap.pays
 

@@ -59,7 +59,7 @@ def test_a_start_survives_a_kill(moment: str, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(first.world, "apply", apply)
     with pytest.raises(_KilledError):
         first.run()
-    first._resources.close()  # the lock and the sockets go with the process
+    first.close()  # the lock and the sockets go with the process
     with server(folder) as second:
         serve_until(second, all_ended(second))
         assert second.ledger.starts("a") == 1
@@ -99,7 +99,7 @@ def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Pat
     first.world.apply = _killed  # type: ignore[method-assign, assignment]
     with pytest.raises(_KilledError):
         first.run()
-    first._resources.close()
+    first.close()
     with server(folder, "srsf-preemptive", gpus=2) as second:
         assert second.core.table.jobs["long"].status.value == "stopping"
         serve_until(second, all_ended(second))

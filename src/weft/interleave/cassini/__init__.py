@@ -7,7 +7,6 @@ as many servers and racks. By the planner's own measure the plan is then as good
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -19,8 +18,8 @@ from weft.errors import StackError
 from weft.interleave.base import Interleave, Pick
 from weft.interleave.cassini.align import Alignment, align
 from weft.interleave.cassini.circle import Circle, common_periods
-from weft.interleave.cassini.layout import TOLERANCE, Group, Layout, Meeting, lay_out, problem_of, take_scores
-from weft.interleave.cassini.rotate import Problem, Rotation, rotate, rotate_all, score_at, settle
+from weft.interleave.cassini.layout import TOLERANCE, Layout, lay_out, score_links
+from weft.interleave.cassini.rotate import rotate, score_at, settle
 from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.view import ClusterView, Fact, Spread
@@ -192,33 +191,8 @@ class Cassini(Interleave):
                     if known[job_id, gpus].task is not None:
                         traffic[job_id] = known[job_id, gpus]
             found.append(lay_out(traffic, view.cluster.topology.capacity, self.settings.padding))
-        self._score(found)
+        score_links(found, self.settings.threads)
         return found
-
-    def _score(self, layouts: Sequence[Layout]) -> None:
-        number: dict[Any, int] = {}
-        problems: list[Problem] = []
-        asked: list[tuple[Layout, Group, Meeting, list[int | None]]] = []
-        for layout in layouts:
-            for group in layout.groups:
-                for meeting in group.meetings:
-                    mine: list[int | None] = []
-                    for i in range(len(meeting.problems)):
-                        problem = problem_of(meeting, i, layout, group.periods_s)
-                        if problem is None:
-                            mine.append(None)
-                            continue
-                        key = (tuple(problem[0]), problem[1])
-                        if key not in number:
-                            number[key] = len(problems)
-                            problems.append(problem)
-                        mine.append(number[key])
-                    asked.append((layout, group, meeting, mine))
-        # A few descents per link suffice to rank candidates; the links of the chosen one are solved again thoroughly.
-        solved = rotate_all(problems, self.settings.threads or os.cpu_count() or 1, restarts=3, work=0)
-        for layout, group, meeting, mine in asked:
-            answers: dict[int, Rotation | None] = {i: None if k is None else solved[k] for i, k in enumerate(mine)}
-            take_scores(meeting, layout, group, answers)
 
     def _gates(
         self, view: ClusterView, layout: Layout, candidate: Candidate, state: State

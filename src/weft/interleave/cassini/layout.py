@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from weft.interleave.cassini.affinity import Component, components, merged
 from weft.interleave.cassini.circle import FRACTIONS, Circle, Periods
-from weft.interleave.cassini.rotate import Problem, Rotation, score_at, uniform_score
+from weft.interleave.cassini.rotate import Problem, Rotation, rotate_all, score_at, uniform_score
 from weft.model.flows import Arcs, Traffic
 
 TOLERANCE = 0.05  # fraction of a period: a job that is later waits for its next opening (section 5.7)
@@ -224,12 +225,39 @@ def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
     return Periods(longest, tuple(periods_s), (0,) * len(periods_s), zero, zero)
 
 
-def take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Mapping[int, Rotation | None]) -> None:
+def score_links(layouts: Sequence[Layout], threads: int = 0) -> None:
+    """Score all links of all layouts; links that are alike are solved once, in parallel (threads = 0: one per core).
+
+    A few descents per link suffice to rank candidates; the links of the chosen one are solved again thoroughly.
+    """
+    number: dict[tuple[tuple[Circle, ...], float], int] = {}
+    problems: list[Problem] = []
+    asked: list[tuple[Layout, Group, Meeting, list[int | None]]] = []
+    for layout in layouts:
+        for group in layout.groups:
+            for meeting in group.meetings:
+                mine: list[int | None] = []
+                for i in range(len(meeting.problems)):
+                    problem = problem_of(meeting, i, layout, group.periods_s)
+                    if problem is None:
+                        mine.append(None)
+                        continue
+                    key = (tuple(problem[0]), problem[1])
+                    if key not in number:
+                        number[key] = len(problems)
+                        problems.append(problem)
+                    mine.append(number[key])
+                asked.append((layout, group, meeting, mine))
+    solved = rotate_all(problems, threads or os.cpu_count() or 1, restarts=3, work=0)
+    for layout, group, meeting, mine in asked:
+        _take_scores(meeting, layout, group, [None if k is None else solved[k] for k in mine])
+
+
+def _take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Sequence[Rotation | None]) -> None:
     """Note the score of a meeting and the shifts of its tightest link, given the rotations of its problems."""
     meeting.score = math.inf
     kept = [job for job in meeting.jobs if job in group.periods_s]
-    for i, (capacity, _) in enumerate(meeting.problems):
-        rotation = solved[i]
+    for i, ((capacity, _), rotation) in enumerate(zip(meeting.problems, solved, strict=True)):
         shifts = dict(zip(kept, rotation.shifts_s, strict=True)) if rotation is not None else {}
         if rotation is not None and len(kept) == len(meeting.jobs):
             score = rotation.score

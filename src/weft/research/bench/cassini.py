@@ -13,7 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from weft.core.view import View
     from weft.model.job import Job
-    from weft.sim.world import SimWorld
 
 CAPACITY = 50.0
 
@@ -95,9 +94,7 @@ def _near(rng: np.random.Generator, servers: int, across: int) -> Any:
     return rng.permutation(np.concatenate(pairs)).reshape(-1)
 
 
-def _waiting(
-    rng: np.random.Generator, servers: int, n_jobs: int, sizes: tuple[int, ...]
-) -> tuple[SimWorld, View, list[Job]]:
+def _waiting(rng: np.random.Generator, servers: int, n_jobs: int, sizes: tuple[int, ...]) -> tuple[View, list[Job]]:
     """Racks of 20 servers, and jobs of eight models that ask for two GPUs and wait."""
     from weft.core.table import Table
     from weft.core.view import View
@@ -117,14 +114,14 @@ def _waiting(
     table = Table(cluster)
     for job in jobs:
         table.take(Submitted(0.0, job))
-    return world, View(table, world, 0), jobs
+    return View(table, world, 0), jobs
 
 
 def one_round(planner: str, seed: int, servers: int) -> float:
     """CPU seconds in which a planner proposes 10 candidates for jobs of 1, 2 or 4 workers, one for two servers."""
     from weft.stacks import resolve
 
-    _, view, _ = _waiting(np.random.default_rng(seed), servers, servers // 2, (1, 2, 4))
+    view, _ = _waiting(np.random.default_rng(seed), servers, servers // 2, (1, 2, 4))
     chosen = resolve(planner).planner
     began = time.process_time()
     chosen.propose(view, chosen.initial_state(), 10)
@@ -136,22 +133,21 @@ def big_decision(
 ) -> dict[str, Any]:
     """Jobs of two workers each on all servers: one pick among candidates, from scratch.
 
-    Jobs are placed at random over the cluster, so that all of them are one group full of loops and none is shifted; or,
-    as a planner would, inside their rack except for `across` jobs between each two racks, many of which are shifted.
+    Jobs are placed at random over the cluster, so that all of them are one group full of loops; or, as a planner would,
+    inside their rack except for `across` jobs between each two racks.
     """
     from weft.interleave.cassini import Cassini
     from weft.model.plan import Candidate, Plan
 
     rng = np.random.default_rng(seed)
-    world, view, jobs = _waiting(rng, servers, n_jobs, (2,))
+    view, jobs = _waiting(rng, servers, n_jobs, (2,))
     plans = []
     for _ in range(candidates):
         drawn_gpus = rng.permutation(servers) if across is None else _near(rng, servers, across)
         gpus = drawn_gpus[: 2 * n_jobs].reshape(n_jobs, 2).tolist()
         plans.append(Candidate(Plan({job.id: tuple(pair) for job, pair in zip(jobs, gpus, strict=True)}), {}))
     cassini = Cassini()
-    cassini.pick(view, plans[:1], cassini.initial_state())  # kernels are loaded
-    world._traffic.clear()
+    cassini.prepare()
     began, cpu = time.perf_counter(), time.process_time()
     pick = cassini.pick(view, plans, cassini.initial_state())
     wall_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu

@@ -93,13 +93,13 @@ def _slowdowns(run: RunResult, spans: Sequence[Span], world: SimWorld) -> Iterat
 
 
 def _shared(spans: Sequence[Span], world: SimWorld) -> dict[str, float]:
-    from weft.interleave.cassini import Cassini, Settings
-    from weft.interleave.cassini.layout import lay_out
+    from weft.interleave.cassini import Settings
+    from weft.interleave.cassini.layout import lay_out, score_links
 
     by_id = {job: world.records[job].job for job in world.records}
     times = sorted({t for _, start, end, _ in spans for t in (start, end)})
     total = meeting = workers = linked = free = best = 0.0
-    scorer, capacity = Cassini(), world.cluster.topology.capacity
+    capacity = world.cluster.topology.capacity
     for begin, end in pairwise(times):
         if end - begin < 1e-6:
             continue
@@ -111,7 +111,7 @@ def _shared(spans: Sequence[Span], world: SimWorld) -> dict[str, float]:
                 if len(gpus) > 1 and (found := world.traffic(by_id[job], gpus)).task is not None:
                     here[job] = found
         layout = lay_out(here, capacity, Settings().padding)
-        scorer._score([layout])
+        score_links([layout])
         sizes = {job: len(gpus) for job, start, stop, gpus in spans if start <= begin and stop >= end}
         meeting += (end - begin) * sum(sizes[job] for job in {j for g in layout.groups for j in g.part.jobs})
         for group in layout.groups:
