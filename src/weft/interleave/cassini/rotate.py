@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def rotate(
         some = rotate([circles[j] for j in sends], capacity, kept, restarts, work)
         placed = dict(zip(sends, some.shifts_s, strict=True))
         return replace(some, shifts_s=tuple(placed.get(j, 0.0) for j in range(len(circles))))
-    shifts, cost, slack, exact, bound = _kernel("rotate").solve(*_packed(circles, capacity, periods), restarts, work)
+    shifts, cost, slack, exact, bound = _kernel("rotate").solve(_packed(circles, capacity, periods), restarts, work)
     whole = capacity * periods.perimeter_s
     slack = min(slack, *(0.5 * p for p in periods.periods_s))
     found = tuple(float(s) for s in shifts)
@@ -97,14 +97,12 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[st
     number = {job: j for j, job in enumerate(jobs)}
     packed = [_packed(*problem) for _, problem in links]
     sizes = [len(members) for members, _ in links]
-    pieces = np.cumsum([0, *(len(p[0]) for p in packed)])
+    pieces = np.cumsum([0, *(len(p.starts) for p in packed)])
     members = np.array([number[job] for some, _ in links for job in some], np.int64)
-    net = (
-        *(np.concatenate([p[i] for p in packed]) for i in range(3)),
-        np.concatenate([p[3] + offset for p, offset in zip(packed, pieces, strict=False)]),
-        np.concatenate([p[4] for p in packed]), np.concatenate([p[5] for p in packed]), members,
-        np.cumsum([0, *sizes]), np.array([p[6] for p in packed]), np.array([p[7] for p in packed]),
-        np.repeat(np.arange(len(links)), sizes),
+    fields = [p._replace(first=p.first + offset) for p, offset in zip(packed, pieces, strict=False)]
+    net = _kernel("settle").Net(
+        _kernel("rotate").Link(*(np.hstack(field) for field in zip(*fields, strict=True))), members,
+        np.cumsum([0, *sizes]), np.repeat(np.arange(len(links)), sizes),
     )  # fmt: skip
     uses = np.argsort(members, kind="stable")
     first_use = np.searchsorted(members[uses], np.arange(len(jobs) + 1))
@@ -121,7 +119,7 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[st
 def score_at(circles: Sequence[Circle], capacity: float, shifts_s: Sequence[float], periods: Periods) -> float:
     """The score at given shifts, by exact integral."""
     packed = _packed(circles, capacity, periods)
-    cost = _kernel("rotate").excess(*packed, np.array(shifts_s, np.float64), np.ones(len(circles), np.bool_))
+    cost = _kernel("rotate").excess(packed, np.array(shifts_s, np.float64), np.ones(len(circles), np.bool_))
     return float(1.0 - cost / (capacity * periods.perimeter_s))
 
 
@@ -145,13 +143,12 @@ def _kernel(name: str) -> Any:
     return load(f"weft.interleave.cassini.{name}_kernel")
 
 
-def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> tuple[Any, ...]:
+def _packed(circles: Sequence[Circle], capacity: float, periods: Periods) -> Any:
     pieces = [piece for circle in circles for piece in circle.pieces]
     table = np.array(pieces, np.float64).reshape(len(pieces), 3).T.copy()
-    first = np.zeros(len(circles) + 1, np.int64)
-    np.cumsum([len(circle.pieces) for circle in circles], out=first[1:])
-    return (
-        table[0], table[1], table[2], first, np.array(periods.periods_s), np.array(periods.repeats, np.int64),
+    first = np.array([0, *accumulate(len(circle.pieces) for circle in circles)], np.int64)
+    return _kernel("rotate").Link(
+        *table, first, np.array(periods.periods_s), np.array(periods.repeats, np.int64),
         float(periods.perimeter_s), float(capacity),
     )  # fmt: skip
 

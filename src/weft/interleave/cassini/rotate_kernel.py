@@ -4,11 +4,26 @@ A job is pieces (start, end, level) of its period, disjoint and inside it, repea
 all of them. Costs are excess demand integrated over the perimeter.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
 FLAT = 1e-11  # fraction of capacity x perimeter: costs closer than this are equal
 SECOND = np.int64(1)  # the number of a job; numba would compile all that is called with a plain 1 once more
+
+
+class Link(NamedTuple):
+    """The circles on a link: pieces of all jobs, the number of each job's first piece, and how jobs repeat."""
+
+    starts: Any
+    ends: Any
+    levels: Any
+    first: Any  # with one entry more than there are jobs
+    periods: Any
+    repeats: Any
+    perimeter: float
+    capacity: float
 
 
 @njit(cache=True, nogil=True)
@@ -19,54 +34,54 @@ def _copy(what, to):
 
 
 @njit(cache=True, nogil=True)
-def _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed):
+def _steps(link, shifts, placed):
     """Where the summed demand of the placed jobs changes, in order, and the demand before the first change and after
     each."""
     count = 0
-    for j in range(len(periods)):
+    for j in range(len(link.periods)):
         if placed[j]:
-            count += 2 * (first[j + 1] - first[j]) * repeats[j]
+            count += 2 * (link.first[j + 1] - link.first[j]) * link.repeats[j]
     times = np.empty(count)
     jumps = np.empty(count)
     base = 0.0
     k = 0
-    for j in range(len(periods)):
+    for j in range(len(link.periods)):
         if not placed[j]:
             continue
-        for i in range(first[j], first[j + 1]):
-            at = (starts[i] + shifts[j]) % periods[j]
-            length = ends[i] - starts[i]
-            for r in range(repeats[j]):
-                begin = at + r * periods[j]
+        for i in range(link.first[j], link.first[j + 1]):
+            at = (link.starts[i] + shifts[j]) % link.periods[j]
+            length = link.ends[i] - link.starts[i]
+            for r in range(link.repeats[j]):
+                begin = at + r * link.periods[j]
                 end = begin + length
-                if begin >= perimeter:
-                    begin -= perimeter
-                    end -= perimeter
-                if end >= perimeter:
-                    end -= perimeter
-                    base += levels[i]
-                times[k], jumps[k] = begin, levels[i]
-                times[k + 1], jumps[k + 1] = end, -levels[i]
+                if begin >= link.perimeter:
+                    begin -= link.perimeter
+                    end -= link.perimeter
+                if end >= link.perimeter:
+                    end -= link.perimeter
+                    base += link.levels[i]
+                times[k], jumps[k] = begin, link.levels[i]
+                times[k + 1], jumps[k + 1] = end, -link.levels[i]
                 k += 2
     order = np.argsort(times)
     return times[order], jumps[order], base
 
 
 @njit(cache=True, nogil=True)
-def excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed):
+def excess(link, shifts, placed):
     """Demand above capacity of the placed jobs, integrated over the perimeter."""
-    times, jumps, level = _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed)
+    times, jumps, level = _steps(link, shifts, placed)
     total = 0.0
     before = 0.0
     for k in range(len(times)):
-        total += max(level - capacity, 0.0) * (times[k] - before)
+        total += max(level - link.capacity, 0.0) * (times[k] - before)
         level += jumps[k]
         before = times[k]
-    return total + max(level - capacity, 0.0) * (perimeter - before)
+    return total + max(level - link.capacity, 0.0) * (link.perimeter - before)
 
 
 @njit(cache=True, nogil=True)
-def bend_points(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
+def bend_points(link, shifts, placed, job):
     """(corners, bends, cost): how the cost of a link changes as one job moves, from its cost at shift 0.
 
     It is piecewise linear. Whenever an edge of the others meets an end of a piece of this job, the slope changes by as
@@ -74,27 +89,27 @@ def bend_points(starts, ends, levels, first, periods, repeats, perimeter, capaci
     """
     mine = placed[job]
     placed[job] = False
-    times, jumps, level = _steps(starts, ends, levels, first, periods, repeats, perimeter, shifts, placed)
-    period = periods[job]
+    times, jumps, level = _steps(link, shifts, placed)
+    period = link.periods[job]
     n = len(times)
-    corners = np.empty(2 * n * (first[job + 1] - first[job]))
+    corners = np.empty(2 * n * (link.first[job + 1] - link.first[job]))
     bends = np.empty(len(corners))
     k = 0
     for e in range(n):
         after = level + jumps[e]
         at = times[e] % period
-        for i in range(first[job], first[job + 1]):
-            bend = max(after + levels[i] - capacity, 0.0) - max(after - capacity, 0.0)
-            bend -= max(level + levels[i] - capacity, 0.0) - max(level - capacity, 0.0)
+        for i in range(link.first[job], link.first[job + 1]):
+            bend = max(after + link.levels[i] - link.capacity, 0.0) - max(after - link.capacity, 0.0)
+            bend -= max(level + link.levels[i] - link.capacity, 0.0) - max(level - link.capacity, 0.0)
             if bend != 0.0:
-                corners[k], bends[k] = (at - ends[i]) % period, bend
-                corners[k + 1], bends[k + 1] = (at - starts[i]) % period, -bend
+                corners[k], bends[k] = (at - link.ends[i]) % period, bend
+                corners[k + 1], bends[k + 1] = (at - link.starts[i]) % period, -bend
                 k += 2
         level = after
     placed[job] = True
     held = shifts[job]
     shifts[job] = 0.0
-    cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+    cost = excess(link, shifts, placed)
     shifts[job] = held
     placed[job] = mine
     return corners[:k], bends[:k], cost
@@ -126,12 +141,10 @@ def lowest(corners, bends, cost, period, flat):
 
 
 @njit(cache=True, nogil=True)
-def best_shift(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job):
+def best_shift(link, shifts, placed, job):
     """(shift, cost, slack): the best place of one job among the placed others, which stay where they are."""
-    corners, bends, cost = bend_points(
-        starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, job
-    )
-    return lowest(corners, bends, cost, periods[job], FLAT * capacity * perimeter)
+    corners, bends, cost = bend_points(link, shifts, placed, job)
+    return lowest(corners, bends, cost, link.periods[job], FLAT * link.capacity * link.perimeter)
 
 
 @njit(cache=True, nogil=True)
@@ -168,17 +181,15 @@ def _widest(where, costs, period, flat):
 
 
 @njit(cache=True, nogil=True)
-def _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, flat):
+def _descend(link, shifts, flat):
     """Move one job at a time to its best place until nobody gains; the first job stays. Returns the cost."""
-    n = len(periods)
+    n = len(link.periods)
     placed = np.ones(n, np.bool_)
-    cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+    cost = excess(link, shifts, placed)
     for _ in range(50):
         before = cost
         for j in range(1, n):
-            shift, found, _ = best_shift(
-                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
-            )
+            shift, found, _ = best_shift(link, shifts, placed, j)
             if found < cost - flat:
                 shifts[j], cost = shift, found
         if cost >= before - flat:
@@ -187,30 +198,28 @@ def _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity,
 
 
 @njit(cache=True, nogil=True)
-def _overload(starts, ends, levels, first, repeats, perimeter, capacity):
+def _overload(link):
     """By how much all demand together is more than the link can carry; 0 if it is not."""
-    load = -capacity * perimeter
-    for j in range(len(repeats)):
-        for i in range(first[j], first[j + 1]):
-            load += levels[i] * (ends[i] - starts[i]) * repeats[j]
+    load = -link.capacity * link.perimeter
+    for j in range(len(link.repeats)):
+        for i in range(link.first[j], link.first[j + 1]):
+            load += link.levels[i] * (link.ends[i] - link.starts[i]) * link.repeats[j]
     return max(load, 0.0)
 
 
 @njit(cache=True, nogil=True)
-def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity):
+def lower_bound(link):
     """A cost that no shifts can go below: that of all demand together, or of disjoint pairs, each at its own best."""
-    n = len(periods)
-    load = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
+    n = len(link.periods)
+    load = _overload(link)
     pairs = np.zeros((n, n))
     shifts = np.zeros(n)
     for a in range(n):
         placed = np.zeros(n, np.bool_)
         placed[a] = True
-        pairs[a, a] = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
+        pairs[a, a] = excess(link, shifts, placed)
         for b in range(a + 1, n):
-            pairs[a, b] = best_shift(
-                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, b
-            )[1]
+            pairs[a, b] = best_shift(link, shifts, placed, b)[1]
     disjoint = 0.0
     used = np.zeros(n, np.bool_)
     while True:
@@ -227,22 +236,20 @@ def lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capaci
 
 
 @njit(cache=True, nogil=True)
-def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed, shifts, best, count):
+def _search(link, flat, placed, shifts, best, count):
     """Every spanning tree of edges that meet, by placing jobs one after another on an edge of one that is placed.
 
     `count` is (jobs placed, work left, in edges looked at); `best` is the best shifts found, and then their cost.
     """
-    n = len(periods)
+    n = len(link.periods)
     if count[0] == n - 1:
         for j in range(n):
             if not placed[j]:
                 edges = 0
                 for a in range(n):
-                    edges += (first[a + 1] - first[a]) * repeats[a]
-                count[1] -= edges * (first[j + 1] - first[j])
-                shift, cost, _ = best_shift(
-                    starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
-                )
+                    edges += (link.first[a + 1] - link.first[a]) * link.repeats[a]
+                count[1] -= edges * (link.first[j + 1] - link.first[j])
+                shift, cost, _ = best_shift(link, shifts, placed, j)
                 if cost < best[n] - flat:
                     _copy(shifts, best)
                     best[j], best[n] = shift, cost
@@ -253,29 +260,24 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
         for a in range(n):
             if not placed[a]:
                 continue
-            copies = repeats[a] if count[0] > 1 else 1  # others are these, turned by the first job's period
-            for p in range(2 * (first[a + 1] - first[a])):
-                i = first[a] + p // 2
-                edge = shifts[a] + (starts[i] if p % 2 == 0 else ends[i])
-                for q in range(2 * (first[j + 1] - first[j])):
-                    m = first[j] + q // 2
-                    own = starts[m] if q % 2 == 0 else ends[m]
+            copies = link.repeats[a] if count[0] > 1 else 1  # others are these, turned by the first job's period
+            for p in range(2 * (link.first[a + 1] - link.first[a])):
+                i = link.first[a] + p // 2
+                edge = shifts[a] + (link.starts[i] if p % 2 == 0 else link.ends[i])
+                for q in range(2 * (link.first[j + 1] - link.first[j])):
+                    m = link.first[j] + q // 2
+                    own = link.starts[m] if q % 2 == 0 else link.ends[m]
                     for r in range(copies):
                         if count[1] <= 0:
                             return 1
-                        count[1] -= (first[a + 1] - first[a]) * repeats[a]
-                        shifts[j] = (edge + r * periods[a] - own) % periods[j]
+                        count[1] -= (link.first[a + 1] - link.first[a]) * link.repeats[a]
+                        shifts[j] = (edge + r * link.periods[a] - own) % link.periods[j]
                         placed[j] = True
                         count[0] += 1
-                        so_far = excess(
-                            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed
-                        )
+                        so_far = excess(link, shifts, placed)
                         stopped = 0
                         if so_far < best[n] - flat:  # more jobs never cost less
-                            stopped = _search(
-                                starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed,
-                                shifts, best, count,
-                            )  # fmt: skip
+                            stopped = _search(link, flat, placed, shifts, best, count)
                         count[0] -= 1
                         placed[j] = False
                         if stopped:
@@ -284,49 +286,45 @@ def _search(starts, ends, levels, first, periods, repeats, perimeter, capacity, 
 
 
 @njit(cache=True, nogil=True)
-def _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat):
+def _centre(link, shifts, cost, flat):
     """Give every job the widest room at this cost; returns the least half width."""
-    n = len(periods)
+    n = len(link.periods)
     placed = np.ones(n, np.bool_)
     slack = 0.0
     for _ in range(12):
-        slack = 0.5 * perimeter
+        slack = 0.5 * link.perimeter
         moved = 0.0
         for j in range(n):
-            shift, found, room = best_shift(
-                starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, j
-            )
+            shift, found, room = best_shift(link, shifts, placed, j)
             slack = min(slack, room)
             if j > 0 and found <= cost + flat:
                 moved = max(moved, abs(shift - shifts[j]))
                 shifts[j] = shift
-        if moved <= 1e-12 * perimeter:
+        if moved <= 1e-12 * link.perimeter:
             break
     return slack
 
 
 @njit(cache=True, nogil=True)
-def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, restarts, work):
+def solve(link, restarts, work):
     """(shifts, cost, slack, exact, bound): the best rotations, the first job's being 0.
 
     Two jobs: exact. More: coordinate descent from several starts, then, unless that meets the lower bound, the exact
     search while `work` lasts. With no work at all the score is all that is wanted: jobs are not centred, slack is 0.
     """
-    n = len(periods)
-    flat = FLAT * capacity * perimeter
+    n = len(link.periods)
+    flat = FLAT * link.capacity * link.perimeter
     shifts = np.zeros(n)
     placed = np.ones(n, np.bool_)
     if n == 1:
-        cost = excess(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed)
-        return shifts, cost, 0.5 * perimeter, True, cost
+        cost = excess(link, shifts, placed)
+        return shifts, cost, 0.5 * link.perimeter, True, cost
     if n == 2:
-        shift, cost, slack = best_shift(
-            starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, placed, SECOND
-        )
+        shift, cost, slack = best_shift(link, shifts, placed, SECOND)
         shifts[1] = shift
         return shifts, cost, slack, True, cost
     # The bound from pairs of jobs is computed only where this one is not met.
-    bound = _overload(starts, ends, levels, first, repeats, perimeter, capacity)
+    bound = _overload(link)
     paired = False
     best = np.zeros(n + 1)
     best[n] = np.inf
@@ -334,38 +332,34 @@ def solve(starts, ends, levels, first, periods, repeats, perimeter, capacity, re
     for attempt in range(restarts):
         trial = np.zeros(n)
         if attempt == 0:
-            placed[:] = False
+            placed = np.zeros(n, np.bool_)
             placed[0] = True
             for j in range(1, n):
-                trial[j] = best_shift(
-                    starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, placed, j
-                )[0]
+                trial[j] = best_shift(link, trial, placed, j)[0]
                 placed[j] = True
         elif attempt > 1:
             for j in range(1, n):
                 state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-                trial[j] = periods[j] * (np.float64(state >> np.uint64(11)) / 9007199254740992.0)
-        cost = _descend(starts, ends, levels, first, periods, repeats, perimeter, capacity, trial, flat)
+                trial[j] = link.periods[j] * (np.float64(state >> np.uint64(11)) / 9007199254740992.0)
+        cost = _descend(link, trial, flat)
         if cost < best[n] - flat:
             _copy(trial, best)
             best[n] = cost
         if best[n] > bound + flat and not paired:
-            bound, paired = lower_bound(starts, ends, levels, first, periods, repeats, perimeter, capacity), True
+            bound, paired = lower_bound(link), True
         if best[n] <= bound + flat:
             break
     exact = best[n] <= bound + flat
     if not exact and work > 0:
-        placed[:] = False
+        placed = np.zeros(n, np.bool_)
         placed[0] = True
         count = np.array([1, work])
-        stopped = _search(
-            starts, ends, levels, first, periods, repeats, perimeter, capacity, flat, placed, np.zeros(n), best, count
-        )
+        stopped = _search(link, flat, placed, np.zeros(n), best, count)
         exact = stopped == 0
     cost = best[n]
     for j in range(n):
         shifts[j] = best[j]
     slack = 0.0
     if work > 0:
-        slack = _centre(starts, ends, levels, first, periods, repeats, perimeter, capacity, shifts, cost, flat)
+        slack = _centre(link, shifts, cost, flat)
     return shifts, cost, slack, exact, cost if exact else bound
