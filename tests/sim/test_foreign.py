@@ -1,4 +1,4 @@
-"""Foreign flows and packet loss: who gets how much of a link that is shared with others, and what loss costs whom."""
+"""Foreign flows: who gets how much of a link that is shared with others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
 from tests.draws import examples
 from tests.sim.paced import (
     PACES,
@@ -27,7 +26,7 @@ from tests.sim.paced import (
     spec_of,
 )
 from tests.sim.rules import Told
-from weft.errors import ScenarioError, StackError
+from weft.errors import StackError
 from weft.model.topologies import build_cluster
 from weft.pace.admission import AdaDual, Fair
 from weft.pace.base import Pace
@@ -319,74 +318,6 @@ def test_beside_others(name: str, jobs: list[Job], theirs: list[Foreign], cross:
     nics = sorted({TREE.topology.route(a, b)[0] for a in range(4) for b in range(4) if a != b})
     assert carried[nics].sum() == pytest.approx(ours[nics].sum() + lab.others.bytes.sum())
     assert (carried >= ours * (1 - 1e-9)).all()
-
-
-SCENE: dict[str, Any] = {
-    "cluster": {"topology": "single-switch", "servers": 3, "nic_gbps": 25.0, "gpu_memory_gb": 32.0},
-    "workload": {
-        "source": "jobs", "job": [{"model": "vgg16[parallel=parameter-server]", "gpus": 3, "iterations": 12}],
-    },
-    "stack": {"order": "fifo", "place": "first-fit"},
-}  # fmt: skip
-
-
-def speed(pace: str, **network: Any) -> float:
-    run = weft.simulate({**SCENE, "network": network}, pace=pace)
-    return 1.0 / float(run.iterations["duration_s"].mean())  # type: ignore[arg-type]
-
-
-def test_loss_ruins_reno_and_cubic_only() -> None:
-    """Figure 10: at 0.2 % CUBIC and Reno train VGG16 62 % slower; the scheduler loses what is sent again, no more."""
-    for pace in ("tcp:cubic", "tcp:reno"):
-        assert speed(pace, packet_loss=0.002) < 0.5 * speed(pace), pace
-    for pace in ("flow", "tcp:bbr"):
-        assert speed(pace, packet_loss=0.002) > 0.95 * speed(pace), pace
-        assert speed(pace, packet_loss=0.01) > 0.9 * speed(pace), pace
-    assert speed("flow", packet_loss=0.01) > 2.0 * speed("tcp:cubic", packet_loss=0.01)
-
-
-def test_scenarios_with_others() -> None:
-    """A flow that shares a NIC slows down who reacts; one that never comes changes nothing; what is lost is sent again
-    under `fair` too."""
-    for pace in ("tcp", "fair", "equal"):
-        clean = speed(pace)
-        assert speed(pace, foreign=[{"src": "s0", "dst": "s1"}]) < 0.95 * clean
-        assert speed(pace, cross_traffic={}) < clean
-        assert speed(pace, foreign=[{"src": "s0", "dst": "s1", "start_s": 1e6}]) == pytest.approx(clean, rel=1e-9)
-    assert speed("flow", foreign=[{"src": "s0", "dst": "s1"}]) == pytest.approx(speed("flow"), rel=1e-3)
-    assert speed("fair", packet_loss=0.01) < speed("fair")
-
-
-def test_loss_by_arithmetic() -> None:
-    """`fair` knows no congestion control: 1 % more is sent, so 1 / 0.99 of the bytes are on the links, and the time
-    that is spent on sending grows by as much."""
-    runs = {p: weft.simulate({**SCENE, "network": {"packet_loss": p}}, pace="fair") for p in (0.0, 0.01)}
-    assert runs[0.01].links["bytes"].sum() == pytest.approx(runs[0.0].links["bytes"].sum() / 0.99)
-    assert runs[0.01].jobs["comm_s"].sum() >= runs[0.0].jobs["comm_s"].sum() / 0.99 * (1 - 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("network", "words"),
-    [
-        ({"packet_loss": 1.0}, "network.packet_loss is 1.0; give less than 1"),
-        ({"foreign": [{"src": "s0"}]}, r"network.foreign\[0\].dst is missing; add it"),
-        ({"foreign": [{"src": "s0", "dst": "s0"}]}, r"network.foreign\[0\].dst is \"s0\", where the flow comes from"),
-        ({"foreign": [{"src": "s0", "dst": "s11"}]}, r"dst is \"s11\", which is no server; did you mean s1"),
-        ({"foreign": [{"src": "s0", "dst": "s1", "start_s": 2, "end_s": 1}]}, r"foreign\[0\].end_s is 1, not after"),
-        ({"cross_traffic": {"seconds": [2.0, 3.0]}}, r"network.cross_traffic.seconds is \[2, 3\]; give two numbers"),
-        ({"cross_traffic": {}, "sharing": "k-way"}, "network.cross_traffic has a meaning only with cost"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(network: dict[str, Any], words: str) -> None:
-    with pytest.raises(ScenarioError, match=words) as caught:
-        weft.simulate({**SCENE, "network": network}, pace="flow")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_network_without_links_has_no_foreign_traffic() -> None:
-    """`ideal` has links, but nobody shares them: refused in words."""
-    with pytest.raises((ScenarioError, StackError), match="foreign"):
-        weft.simulate({**SCENE, "network": {"sharing": "ideal", "foreign": [{"src": "s0", "dst": "s1"}]}}, pace="fair")
 
 
 def test_a_program_of_one_transfer_counts_its_bytes() -> None:
