@@ -179,7 +179,7 @@ def test_what_is_kept_is_what_changed(tmp_path: Path) -> None:
 COMPILED = """
 import gc, sys, time
 from pathlib import Path
-from numba.core.dispatcher import Dispatcher
+from numba.extending import is_jitted
 from tests.live.jobs import LOOP, python
 from tests.live.serving import said, serve_until
 from weft.live.local.engine import LocalEngine
@@ -188,7 +188,7 @@ from weft.stacks import resolve
 from weft.testing import toy_cluster
 
 def compiled():
-    found = (d for d in gc.get_objects() if isinstance(d, Dispatcher))
+    found = filter(is_jitted, gc.get_objects())
     return {(d.py_func.__qualname__, str(signature)) for d in found for signature in d.signatures}
 
 with Server(Path(sys.argv[1]), toy_cluster(1, 2, 2), resolve("fifo+cassini"), engine=LocalEngine()) as serving:
