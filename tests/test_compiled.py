@@ -105,3 +105,29 @@ def test_a_run_leaves_what_its_caller_has_frozen() -> None:
     with few_collections():
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
+
+
+PLAIN = """
+from types import SimpleNamespace
+import numpy as np
+from weft.compiled import load
+from weft.interleave.cassini.rotate import rotate
+from weft.research.bench.cassini import random_circles
+from weft.sim.readable.job import slow_factor
+
+spec = SimpleNamespace(seed=7, jitter=0.1, straggle_p=0.5, straggle_x=3.0)
+kernel = load("weft.sim.compiled.random_kernel")
+for i in range(9):
+    assert kernel.slow_factor(7, 2, i, 1, 0.1, 0.5, 3.0) == slow_factor(spec, 2, i, 1)
+rng = np.random.default_rng(1)
+for _ in range(3):
+    assert rotate(random_circles(rng, 3), 50.0, restarts=4, work=0).score > 0.9
+"""
+
+
+def test_numbers_that_wrap_around_in_plain_python_are_no_warning() -> None:
+    """Those that jitter and the starts of rotations are drawn from."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", PLAIN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ all of them. Costs are excess demand integrated over the perimeter.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import config, njit
 
 FLAT = 1e-11  # fraction of capacity x perimeter: costs closer than this are equal
 SECOND = np.int64(1)  # the number of a job; numba would compile all that is called with a plain 1 once more
@@ -363,3 +363,7 @@ def solve(link, restarts, work):
     if work > 0:
         slack = _centre(link, shifts, cost, flat)
     return shifts, cost, slack, exact, cost if exact else bound
+
+
+if config.DISABLE_JIT:  # random numbers wrap around on purpose, and numpy would warn of it
+    solve = np.errstate(over="ignore")(solve)

@@ -4,6 +4,7 @@ Only integer hashing and the four basic operations are used: the same numbers on
 """
 
 import numpy as np
+from numba import config
 
 from weft.sim.compiled.memory_kernel import inner
 
@@ -39,3 +40,7 @@ def slow_factor(seed, job, iteration, worker, jitter, straggle_p, straggle_x):
         if np.float64(y >> np.uint64(11)) / 9007199254740992.0 < straggle_p:
             factor *= straggle_x
     return factor
+
+
+if config.DISABLE_JIT:  # numbers wrap around on purpose, and numpy would warn of it
+    slow_factor = np.errstate(over="ignore")(slow_factor)
