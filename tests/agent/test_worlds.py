@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.jobs import ENVIRONMENT
-from tests.live.serving import serve_until
+from tests.live.serving import serve_until, server
 from weft.agent.conductor import HELD_BYTES_PER_S
 from weft.agent.host import Agent
 from weft.agent.processes import may_trace
@@ -23,6 +23,7 @@ from weft.agent.trust import secret_of
 from weft.agent.wire import Line
 from weft.agent.worlds import PacedLocalEngine, PacedWorld
 from weft.live.engine import find
+from weft.live.local.engine import DryWorld
 from weft.live.server.server import Server
 from weft.model.topologies import Machine, leaf_spine
 from weft.scenario import Scenario
@@ -229,3 +230,10 @@ def test_a_job_of_the_same_name_under_another_server_is_left_alone(tmp_path: Pat
         for child in children.values():
             child.kill()
             child.wait()
+
+
+@pytest.mark.parametrize("world", ["local", "testbed"])
+def test_a_dry_run_says_that_it_can_pace_as_the_world_itself_can(world: str, tmp_path: Path) -> None:
+    with server(tmp_path, engine=find(world, {}), dry_run=True) as serving:
+        assert isinstance(serving.world, DryWorld)
+        assert serving.world.capabilities == PacedWorld.capabilities

@@ -13,7 +13,6 @@ from weft.errors import InputError
 from weft.live.clock import Clock
 from weft.live.engine import Site
 from weft.live.local import LocalWorld, Task
-from weft.live.local.engine import DryWorld
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
 from weft.testbed.keeper import Standing, standing
@@ -80,9 +79,7 @@ class TestbedEngine(PacedLocalEngine):
     def open(self, site: Site) -> LocalWorld:
         """A world that starts processes in namespaces or, in a dry run, only says what it would do."""
         if site.dry_run:
-            world = DryWorld(site.cluster, site.folder, site.clock, site.say)
-            world.capabilities = PacedWorld.capabilities
-            return world
+            return super().open(site)
         bed = standing(site.folder)
         assert bed is not None, "refuse() has looked"
         site.say(bed.words)
