@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -41,12 +41,20 @@ class Shared:
 _Seen = list[tuple[float, dict[int, tuple[float, float]]]]  # moment; by job, what it sends out of server 0 and may send
 
 
+class Played(NamedTuple):
+    """What came of it. `seen` is what leaves server 0 between one change of rates and the next; `others` are the bytes
+    per second of foreign flows while all jobs ran."""
+
+    engine: Engine
+    seen: _Seen
+    others: float
+
+
 def play(
     models: Sequence[str], servers: Sequence[Sequence[int]], pace: str, iterations: int, *, n_servers: int = 2,
     loss: float = 0.0, foreign: Sequence[Foreign] = (), nic_gbps: float = NIC_GBPS,
-) -> tuple[Engine, _Seen]:  # fmt: skip
-    """Run jobs, each with a worker on each of its servers; also what leaves server 0 between one change of rates and
-    the next."""
+) -> Played:  # fmt: skip
+    """Run jobs, each with a worker on each of its servers."""
     cluster = build_cluster("single-switch", servers=n_servers, gpus_per_server=len(models), nic_gbps=nic_gbps)
     network = NetworkSpec(packet_loss=loss, foreign=tuple(foreign))
     chosen = cast(Pace, make("pace", pace))
@@ -60,14 +68,16 @@ def play(
         profile = zoo.profile(model, len(gpus), gpu=GPU)
         engine.attach(j, lowering.program(profile, gpus, model, j), iterations)
     seen: _Seen = []
-    running = len(models)
+    running, beside = len(models), 0.0
     while running:
         if others.next_s <= engine.now:
             others.change(engine)
         finished = engine.step(others.next_s)
+        if finished and running == len(models):
+            beside = others.so_far(engine) / engine.now
         running -= len(finished)
         seen.append((engine.now, engine.on_link(nic)))
-    return engine, seen
+    return Played(engine, seen, beside)
 
 
 def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[float, float]]]]:
@@ -81,7 +91,7 @@ def _stretches(seen: _Seen) -> Iterator[tuple[float, float, dict[int, tuple[floa
 def two_on_a_nic(pace: str, iterations: int = 100, nic_gbps: float = NIC_GBPS) -> Shared:
     """Figures 1 and 11(a): VGG19 and ResNet50 over rings, a worker of each on both of two servers."""
     models = ("vgg19[batch=64]", "resnet50[batch=64]")
-    engine, seen = play(models, ((0, 1), (0, 1)), pace, iterations, nic_gbps=nic_gbps)
+    engine, seen, _ = play(models, ((0, 1), (0, 1)), pace, iterations, nic_gbps=nic_gbps)
     first, line = min(engine.finish_s(0), engine.finish_s(1)), nic_gbps / 8 * 1e9
     busy = both = crowded = 0.0
     for start, lasts, sends in _stretches(seen):
@@ -104,7 +114,8 @@ def mean_iterations(engine: Engine, jobs: int) -> tuple[float, ...]:
 def beside_foreign(pace: str, iterations: int = 60) -> float:
     """Figure 11(b): VGG19 on two servers, a TCP flow between them from 0.6 s on: the foreign flow's share of the NIC
     while VGG19 has bytes to send."""
-    _, seen = play(("vgg19[batch=64]",), ((0, 1),), pace, iterations, foreign=(Foreign("s0", "s1", start_s=0.6),))
+    foreign = (Foreign("s0", "s1", start_s=0.6),)
+    seen = play(("vgg19[batch=64]",), ((0, 1),), pace, iterations, foreign=foreign).seen
     ours = theirs = 0.0
     for start, lasts, sends in _stretches(seen):
         if start >= 0.6 and 0 in sends:
@@ -116,8 +127,8 @@ def beside_foreign(pace: str, iterations: int = 60) -> float:
 @lru_cache(maxsize=256)
 def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> float:
     """Iterations per second of one job with 2 workers and 2 parameter servers on 4 machines, as in Figure 10."""
-    engine, _ = play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
-    return iterations / engine.finish_s(0)
+    played = play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
+    return iterations / played.engine.finish_s(0)
 
 
 def decision_ms(n: int) -> list[float]:

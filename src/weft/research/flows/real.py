@@ -136,14 +136,14 @@ def _agents_cpu_s(control: Control | None) -> float:
 
 def _simulated(
     jobs: Jobs, pace: str, iterations: int, *, servers: int, others: bool = False, **more: float
-) -> list[float]:
-    """Seconds of an iteration of each job, as simulated."""
+) -> tuple[list[float], float]:
+    """Seconds of an iteration of each job, as simulated, and bytes per second of foreign flows while all jobs ran."""
     foreign = [Foreign(f"s{src}", f"s{dst}") for src, dst in OTHERS] if others else ()
-    engine, _ = play(
+    played = play(
         [model for model, _ in jobs], [where for _, where in jobs], pace, iterations, n_servers=servers,
         foreign=foreign, **more,
     )  # fmt: skip
-    return list(mean_iterations(engine, len(jobs)))
+    return list(mean_iterations(played.engine, len(jobs))), played.others
 
 
 def table(quick: bool, say: Say) -> list[dict[str, Any]]:
@@ -169,7 +169,7 @@ def _on_one_nic(repetitions: int, iterations: int, say: Say) -> list[dict[str, A
                 found.append(lab.run(TWO, pace, iterations))
     rows = []
     for pace, found in ran.items():
-        figure, simulated = "1" if pace == "tcp:cubic" else "11(a)", _simulated(TWO, pace, 60, servers=2)
+        figure, simulated = "1" if pace == "tcp:cubic" else "11(a)", _simulated(TWO, pace, 60, servers=2)[0]
         for j, model in enumerate(("VGG19", "ResNet50")):
             seen = [1e3 * each.iteration_s[j] for each in found]
             rows.append(row(f"figure {figure}: {model} on a shared NIC, {pace}", "ms", None, 1e3 * simulated[j], seen))
@@ -245,7 +245,8 @@ def _throughput(repetitions: int, iterations: int, say: Say) -> list[dict[str, A
     rows = []
     for others in (True, False):
         pairs = list(zip(ran["flow", others], ran["tcp:cubic", others], strict=True))
-        means = [np.mean(_simulated(THREE, pace, 60, servers=6, others=others)) for pace in ("flow", "tcp:cubic")]
+        played = [_simulated(THREE, pace, 60, servers=6, others=others) for pace in ("flow", "tcp:cubic")]
+        means = [np.mean(iterations_s) for iterations_s, _ in played]
         beside = "with cross traffic" if others else "without"
         saved = [100 * (1 - ours.jct_s / theirs.jct_s) for ours, theirs in pairs]
         rows.append(
@@ -261,7 +262,7 @@ def _throughput(repetitions: int, iterations: int, say: Say) -> list[dict[str, A
                     "figure 8: what cross traffic gets through beside flow, more than beside tcp:cubic",
                     "%",
                     None,
-                    None,
+                    100 * (played[0][1] / played[1][1] - 1),
                     loss,
                 )
             )
@@ -278,7 +279,7 @@ def _speeds(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]
                 _told(say, f"figure 9, {nic:g} Gbit/s", n, repetitions)
                 ours, theirs = (lab.run(TWO, pace, iterations).iteration_s for pace in ("flow", "tcp:cubic"))
                 faster.append(tuple(100 * (b / a - 1) for a, b in zip(ours, theirs, strict=True)))
-        played = [_simulated(TWO, pace, 60, servers=2, nic_gbps=nic) for pace in ("flow", "tcp:cubic")]
+        played = [_simulated(TWO, pace, 60, servers=2, nic_gbps=nic)[0] for pace in ("flow", "tcp:cubic")]
         for j, model in enumerate(("VGG19", "ResNet50")):
             rows.append(
                 row(
@@ -310,7 +311,7 @@ def _loss(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
                 with Lab(2, links=Links(control=control, loss=share, marks=marks)) as lab:
                     seconds.append(lab.run(job, pace, max(_LEARN + 4, iterations // 2)).iteration_s[0])
             slower.append(100 * (1 - seconds[1] / seconds[0]))
-        played = [_simulated(job, pace, 30, servers=2, loss=share)[0] for share in (loss, 0.0)]
+        played = [_simulated(job, pace, 30, servers=2, loss=share)[0][0] for share in (loss, 0.0)]
         what = f"figure 10: VGG16 trains slower, {100 * loss:g} % lost, {pace}"
         rows.append(row(what, "%", published, 100 * (1 - played[1] / played[0]), slower))
     return rows
