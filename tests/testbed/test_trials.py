@@ -65,7 +65,8 @@ def test_scripts_are_shifted_from_outside(tmp_path: Path) -> None:
         outcome = trial(cluster, blueprint(cluster, 125.0), Links(), jobs, settings)
     assert list(outcome.phases) == ["alone", "together", "shifted"]
     assert outcome.fits
-    assert {500_000, UNLIMITED} <= seen.limits  # a fiftieth of 200 Mbit/s; less where several sockets share it
+    assert UNLIMITED in seen.limits
+    assert min(seen.limits) <= 500_000  # a fiftieth of 200 Mbit/s; less where several sockets share it
     assert all(0.14 < timing.median_s < 0.3 for timing in outcome.phases["alone"].values())
     assert all(len(timing.rows) == 6 for timings in outcome.phases.values() for timing in timings.values())
 
