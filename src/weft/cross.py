@@ -162,7 +162,7 @@ class Objections:
         world = SimWorld(self.cluster, [], self.network, self.run, shared_gpus=shared)
         refuse(stack, world)
         if stack.interleave.shifts:
-            world.check_traffic()
+            world.estimates.check_traffic()
         if (shared, pace) not in self._paced:
             try:
                 world.set_pace(stack.pace)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
+from weft.errors import StackError
 from weft.workload.traces.reading import read
 
 Capture = pytest.CaptureFixture[str]
@@ -212,6 +213,10 @@ def test_the_network_of_the_scenario_counts(tmp_path: Path) -> None:
     assert estimates is not None
     with Server(tmp_path / "run", cluster, stack, engine=engine, dry_run=True, estimates=estimates) as server:
         assert server.world.speeds.alone is estimates
-        assert (server.durable.collective, server.world.collective) == ("tree", "tree")
+        assert server.durable.estimates is estimates
     with Server(tmp_path / "other", cluster, stack, engine=engine, dry_run=True) as server:
-        assert server.durable.collective == "ring"
+        assert server.durable.estimates.collective == "ring"
+    scenario.write_text(f'{scenario.read_text()}sharing = "k-way"\n[stack]\nname = "themis+cassini"\n')
+    cluster, stack, estimates = _build(engine, str(scenario), (None,) * 5, 0)
+    with pytest.raises(StackError, match=r"network\.sharing"):
+        Server(tmp_path / "third", cluster, stack, engine=engine, dry_run=True, estimates=estimates)

@@ -35,7 +35,7 @@ WorldOption = Annotated[
 ]
 ScenarioOption = Annotated[
     Path | None,
-    typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster] and [stack] from it."),
+    typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster], [network] and [stack] from it."),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 MetricsOption = Annotated[

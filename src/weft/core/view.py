@@ -9,14 +9,13 @@ from hashlib import blake2b
 import numpy as np
 
 from weft.core.table import Table
-from weft.core.world import RING, KnowsCollective, KnowsRestart, KnowsTraffic, World
+from weft.core.world import KnowsRestart, KnowsTraffic, World, estimates_of
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Fact, JobView, Offer, Spread
-from weft.physics.estimates import factor_for, link_traffic
 
 RESTART_S = 30.0  # what a restart costs in a world that does not say, as Pollux assumes (its section 4.2)
 
@@ -136,17 +135,16 @@ class View:
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         if self._knows_traffic is not None:
             return self._knows_traffic.traffic(job, gpus)
-        profile = job.profiles[len(gpus)]
-        way = self._world.collective if isinstance(self._world, KnowsCollective) else RING
-        found = link_traffic(profile, gpus, self.cluster, way)
+        profile, alone = job.profiles[len(gpus)], estimates_of(self._world)
+        found = alone.traffic(profile, gpus)
         view = self._table.jobs.get(job.id)
         if view is not None and view.silent:
             return replace(found, task=None)
         if view is not None and view.iteration_s and view.gpus == gpus:
-            factor = factor_for(self.cluster, profile, gpus, view.iteration_s, way)
+            factor = alone.factor_for(profile, gpus, view.iteration_s)
             if factor is None:
                 return Traffic(view.iteration_s)
-            return link_traffic(profile, gpus, self.cluster, way, compute_factor=factor)
+            return alone.traffic(profile, gpus, compute_factor=factor)
         return found
 
     def residents(self, gpu: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Placement
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
+from weft.physics.estimates import Estimates
 
 
 class World(Protocol):
@@ -74,9 +75,6 @@ class World(Protocol):
         ...
 
 
-RING = "ring"
-
-
 @runtime_checkable
 class KnowsTraffic(Protocol):
     """A world that can say which links a job's traffic takes, and when: from its routes, or from port counters."""
@@ -87,12 +85,12 @@ class KnowsTraffic(Protocol):
 
 
 @runtime_checkable
-class KnowsCollective(Protocol):
-    """A world that can say how transfers that name no collective are carried out."""
+class KnowsNetwork(Protocol):
+    """A world that can say how transfers are carried out and share links."""
 
     @property
-    def collective(self) -> str:
-        """The name of the algorithm; a world that cannot say is taken to use rings."""
+    def estimates(self) -> Estimates:
+        """How fast jobs run alone; a world that cannot say is taken to use rings and to share links max-min."""
         ...
 
 
@@ -102,6 +100,11 @@ class KnowsRestart(Protocol):
 
     @property
     def restart_s(self) -> float: ...
+
+
+def estimates_of(world: World) -> Estimates:
+    """What a world says about its network; rings and max-min sharing where it says nothing."""
+    return world.estimates if isinstance(world, KnowsNetwork) else Estimates(world.cluster)
 
 
 class Around:
@@ -122,8 +125,8 @@ class Around:
         return self._world.estimate(job, workers, spread)
 
     @property
-    def collective(self) -> str:
-        return self._world.collective if isinstance(self._world, KnowsCollective) else RING
+    def estimates(self) -> Estimates:
+        return estimates_of(self._world)
 
     def set_pace(self, pace: Pace) -> None:
         self._world.set_pace(pace)

@@ -21,7 +21,7 @@ from weft.model.events import Learned
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Spread
-from weft.physics.estimates import Estimates, factor_for
+from weft.physics.estimates import Estimates
 
 _RECENT = 15  # attempts of one kind that count
 
@@ -49,7 +49,7 @@ class Speeds:
 
     def alone_s(self, job: Job, gpus: Placement) -> float:
         """Seconds of an iteration alone on these GPUs, as its profile has it."""
-        return self.alone.play(job.profiles[len(gpus)], gpus).seconds
+        return self.alone.seconds(job.profiles[len(gpus)], gpus, job.model)
 
     def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
         """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
@@ -59,7 +59,7 @@ class Speeds:
         that task's offset.
         """
         profile, known = job.profiles[len(gpus)], self.alone
-        factor = factor_for(known.cluster, profile, gpus, iteration_s, known.collective) if iteration_s else 1.0
+        factor = known.factor_for(profile, gpus, iteration_s) if iteration_s else 1.0
         return known.play(profile, gpus, 1.0 if factor is None else factor).start_s[task]
 
 

@@ -23,6 +23,7 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Gate
 from weft.model.view import Estimate, Fact, JobView, Spread
 from weft.pace.base import Pace
+from weft.physics.estimates import Estimates
 
 
 class Closing(Exception):  # noqa: N818 - no error
@@ -68,9 +69,9 @@ class LiveWorld(ABC, Generic[Task]):
         return self.clock.now()
 
     @property
-    def collective(self) -> str:
-        """How transfers that name no collective are carried out."""
-        return self.speeds.alone.collective
+    def estimates(self) -> Estimates:
+        """How fast jobs run alone on this network, before anything is measured."""
+        return self.speeds.alone
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Measured where such a job has run, else that of a job alone on the network, as in the simulator."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from weft.errors import InputError
+from weft.errors import InputError, StackError
 from weft.model.cluster import Cluster
 from weft.model.flows import Arcs, Traffic
 from weft.model.plan import Placement
@@ -100,32 +100,42 @@ class Estimates:
         played = play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
         return played.seconds
 
+    def check_traffic(self) -> None:
+        """Refuse, with the reason, to say what goes over links where that is not known."""
+        if self.sharing.kind == "k-way" or self.exposed is not None:
+            raise StackError(
+                'traffic on links is known only with network.sharing "max-min" or "ideal" and '
+                'network.cost "links"; use those, or a stack that does not shift communication'
+            )
 
-def factor_for(
-    cluster: Cluster, profile: Profile, gpus: Placement, iteration_s: float, collective: str = "ring"
-) -> float | None:
-    """The factor on computing with which an iteration takes this long. None if there is none: communication alone takes
-    longer, or the job does not compute at all.
+    def traffic(self, profile: Profile, gpus: Placement, flow_key: int = 0, compute_factor: float = 1.0) -> Traffic:
+        """The traffic of one iteration on these GPUs, alone."""
+        self.check_traffic()
+        return link_traffic(profile, gpus, self.cluster, self.collective, flow_key, self.sharing, compute_factor)
 
-    The length of an iteration is piecewise linear in the factor, so each step of the search goes along one piece.
-    """
-    low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
-    shortest = play_on(cluster, profile, gpus, collective, compute_factor=low).seconds
-    if high <= 0 or shortest > iteration_s:
-        return None
-    longest = play_on(cluster, profile, gpus, collective, compute_factor=high).seconds
-    for _ in range(60):
-        if longest - shortest <= 1e-9 * iteration_s:
-            break
-        along = (iteration_s - shortest) / (longest - shortest)
-        middle = low + min(max(along, 0.05), 0.95) * (high - low)
-        seconds = play_on(cluster, profile, gpus, collective, compute_factor=middle).seconds
-        if abs(seconds - iteration_s) <= 1e-6 * iteration_s:
-            return middle
-        low, shortest, high, longest = (
-            (middle, seconds, high, longest) if seconds < iteration_s else (low, shortest, middle, seconds)
-        )
-    return high
+    def factor_for(self, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
+        """The factor on computing with which an iteration takes this long. None if there is none: communication alone
+        takes longer, or the job does not compute at all.
+
+        The length of an iteration is piecewise linear in the factor, so each step of the search goes along one piece.
+        """
+        low, high = 0.0, iteration_s / profile.compute_s if profile.compute_s > 0 else 0.0
+        shortest = self.play(profile, gpus, low).seconds
+        if high <= 0 or shortest > iteration_s:
+            return None
+        longest = self.play(profile, gpus, high).seconds
+        for _ in range(60):
+            if longest - shortest <= 1e-9 * iteration_s:
+                break
+            along = (iteration_s - shortest) / (longest - shortest)
+            middle = low + min(max(along, 0.05), 0.95) * (high - low)
+            seconds = self.play(profile, gpus, middle).seconds
+            if abs(seconds - iteration_s) <= 1e-6 * iteration_s:
+                return middle
+            low, shortest, high, longest = (
+                (middle, seconds, high, longest) if seconds < iteration_s else (low, shortest, middle, seconds)
+            )
+        return high
 
 
 def link_traffic(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.core.capabilities import Capabilities
-from weft.errors import EngineError, StackError
+from weft.errors import EngineError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted
 from weft.model.flows import Ask, Traffic, TransferView
@@ -22,7 +22,6 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
 from weft.model.view import Estimate, Fact, Spread
 from weft.pace.base import Pace
-from weft.physics.estimates import link_traffic
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
@@ -160,23 +159,14 @@ class SimWorld:
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
         if (job.id, gpus) not in self._traffic:
-            self.check_traffic()
             if len(self._traffic) >= _TRAFFIC:
                 self._traffic.clear()
             self._traffic[job.id, gpus] = self._measured(job, gpus)
         return self._traffic[job.id, gpus]
 
-    def check_traffic(self) -> None:
-        """Refuse, with the reason, to say what goes over links where that is not known."""
-        if self.lowering.kway_b is not None or self.network.cost != "links":
-            raise StackError(
-                'traffic on links is known only with network.sharing "max-min" or "ideal" and '
-                'network.cost "links"; use those, or a stack that does not shift communication'
-            )
-
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
-        profile, uid, collective = job.profiles[len(gpus)], self.records[job.id].uid, self.network.collective
-        found = link_traffic(profile, gpus, self.cluster, collective, uid, self.network.alone)
+        profile, uid = job.profiles[len(gpus)], self.records[job.id].uid
+        found = self.estimates.traffic(profile, gpus, uid)
         run = self.spec
         noisy = run.jitter > 0.0 or run.stragglers > 0.0
         mean, spread = 1.0, 0.0

@@ -71,6 +71,8 @@ class Server:
         self.profiles = Profiles(cluster, self.engine.profile_folders)
         self._next_record_s = self._next_notify = 0.0
         self._closed = False
+        if estimates is not None and stack.interleave.shifts:
+            estimates.check_traffic()  # told now, not when the first jobs are to be shifted
         with ExitStack() as open_now:
             alone = _enter(folder, dry_run, open_now)
             open_now.callback(self.profiles.close)
