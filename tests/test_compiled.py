@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,24 @@ def test_a_run_leaves_what_its_caller_has_frozen() -> None:
     with few_collections():
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
+
+
+def test_runs_that_overlap_leave_the_collector_as_the_first_one_found_it() -> None:
+    """A begins, B begins, A ends, B ends, as runs in two threads may. Collections stay rare until B ends."""
+    before = gc.get_threshold()
+    a, b = few_collections(), few_collections()
+    try:
+        with ExitStack() as until_b_ends:
+            with a:
+                until_b_ends.enter_context(b)
+                rare = gc.get_threshold()
+                assert rare != before
+            assert gc.get_threshold() == rare
+            assert gc.get_freeze_count() > 0
+        assert gc.get_threshold() == before
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.set_threshold(*before)
 
 
 PLAIN = """

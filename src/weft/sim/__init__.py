@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
@@ -74,16 +75,46 @@ def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: Network
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Make Python look for cyclic garbage less often: a run makes hardly any, and keeps a million objects alive."""
-    before = gc.get_threshold()
-    if before[0]:  # 0: switched off
-        gc.set_threshold(max(before[0], 100_000), max(before[1], 100), max(before[2], 100))
-    ours = gc.get_freeze_count() == 0  # what a caller has frozen stays so
-    if ours:
-        gc.freeze()  # the jobs of a trace are there before the run and after it
+    """Make Python look for cyclic garbage less often: a run makes hardly any, and keeps a million objects alive.
+
+    Runs in several threads may overlap. The last one to end restores what the first one found.
+    """
+    _collector.slow_down()
     try:
         yield
     finally:
-        if ours:
-            gc.unfreeze()
-        gc.set_threshold(*before)
+        _collector.restore()
+
+
+class _Collector:
+    """The garbage collector of this process, and how many runs want it slow."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs = 0
+        self._before = gc.get_threshold()  # as the first of them found it
+        self._froze = False
+
+    def slow_down(self) -> None:
+        with self._lock:
+            self._runs += 1
+            if self._runs > 1:
+                return
+            self._before = before = gc.get_threshold()
+            if before[0]:  # 0: switched off
+                gc.set_threshold(max(before[0], 100_000), max(before[1], 100), max(before[2], 100))
+            self._froze = gc.get_freeze_count() == 0  # what a caller has frozen stays so
+            if self._froze:
+                gc.freeze()  # the jobs of a trace are there before the run and after it
+
+    def restore(self) -> None:
+        with self._lock:
+            self._runs -= 1
+            if self._runs > 0:
+                return
+            if self._froze:
+                gc.unfreeze()
+            gc.set_threshold(*self._before)
+
+
+_collector = _Collector()
