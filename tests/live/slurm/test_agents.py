@@ -170,8 +170,8 @@ class Held(Interleave):
 @pytest.mark.long
 @pytest.mark.testbed
 def test_a_gate_holds_the_bytes_of_a_job_that_reports_nothing(tmp_path: Path) -> None:
-    """It computes for 0.62 s and sends at once; held to slots of 0.85 s, its bytes arrive some time after a slot has
-    begun, always the same: a connection that was held takes a moment to gather speed.
+    """It computes for 0.62 s and sends at once. Its gate opens every 0.85 s, and its bytes arrive some time after an
+    opening, always the same: a connection that was held takes a moment to gather speed.
 
     This Slurm has a network of its own, with packets as on Ethernet: where a packet has 64 kB, as on a plain loopback,
     a connection that was held stays so for half a second after it was let go."""
@@ -181,8 +181,8 @@ def test_a_gate_holds_the_bytes_of_a_job_that_reports_nothing(tmp_path: Path) ->
 @pytest.mark.long
 @pytest.mark.testbed
 def test_a_gate_holds_ddp_jobs_over_gloo_that_nobody_edited(tmp_path: Path) -> None:
-    """They exchange their gradients once in a slot of 0.85 s, though an iteration alone takes 0.7 s: inside the
-    iteration where `weft run` started them, else by their sockets."""
+    """Their gates open every 0.85 s, and they exchange their gradients once per opening, though an iteration alone
+    takes 0.7 s. They are held inside the iteration where `weft run` started them, else by their sockets."""
     load_torch()
 
     def gated(serving: Serving, agents: Agents, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def _on_ethernet(tmp_path: Path, part: Callable[[Serving, Agents, Path], None]) 
 
 
 def _with_gates(serving: Serving) -> tuple[Server, float]:
-    """A server that gives every job a gate, and the moment from which its slots count, by the monotonic clock."""
+    """A server that gives every job a gate, and the moment from which its openings count, by the monotonic clock."""
     server = serving.start(Stack("held", resolve(STACK).planner, Held(), Fair()), agents="127.0.0.1:0")
     world = server.world
     assert isinstance(world, PacedSlurmWorld)
@@ -250,7 +250,7 @@ def _gated(serving: Serving, agents: Agents, tmp_path: Path) -> None:
     assert serving.statuses() == {job: "finished"}
     late = (np.loadtxt(tmp_path / "log") - epoch_s) % Held.gate.period_s
     usual = float(np.median(late[3:]))
-    assert np.mean(np.abs(late[3:] - usual) < 0.1) >= 0.7, late  # unheld they would come at all times of a slot
+    assert np.mean(np.abs(late[3:] - usual) < 0.1) >= 0.7, late  # unheld they would come at any time between openings
 
 
 def test_a_relay_holds_a_job_inside_its_iteration(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def test_a_gate_counts_from_when_a_job_has_computed(pace: Pace) -> None:
 
 @BOTH
 def test_a_gate_holds_up_the_first_stage_only(make: Any) -> None:
-    """Slots of 10 s from 1 s on. A collective of two stages, 5 bytes each at 10 bytes/s, after 0.5 s of computing: held
-    up to 1 s, it ends at 2 s, since its second stage is no start of its own. Computing until 2.5 s, the next slot is at
-    11 s: 12 s in all, of which 0.5 and 8.5 were the gate's."""
+    """The gate opens at 1 s and then every 10 s. A collective of two stages, 5 bytes each at 10 bytes/s, follows 0.5 s
+    of computing. It is held until 1 s and ends at 2 s, since its second stage is no start of its own. The job then
+    computes until 2.5 s, and the next opening is at 11 s: 12 s in all, of which 0.5 and 8.5 were the gate's."""
     stages = [
         compute_node(0, 0.5), transfer_node(1, 5.0, [(0, 1)], (0,)),
         transfer_node(1, 5.0, [(0, 1)], (1,), continued=True),
@@ -84,7 +84,7 @@ def test_a_gate_holds_up_all_flows_of_a_collective(make: Any, period: float, flo
     """Computing ends at 0.5 s, the gate opens at 1.5 s, and all flows of the collective start then: alone they take 0.1
     s over the core of 6 bytes/s (the ring), or into the server's NIC (two pushes of 0.5 at 10 bytes/s)."""
     # Fails while a one-off gate (period 0) counts as used after the first flow of the collective: gate_opens in
-    # events_kernel.py and _gate_opens in reference.py.
+    # events_kernel.py and _gate_opens in readable/engine.py.
     engine = make(spec_of(None))
     at = engine.attach(0, program(0.5, flows), 1, gate=Gate(1.5, period, 1))
     assert engine.run(1.4) == []

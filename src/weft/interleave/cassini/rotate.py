@@ -101,7 +101,7 @@ def settle(links: Links, starts: Sequence[Mapping[str, float]]) -> tuple[dict[st
     members = np.array([number[job] for some, _ in links for job in some], np.int64)
     fields = [p._replace(first=p.first + offset) for p, offset in zip(packed, pieces, strict=False)]
     net = _kernel("settle").Net(
-        _kernel("rotate").Link(*(np.hstack(field) for field in zip(*fields, strict=True))), members,
+        _kernel("settle").PackedLinks(*(np.hstack(field) for field in zip(*fields, strict=True))), members,
         np.cumsum([0, *sizes]), np.repeat(np.arange(len(links)), sizes),
     )  # fmt: skip
     uses = np.argsort(members, kind="stable")

@@ -10,25 +10,38 @@ from weft.interleave.cassini.rotate_kernel import FLAT, Link, bend_points, exces
 WORTH = 1e-5  # what one more sweep over all jobs must gain, in the score of one link
 
 
-class Net(NamedTuple):
-    """Many links: each field of `links` has those of one link after another. Entries are jobs on links."""
+class PackedLinks(NamedTuple):
+    """The fields of `Link` for many links, each as one array: those of the first link, of the second, and so on."""
 
-    links: Link
-    members: Any  # the job of each entry
-    begins: Any  # the first entry of each link, and the number of entries
-    link_of: Any  # the link of each entry
+    starts: Any
+    ends: Any
+    levels: Any
+    first: Any  # counted over the pieces of all links; each link has one entry more than jobs
+    periods: Any
+    repeats: Any
+    perimeters: Any
+    capacities: Any
+
+
+class Net(NamedTuple):
+    """Many links and the jobs on them. An entry is one job on one link; the entries of a link lie side by side."""
+
+    links: PackedLinks
+    members: Any  # the number of each entry's job
+    begins: Any  # the first entry of each link, and at last the number of all entries
+    link_of: Any  # the number of each entry's link
 
 
 @njit(cache=True, nogil=True)
-def _link_of(net, at, shifts, placed):
-    """One link of many, and the shifts and places of its jobs."""
-    links, a, b = net.links, net.begins[at], net.begins[at + 1]
-    here = net.members[a:b]
+def _one_link(net, number, shifts, placed):
+    """(link, shifts, placed): the link of a number, and for each of its jobs the shift and whether it has a place."""
+    links, a, b = net.links, net.begins[number], net.begins[number + 1]
+    jobs = net.members[a:b]
     link = Link(
-        links.starts, links.ends, links.levels, links.first[a + at : b + at + 1], links.periods[a:b],
-        links.repeats[a:b], links.perimeter[at], links.capacity[at],
+        links.starts, links.ends, links.levels, links.first[a + number : b + number + 1], links.periods[a:b],
+        links.repeats[a:b], links.perimeters[number], links.capacities[number],
     )  # fmt: skip
-    return link, shifts[here], placed[here]
+    return link, shifts[jobs], placed[jobs]
 
 
 @njit(cache=True, nogil=True)
@@ -38,13 +51,13 @@ def _best_on_all(net, mine, shifts, placed):
     bends = [np.empty(0)]
     cost, now, n = 0.0, 0.0, 0
     for m in mine:
-        here = _link_of(net, net.link_of[m], shifts, placed)
-        whole = here[0].capacity * here[0].perimeter
-        where, bend, lost = bend_points(*here, m - net.begins[net.link_of[m]])
+        link, its_shifts, its_placed = _one_link(net, net.link_of[m], shifts, placed)
+        whole = link.capacity * link.perimeter
+        where, bend, lost = bend_points(link, its_shifts, its_placed, m - net.begins[net.link_of[m]])
         corners.append(where)
         bends.append(bend / whole)
         cost += lost / whole
-        now += excess(*here) / whole
+        now += excess(link, its_shifts, its_placed) / whole
         n += len(where)
     every, each = np.empty(n), np.empty(n)
     n = 0
@@ -60,8 +73,9 @@ def _best_on_all(net, mine, shifts, placed):
 def settle(net, first_use, uses, shifts, placed, sweeps):
     """Shifts of least disagreement on many links; `shifts` is amended, the sum over links of 1 - score is returned.
 
-    The entries of job j are uses[first_use[j]:first_use[j + 1]]. Jobs without a place get theirs one after
-    another; then every job but the first moves to its best place until nobody gains, and at last into the middle of it.
+    The entries of job j are uses[first_use[j]:first_use[j + 1]]. `placed` says which jobs have a place, namely their
+    shift. The others get theirs one after another. Then every job but the first moves to its best place until nobody
+    gains, and at last into the middle of it.
     """
     n = len(placed)
     for j in range(n):
@@ -82,7 +96,7 @@ def settle(net, first_use, uses, shifts, placed, sweeps):
         centred = centring  # centring may have made room for others, so all jobs are tried once more
         centring = gained <= WORTH and not centring
     cost = 0.0
-    for at in range(len(net.links.capacity)):
-        here = _link_of(net, at, shifts, placed)
-        cost += excess(*here) / (here[0].perimeter * here[0].capacity)
+    for number in range(len(net.links.capacities)):
+        link, its_shifts, its_placed = _one_link(net, number, shifts, placed)
+        cost += excess(link, its_shifts, its_placed) / (link.perimeter * link.capacity)
     return cost
