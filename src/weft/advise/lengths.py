@@ -4,7 +4,7 @@ The recorded length of a job contains its communication on the cluster that it r
 length of the job alone, the simulated network would stretch it a second time, and a log that kept a cluster busy would
 flood the simulated one. So recorded lengths are fitted: the jobs of a window are simulated under what the site runs
 today, each job's length is changed so that it would run as long as recorded, and this is repeated until the jobs of the
-window together run as long as recorded. A stack that spares the network more than today's does then shortens jobs.
+window together run as long as recorded. Jobs then become shorter under a stack that uses the network less than today's.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 An interleaver chooses among them (CASSINI, section 4.2, step 1: candidates with the same fairness and other worker
 placements). Claims are served again, in one of two ways. Either place gets other random numbers: whatever it then does
 differently is, in its own judgement, as good. Or some servers, drawn at random, are hidden each time place is asked:
-half of those that have room, or all but just enough. Other servers are then found without knowing how place decides;
-such an alternative counts only if every job is spread over as many servers and racks as before.
+half of the servers with room, or so many that just enough remain. Other servers are then found without knowing how
+place decides; such an alternative counts only if every job is spread over as many servers and racks as before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """shortest (ours): foreign flows get what prices owe them, then the job nearest to its communication's end goes first.
 
 Foreign flows are served first. What each of them is owed follows from an alpha-fair sharing in which a job pays for all
-links on which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would cost
-several. Among our jobs, those that send for a smaller part of their iterations weigh more, because each of their
+links on which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would take
+from several. Among our jobs, those that send for a smaller part of their iterations weigh more, because each of their
 iterations costs others less. What is left is ours, and goes to jobs one after the other: shortest remaining iteration
 first. `owed` and `rates` are meant to be read; shortest_kernel.py does the same for thousands of jobs.
 

@@ -1,5 +1,8 @@
-"""CASSINI: time per link for two and three jobs, of one decision for 1,000 servers, 500 jobs and 10 candidates, and of
-the rounds in which Themis and Pollux propose 10 candidates for 300 servers."""
+"""CASSINI: how long its parts take.
+
+The first is the search for the shifts of two and of three jobs on one link. The second is a decision for 1,000 servers,
+500 jobs and 10 candidates. The third is a round of Themis, and one of Pollux, with 10 candidates for 300 servers.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,10 @@ def _ratio(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> float:
 
 
 def _compile_s(fresh: bool) -> float:
-    """CPU seconds of a new process that gets the kernels ready, with an empty cache or the user's own."""
+    """CPU seconds of a new process that gets the engine's kernels ready, with an empty cache or the user's own.
+
+    Kernels of policies are not among them, nor is the one that carries out the rates that a rule sets.
+    """
     code = (
         "import time; t = time.process_time(); from weft.sim.compiled.load import compile_all; compile_all(); "
         "print(time.process_time() - t)"

@@ -1,7 +1,7 @@
 """How much there is to gain: how often jobs meet on a link, what that costs them, and what shifts could win back.
 
 Every iteration of a run is set against the one that its job would have alone on the very same GPUs (jitter included):
-no shift can do better than that, so the mean of these ratios bounds the gain of interleaving without moving anybody.
+no shift can do better than that, so the mean of these ratios is the most that interleaving can gain if no job moves.
 """
 
 from __future__ import annotations
