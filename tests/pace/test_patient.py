@@ -14,7 +14,7 @@ from weft.errors import StackError
 from weft.model.flows import FlowSet, flow_set
 from weft.pace.rates import Demand, Moment, Others
 from weft.pace.shortest import ROUNDS, Shortest, owed
-from weft.pace.shortest.patient import ENOUGH, GENTLE, PATIENCE, PUSHING, PatientRule
+from weft.pace.shortest.patient import ENOUGH, GENTLE, PATIENCE, PatientRule
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.sim.engine.ruled import flow_rows
@@ -77,9 +77,9 @@ def test_who_waits_makes_jobs_push() -> None:
     """Jobs weigh 1.2, and 200 while others wait for GPUs; the parts for which they send count by their squares."""
     rule, _ = _rule()
     part = np.array([0.2, 0.4])
-    assert rule.weights(part) == pytest.approx(GENTLE * np.array([2.25, 0.5625]))
+    assert rule.weights(part) == pytest.approx(1.2 * np.array([2.25, 0.5625]))
     rule.waiting = 3
-    assert rule.weights(part) == pytest.approx(PUSHING * np.array([2.25, 0.5625]))
+    assert rule.weights(part) == pytest.approx(200.0 * np.array([2.25, 0.5625]))
 
 
 @given(

@@ -13,6 +13,7 @@ from tests.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
+from weft.pace.admission import Fair
 from weft.pace.rates import Demand, Moment, Others
 from weft.pace.shortest import ROUNDS, Shortest, ShortestRule, owed, rates
 from weft.sim.compiled.state import FOREIGN
@@ -110,7 +111,9 @@ def test_the_busiest_link_of_a_job_is_what_it_needs(rates: Any) -> None:
 def test_two_jobs_on_one_nic() -> None:
     """As on the page of `equal`: pushes of 6 and 4 bytes at 10 bytes/s. The shorter is done after 0.4 s, the other
     after 1 s; shared fairly it would be 0.8 and 1 s."""
-    assert ends(Shortest(), [servers(1, (0,), 6.0), servers(1, (0,), 4.0)]) == pytest.approx([1.0, 0.4])
+    pushes = [servers(1, (0,), 6.0), servers(1, (0,), 4.0)]
+    assert ends(Shortest(), pushes) == pytest.approx([1.0, 0.4])
+    assert ends(Fair(), pushes) == pytest.approx([1.0, 0.8])
 
 
 def _foreign(engine: Any, k: int, a: int, b: int, demand: float = INF) -> int:
