@@ -107,7 +107,7 @@ class PccRule(RateRule):
         full = (came.full[np.maximum(hops, 0)] & (hops >= 0)).any(axis=1)
         asked = np.maximum(self.asked[tried], 1e-9)
         beyond = np.where(full, np.clip(1.0 - flows.rate[tried] / asked, 0.0, 1.0), 0.0)
-        kept = np.minimum(beyond, BUFFER_BYTES / (flows.line[tried] * self.slot_s))  # by the buffer
+        kept = np.minimum(beyond, BUFFER_BYTES / (flows.line[tried] * self.slot_s))  # its part of the buffer
         lost = np.maximum(beyond - kept, came.loss)
         return allegro(asked, lost) if self.kind == ALLEGRO else vivace(asked, lost, kept)
 
