@@ -95,6 +95,9 @@ import scipy.linalg
 
 
 def test_a_run_leaves_what_its_caller_has_frozen() -> None:
+    """Also if there was a run before: it must leave nothing behind that is frozen with the rest and then freed."""
+    with few_collections():
+        pass
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()

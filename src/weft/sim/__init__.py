@@ -92,7 +92,7 @@ class _Collector:
     def __init__(self) -> None:
         self._lock = Lock()
         self._runs = 0
-        self._before = gc.get_threshold()  # as the first of them found it
+        self._before = (0, 0, 0)  # thresholds as the first of them found them
         self._froze = False
 
     def slow_down(self) -> None:
@@ -115,6 +115,7 @@ class _Collector:
             if self._froze:
                 gc.unfreeze()
             gc.set_threshold(*self._before)
+            self._before = (0, 0, 0)  # nothing is kept that a caller could freeze
 
 
 _collector = _Collector()
