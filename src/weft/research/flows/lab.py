@@ -42,8 +42,8 @@ _Seen = list[tuple[float, dict[int, tuple[float, float]]]]  # moment; by job, wh
 
 
 class Played(NamedTuple):
-    """What came of it. `seen` is what leaves server 0 between one change of rates and the next; `others` are the bytes
-    per second of foreign flows while all jobs ran."""
+    """The outcome of `play`. `seen` is what leaves server 0 between one change of rates and the next; `others` are the
+    bytes per second of foreign flows while all jobs ran."""
 
     engine: Engine
     seen: _Seen

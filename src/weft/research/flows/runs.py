@@ -203,7 +203,7 @@ def others(lab: Lab, a: Setting, b: Setting) -> tuple[Measured, Measured]:
 
 
 def who_pays(meanwhile: Measured, together: Measured) -> str:
-    """The same in words."""
+    """What the cross traffic gets by both measures, in words."""
     return f"{interval(meanwhile, '+')} while jobs run, {interval(together, '+')} by the end of both"
 
 
