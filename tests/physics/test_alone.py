@@ -53,7 +53,7 @@ def test_transfers_of_one_job_share_a_nic() -> None:
         Transfer("long", 30.0, (0,), (0, 2), "point-to-point"),
     )
     alone = run_alone(Profile("p", tasks, 3), 10.0)
-    assert [s.end_s for s in alone.spans] == pytest.approx([0.0, 2.0, 4.0])
+    assert alone.played.end_s == pytest.approx([0.0, 2.0, 4.0])
     assert alone.sent_bytes(0) == pytest.approx(40.0)
     assert len(alone.up_phases(0)) == 1
 
@@ -65,7 +65,7 @@ def test_a_capped_transfer_leaves_the_rest_to_others() -> None:
         Transfer("free", 32.0, (), (0, 2), "point-to-point"),
     )
     alone = run_alone(Profile("p", tasks, 3), 10.0)
-    assert [s.end_s for s in alone.spans] == pytest.approx([4.0, 4.0])
+    assert alone.played.end_s == pytest.approx([4.0, 4.0])
 
 
 def test_a_transfer_among_one_worker_takes_no_time() -> None:

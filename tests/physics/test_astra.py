@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.physics.analytical import MODERN, Analytical, Dimension
+from weft.physics.analytical import DALLY, MODERN, Analytical, Dimension
 from weft.physics.astra import AstraSim, layer_text, network_text, read_network, read_system, system_text
 from weft.workload import zoo
 from weft.workload.profiles.layers import parse_layers
@@ -37,9 +38,8 @@ def test_network_file(tmp_path: Path) -> None:
     path = tmp_path / "n.json"
     path.write_text(json.dumps(NETWORK))
     found = read_network(path)
-    assert found.units == (2, 8, 2)
-    assert found.dimensions[2] == Dimension("switch", 12 * 2**30, 50000 * 1e-9, 1000 * 1e-9)
-    assert found.hierarchy().rack == Dimension("fully-connected", 25 * 2**30)
+    assert found.network == Dimension("switch", 12 * 2**30, 50000 * 1e-9, 1000 * 1e-9)
+    assert found.rack == Dimension("fully-connected", 25 * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,19 @@ def test_bad_network_files(tmp_path: Path, change: dict[str, object], message: s
 def test_system_file(tmp_path: Path) -> None:
     path = tmp_path / "s.txt"
     path.write_text(SYSTEM)
-    found = read_system(path)
-    assert found.all_reduce == ("ring", "direct", "halvingDoubling")
+    found = read_system(path, replace(MODERN, shrinking=False))
     assert found.shrinking
-    assert found.others["endpoint-delay"] == "10"
-    assert [d.kind for d in found.applied(MODERN).dimensions] == ["ring", "fully-connected", "switch"]
+    assert [d.kind for d in found.dimensions] == ["ring", "fully-connected", "switch"]
+    path.write_text("all-reduce-implementation: ring_direct\n")
+    found = read_system(path, MODERN)
+    assert not found.shrinking
+    assert [d.kind for d in found.dimensions] == ["ring", "fully-connected", "fully-connected"]
     path.write_text("nothing here")
     with pytest.raises(InputError, match="is no `key: value`"):
-        read_system(path)
+        read_system(path, MODERN)
     path.write_text("a: b\n")
     with pytest.raises(InputError, match="all-reduce-implementation is missing"):
-        read_system(path)
+        read_system(path, MODERN)
 
 
 @pytest.mark.skipif("WEFT_TRACES" not in os.environ, reason="WEFT_TRACES is not set")
@@ -87,18 +89,19 @@ def test_the_authors_files_are_read() -> None:
     assert len(networks) == 20
     assert len(systems) == 17
     for path in networks:
-        assert read_network(path).hierarchy().all_reduce_s(1e6, (2, 2, 2)) > 0
-    assert all(read_system(path).all_reduce for path in systems)
+        assert read_network(path).all_reduce_s(1e6, (2, 2, 2)) > 0
+    assert all(read_system(path, MODERN).all_reduce_s(1e6, (2, 2, 2)) > 0 for path in systems)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "n.json").write_text(network_text(MODERN, (8, 2, 1)))
     found = read_network(tmp_path / "n.json")
-    assert found.units == (8, 2)  # the placement uses two tiers
-    assert found.dimensions[1].bytes_per_s == pytest.approx(MODERN.rack.bytes_per_s)
-    assert found.dimensions[1].nic_latency_s == pytest.approx(MODERN.rack.nic_latency_s)
+    assert found.network == found.rack  # the placement uses two tiers
+    assert found.rack.bytes_per_s == pytest.approx(MODERN.rack.bytes_per_s)
+    assert found.rack.nic_latency_s == pytest.approx(MODERN.rack.nic_latency_s)
     (tmp_path / "s.txt").write_text(system_text(MODERN, (8, 2, 1)))
-    assert read_system(tmp_path / "s.txt").all_reduce == ("halvingDoubling", "halvingDoubling")
+    kinds = [d.kind for d in read_system(tmp_path / "s.txt", DALLY).dimensions]
+    assert kinds == ["switch"] * 3
 
 
 def test_layers_keep_time_and_bytes() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import cassini
-from weft.physics.estimates import link_traffic
+from weft.physics.estimates import Estimates
 from weft.physics.iteration import play_on
 
 GBPS = 1e9 / 8
@@ -17,7 +17,7 @@ def test_links_that_carry_the_same_have_the_same_arcs() -> None:
     cluster = cassini()
     profile = Profile.from_phases("p", [Phase(0.1), Phase(bytes=1e9)], 4)
     gpus = (0, 1, 4, 5)
-    found = link_traffic(profile, gpus, cluster)
+    found = Estimates(cluster).traffic(profile, gpus)
     sent_s = 1.5 * 1e9 / (50 * GBPS)
     assert (found.task, found.offset_s) == (1, pytest.approx(0.1))
     assert found.iteration_s == pytest.approx(0.1 + sent_s)
@@ -34,7 +34,7 @@ def test_a_link_with_two_flows_of_a_job_is_of_another_kind() -> None:
     """Halving-doubling of four: in the exchange across racks both pairs may share an uplink; its arcs say so."""
     cluster = cassini()
     profile = Profile.from_phases("p", [Phase(0.1), Phase(bytes=1e9)], 4)
-    found = link_traffic(profile, (0, 1, 4, 5), cluster, "halving-doubling")
+    found = Estimates(cluster, collective="halving-doubling").traffic(profile, (0, 1, 4, 5))
     total = {link: sum(length * rate for _, length, rate in arcs) for link, arcs in found.links.items()}
     nics = [total[link.id] for link in cluster.topology.links if link.src == cluster.servers[0].name]
     assert nics == [pytest.approx(1.5e9)]

@@ -77,8 +77,8 @@ def _hierarchy(network: str, system: Path | None) -> Hierarchy:
     from weft.physics.astra import read_network, read_system
 
     named = {"modern": MODERN, "older": OLDER}
-    found = named[network] if network in named else read_network(network).hierarchy()
-    return found if system is None else read_system(system).applied(found)
+    found = named[network] if network in named else read_network(network)
+    return found if system is None else read_system(system, found)
 
 
 def _write(profile: Profile, out: Path) -> None:

@@ -163,8 +163,8 @@ def _picture(alone: Alone, worker: int, gbps: float) -> IterationPicture:
 
     profile = alone.profile
     blocks = tuple(
-        Block(_lane(profile, task), task.name, span.start_s, span.end_s)
-        for task, span in zip(profile.tasks, alone.spans, strict=True)
+        Block(_lane(profile, task), task.name, start_s, end_s)
+        for task, start_s, end_s in zip(profile.tasks, alone.played.start_s, alone.played.end_s, strict=True)
         if isinstance(task, Compute)
     )
     lanes = {b.lane for b in blocks}
@@ -283,11 +283,11 @@ def _as_dict(entry: Model | None, alone: Alone, worker: int, gbps: float, layers
 
     p = alone.profile
     tasks = []
-    for task, span in zip(p.tasks, alone.spans, strict=True):
+    for task, start_s, end_s in zip(p.tasks, alone.played.start_s, alone.played.end_s, strict=True):
         kind = "compute" if isinstance(task, Compute) else "transfer"
         size = {"seconds": task.seconds} if isinstance(task, Compute) else {"bytes": task.bytes}
         ranks = None if task.workers is None else list(task.workers)
-        where = {"start_s": span.start_s, "end_s": span.end_s, "workers": ranks, "after": list(task.after)}
+        where = {"start_s": start_s, "end_s": end_s, "workers": ranks, "after": list(task.after)}
         tasks.append({"task": task.name, "kind": kind, **size, **where})
     found: dict[str, Any] = {
         "profile": p.name,

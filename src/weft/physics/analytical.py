@@ -144,15 +144,13 @@ class Analytical(CostModel):
 
 def iteration_s(profile: Profile, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float = 1.0) -> float:
     """Seconds of one iteration: computing as the graph orders it, transfers one at a time as they are ready."""
-    transfers = [i for i in _by_readiness(profile) if isinstance(profile.tasks[i], Transfer)]
-    chains = tuple((i, (_delay(profile, i, hierarchy, shape, scale),)) for i in transfers)
-    return play(profile, chains, in_turn=transfers).seconds
-
-
-def _delay(profile: Profile, i: int, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float) -> FlowGroup:
-    task = profile.tasks[i]
-    assert isinstance(task, Transfer)
-    return FlowGroup(0.0, (), latency_s=_transfer_s(profile, task, hierarchy, shape, scale))
+    chains = []
+    for i in _by_readiness(profile):
+        task = profile.tasks[i]
+        if isinstance(task, Transfer):
+            delay_s = _transfer_s(profile, task, hierarchy, shape, scale)
+            chains.append((i, (FlowGroup(0.0, (), latency_s=delay_s),)))
+    return play(profile, tuple(chains), in_turn=[i for i, _ in chains]).seconds
 
 
 def _by_readiness(profile: Profile) -> list[int]:

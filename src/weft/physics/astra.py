@@ -14,9 +14,9 @@ import math
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
@@ -25,54 +25,16 @@ from weft.physics.cost import CostModel, Shape, units
 from weft.workload.profiles.layers import CYCLE_S, read_text
 
 GIB = float(2**30)
+_T = TypeVar("_T")
 _KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully-connected"}
 _WORDS = {kind: word for word, kind in _KINDS.items()}
 _ALGORITHM = {"ring": "ring", "switch": "halvingDoubling", "fully-connected": "direct"}
+_KIND_OF = {algorithm: kind for kind, algorithm in _ALGORITHM.items()}
 _LISTS = ("topologies-per-dim", "units-count", "link-latency", "link-bandwidth")
 
 
-@dataclass(frozen=True)
-class AstraNetwork:
-    """A network file: dimensions from the inside out, with the number of units of each."""
-
-    name: str
-    dimensions: tuple[Dimension, ...]
-    units: tuple[int, ...]
-    types: tuple[str, ...] = ()  # T tile, N node, P pod
-    links: tuple[int, ...] = ()  # links of one unit, by dimension
-
-    def hierarchy(self, shrinking: bool = True) -> Hierarchy:
-        """The network as a hierarchy of machine, rack and cluster. If it has more than three dimensions, the last three
-        count; if it has fewer, the last one is repeated."""
-        dims = self.dimensions[-3:]
-        machine, rack, network = (*dims, *[dims[-1]] * (3 - len(dims)))
-        return Hierarchy(machine, rack, network, shrinking)
-
-
-@dataclass(frozen=True)
-class AstraSystem:
-    """A system file: the algorithm of each collective by dimension, and the rest as it is."""
-
-    all_reduce: tuple[str, ...]
-    optimization: str = "baseline"
-    others: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def shrinking(self) -> bool:
-        """Whether outer dimensions carry only their part of an all-reduce."""
-        return self.optimization == "localBWAware"
-
-    def applied(self, hierarchy: Hierarchy) -> Hierarchy:
-        """A hierarchy whose dimensions move data as these algorithms do: a ring on a switch is a ring."""
-        names = self.all_reduce[-3:] or ("ring",)
-        names = (*names, *[names[-1]] * (3 - len(names)))
-        kinds = {"ring": "ring", "direct": "fully-connected", "halvingDoubling": "switch"}
-        dims = [replace(d, kind=kinds.get(name, d.kind)) for d, name in zip(hierarchy.dimensions, names, strict=True)]
-        return Hierarchy(dims[0], dims[1], dims[2], self.shrinking)
-
-
-def read_network(path: str | Path) -> AstraNetwork:
-    """Read a network file."""
+def read_network(path: str | Path) -> Hierarchy:
+    """The dimensions of a network file as a hierarchy of machine, rack and cluster, from the inside out."""
     try:
         raw = json.loads(read_text(path))
     except ValueError as error:
@@ -96,16 +58,15 @@ def read_network(path: str | Path) -> AstraNetwork:
         if gb <= 0:
             raise InputError(f"{path}: link-bandwidth has {gb:g}; it must be more than 0")
         dimensions.append(Dimension(_KINDS[kind], gb * GIB, latency * 1e-9, card * 1e-9))
-    counts = tuple(int(_number(u, "units-count", path)) for u in lists["units-count"])
-    if min(counts) < 1:
-        raise InputError(f"{path}: units-count has {min(counts)}; a dimension has at least 1 unit")
-    types = tuple(str(t) for t in raw.get("dimension-type", ()))
-    links = tuple(int(_number(x, "links-count", path)) for x in raw.get("links-count", ()))
-    return AstraNetwork(str(raw.get("topology-name", Path(path).stem)), tuple(dimensions), counts, types, links)
+    least = min(int(_number(u, "units-count", path)) for u in lists["units-count"])
+    if least < 1:
+        raise InputError(f"{path}: units-count has {least}; a dimension has at least 1 unit")
+    return Hierarchy(*_three(dimensions))
 
 
-def read_system(path: str | Path) -> AstraSystem:
-    """Read a system file: `key: value` lines."""
+def read_system(path: str | Path, hierarchy: Hierarchy) -> Hierarchy:
+    """A hierarchy whose dimensions move data as the algorithms of a system file (`key: value` lines) do: a ring on a
+    switch is a ring. With localBWAware, outer dimensions carry only their part of an all-reduce."""
     found: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
@@ -116,8 +77,16 @@ def read_system(path: str | Path) -> AstraSystem:
         found[key.strip()] = value.strip()
     if "all-reduce-implementation" not in found:
         raise InputError(f"{path}: all-reduce-implementation is missing; give an ASTRA-sim 1.0 system file")
-    names = tuple(found.pop("all-reduce-implementation").split("_"))
-    return AstraSystem(names, found.pop("collective-optimization", "baseline"), found)
+    algorithms = _three(found["all-reduce-implementation"].split("_"))
+    dimensions = zip(hierarchy.dimensions, algorithms, strict=True)
+    machine, rack, network = (replace(d, kind=_KIND_OF.get(name, d.kind)) for d, name in dimensions)
+    return Hierarchy(machine, rack, network, found.get("collective-optimization") == "localBWAware")
+
+
+def _three(items: Sequence[_T]) -> tuple[_T, _T, _T]:
+    """The last three of what a file has by dimension; if it has fewer, the last one is repeated."""
+    last = [*items[-3:], items[-1], items[-1]]
+    return last[0], last[1], last[2]
 
 
 def network_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ from weft.model.profile import Profile
 from weft.model.topologies import Machine, single_switch
 from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
-from weft.physics.iteration import MAX_MIN, Iteration, Sharing, play_on
+from weft.physics.iteration import MAX_MIN, Iteration, Piece, Sharing, play_on
 
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
@@ -76,11 +76,9 @@ class Estimates:
         self.asked = 0  # estimates that had to be worked out
         self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}  # the profile is kept, and so its id
 
-    def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0) -> Iteration:
+    def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0, flow_key: int = 0) -> Iteration:
         """One iteration over links on these GPUs, task by task."""
-        return play_on(
-            self.cluster, profile, gpus, self.collective, sharing=self.sharing, compute_factor=compute_factor
-        )
+        return play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
 
     def of(self, profile: Profile, model: str, spread: Spread) -> Estimate:
         """Seconds of one iteration on an example of such a placement, and its compute part."""
@@ -97,8 +95,7 @@ class Estimates:
         """Seconds of one iteration on these GPUs, in which computing takes `compute_factor` times as long."""
         if self.exposed is not None:
             return profile.compute_s * compute_factor + self.exposed(profile, model, gpus)
-        played = play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
-        return played.seconds
+        return self.play(profile, gpus, compute_factor, flow_key).seconds
 
     def check_traffic(self) -> None:
         """Refuse, with the reason, to say what goes over links where that is not known."""
@@ -109,9 +106,19 @@ class Estimates:
             )
 
     def traffic(self, profile: Profile, gpus: Placement, flow_key: int = 0, compute_factor: float = 1.0) -> Traffic:
-        """The traffic of one iteration on these GPUs, alone."""
+        """The traffic of one iteration on these GPUs, alone; `flow_key` is the job's, for equal-cost paths."""
         self.check_traffic()
-        return link_traffic(profile, gpus, self.cluster, self.collective, flow_key, self.sharing, compute_factor)
+        played = self.play(profile, gpus, compute_factor, flow_key)
+        if not played.links or played.first is None:
+            return Traffic(played.seconds)
+        offset = played.start_s[played.first]
+        arcs: dict[int, Arcs] = {}  # links of one kind share their pieces, and so their arcs
+        links = {}
+        for link, pieces in played.links.items():
+            if id(pieces) not in arcs:
+                arcs[id(pieces)] = tuple((start - offset, end - start, rate) for start, end, rate in pieces)
+            links[link] = arcs[id(pieces)]
+        return Traffic(played.seconds, played.first, offset, 0.0, links)
 
     def factor_for(self, profile: Profile, gpus: Placement, iteration_s: float) -> float | None:
         """The factor on computing with which an iteration takes this long. None if there is none: communication alone
@@ -138,61 +145,20 @@ class Estimates:
         return high
 
 
-def link_traffic(
-    profile: Profile,
-    gpus: Placement,
-    cluster: Cluster,
-    collective: str = "ring",
-    flow_key: int = 0,
-    sharing: Sharing = MAX_MIN,
-    compute_factor: float = 1.0,
-) -> Traffic:
-    """The traffic of one iteration; `flow_key` is the job's, for equal-cost paths."""
-    played = play_on(cluster, profile, gpus, collective, flow_key, sharing, compute_factor)
-    if not played.links or played.first is None:
-        return Traffic(played.seconds)
-    offset = played.start_s[played.first]
-    arcs: dict[int, Arcs] = {}  # links of one kind share their pieces, and so their arcs
-    links = {}
-    for link, pieces in played.links.items():
-        if id(pieces) not in arcs:
-            arcs[id(pieces)] = tuple((start - offset, end - start, rate) for start, end, rate in pieces)
-        links[link] = arcs[id(pieces)]
-    return Traffic(played.seconds, played.first, offset, 0.0, links)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """When a task ran."""
-
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A time in which a NIC sent at one rate."""
-
-    start_s: float
-    end_s: float
-    bytes_per_s: float
-
-
 @dataclass(frozen=True)
 class Alone:
-    """The iteration: a span per task (in the profile's order), and what a worker sends over time."""
+    """The iteration, and what each worker sends over time."""
 
     profile: Profile
-    nic_bytes_per_s: float
-    spans: tuple[Span, ...]
-    sent: tuple[tuple[Segment, ...], ...]  # by worker
+    played: Iteration
+    sent: tuple[tuple[Piece, ...], ...]  # by worker
 
     @property
     def iteration_s(self) -> float:
         """Length of the iteration: the perimeter of CASSINI's circle."""
-        return max((s.end_s for s in self.spans), default=0.0)
+        return self.played.seconds
 
-    def up_phases(self, worker: int = 0, least_s: float = 0.0) -> tuple[Segment, ...]:
+    def up_phases(self, worker: int = 0, least_s: float = 0.0) -> tuple[Piece, ...]:
         """CASSINI's Up phases of a worker's NIC: times of sending without a pause, with their mean rate.
 
         Pauses of `least_s` or shorter are no Down phase.
@@ -205,7 +171,7 @@ class Alone:
                 merged[-1][2] += moved
             else:
                 merged.append([s.start_s, s.end_s, moved])
-        return tuple(Segment(a, b, moved / (b - a)) for a, b, moved in merged)
+        return tuple(Piece(a, b, moved / (b - a)) for a, b, moved in merged)
 
     def sent_bytes(self, worker: int) -> float:
         """Bytes that a worker's NIC sends in one iteration."""
@@ -219,9 +185,5 @@ def run_alone(profile: Profile, nic_bytes_per_s: float, collective: str = "ring"
     machine = Machine(gpus_per_server=1, nic_gbps=bytes_per_s_to_gbps(nic_bytes_per_s))
     cluster = single_switch(profile.workers, machine)
     played = play_on(cluster, profile, tuple(range(profile.workers)), collective)
-    spans = tuple(Span(start, end) for start, end in zip(played.start_s, played.end_s, strict=True))
     out = {link.src: link.id for link in cluster.topology.links}
-    sent = tuple(
-        tuple(Segment(*piece) for piece in played.links.get(out[server.name], ())) for server in cluster.servers
-    )
-    return Alone(profile, nic_bytes_per_s, spans, sent)
+    return Alone(profile, played, tuple(played.links.get(out[server.name], ()) for server in cluster.servers))

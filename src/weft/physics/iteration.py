@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from weft.collectives import route_collective
 from weft.collectives.lowering import Leg, RoutedCollective
@@ -22,7 +23,6 @@ from weft.model.units import rate_unit
 
 _INF = math.inf
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)
-Piece = tuple[float, float, float]  # start, end, bytes per second
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,14 @@ class Sharing:
 
 
 MAX_MIN = Sharing()
+
+
+class Piece(NamedTuple):
+    """A time in which a link carries one rate."""
+
+    start_s: float
+    end_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,7 @@ def play(
     stage = _Stage(profile, dict(chains), _Rates(sharing, [_whole(c, unit) for c in capacity], unit), factor, in_turn)
     while stage.computing or stage.flying:
         stage.advance()
-    links = {link: tuple((a, b, rate) for a, b, rate in pieces) for link, pieces in stage.carried.items()}
+    links = {link: tuple(Piece(*piece) for piece in pieces) for link, pieces in stage.carried.items()}
     over_links = [i for i, chain in chains if any(group.links for group in chain)]
     first = min(over_links, key=lambda i: (stage.start[i], i), default=None)
     return Iteration(tuple(stage.start), tuple(stage.end), links, first)

@@ -188,12 +188,12 @@ def build_hierarchy(section: NetworkSection, folder: Path) -> Hierarchy:
     """The tiers of links that a [network] section means; files are relative to `folder`."""
     said = section.hierarchy
     if section.astra_network is not None:
-        hierarchy = read_network(folder / section.astra_network).hierarchy()
+        hierarchy = read_network(folder / section.astra_network)
     elif isinstance(said, str) or said is None:
         hierarchy = OLDER if said == "older" else MODERN
     else:
         hierarchy = Hierarchy(_dimension(said.machine), _dimension(said.rack), _dimension(said.network), said.shrinking)
-    return hierarchy if section.astra_system is None else read_system(folder / section.astra_system).applied(hierarchy)
+    return hierarchy if section.astra_system is None else read_system(folder / section.astra_system, hierarchy)
 
 
 def _dimension(row: DimensionRow) -> Dimension:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.physics.estimates import link_traffic
+from weft.physics.estimates import Estimates
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -44,7 +44,7 @@ def ecn_marks(
     run: RunResult, cluster: Cluster, jobs: Sequence[Job], collective: str = "ring", ecn: Ecn | None = None
 ) -> dict[str, float]:
     """Marked packets per iteration of each job, over the tasks that the run recorded (`record=True`)."""
-    ecn = ecn or Ecn()
+    ecn, alone = ecn or Ecn(), Estimates(cluster, collective=collective)
     number = {job.id: i for i, job in enumerate(jobs)}
     by_id = {job.id: job for job in jobs}
     spans = [(job, start, end, tuple(gpus)) for job, start, end, gpus, _ in run.spans.iter_rows()]
@@ -59,7 +59,7 @@ def ecn_marks(
         if gpus is None or len(gpus) < 2:
             continue
         if (job, gpus) not in loads:
-            traffic = link_traffic(by_id[job].profiles[len(gpus)], gpus, cluster, collective, number[job])
+            traffic = alone.traffic(by_id[job].profiles[len(gpus)], gpus, number[job])
             loads[job, gpus] = {
                 link: (max(rate for _, _, rate in arcs), sum(length * rate for _, length, rate in arcs))
                 for link, arcs in traffic.links.items()
