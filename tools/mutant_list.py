@@ -72,7 +72,7 @@ MUTANTS: list[Mutant] = [
         ("a queue's second child is never looked at", "if child + 1 < n and _before(", "if child + 1 < 0 and _before("),
     ),
     *_of(
-        "sim/compiled/kway_kernel.py",
+        "sim/compiled/rates_kernel.py",
         ("k-way: eta counts once too often", "(k * b + (k - 1) * eta)", "(k * b + k * eta)"),
         (
             "k-way: the idlest server counts",

@@ -29,7 +29,7 @@ def test_only_what_is_called_from_outside_is_kept_as_machine_code() -> None:
     """The rest is linked into it: compiled for itself, and read back by nobody, it would be a fifth of the time."""
     kernels.compile_all()
     kept = {file.name.split("-")[0] for file in kernels.cache_dir().glob("*/*.nbc")}
-    assert {"engine_kernel.run", "attach_kernel.attach", "maxmin_kernel.settle_maxmin"} <= kept
+    assert {"engine_kernel.run", "membership_kernel.attach", "maxmin_kernel.settle_maxmin"} <= kept
     assert not kept & {"heap_kernel.heap_set", "fill_kernel.fill", "skip_kernel.tick_exact", "tasks_kernel.admit"}
 
 

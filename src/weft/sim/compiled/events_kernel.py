@@ -29,7 +29,6 @@ from weft.sim.compiled.state import (
     STIRRED,
 )
 from weft.sim.compiled.tasks_kernel import (
-    SAME,
     account,
     admit,
     admit_held,
@@ -37,6 +36,7 @@ from weft.sim.compiled.tasks_kernel import (
     fresh_node,
     hold,
     push_done,
+    record,
     start_compute,
     start_flowing,
     turn,
@@ -68,13 +68,7 @@ def end_iteration(E, j, now):
     job = m.jobs(E)[j]
     job.done += 1
     m.scalars(E).n_iterations += 1
-    duration = now - job.iter_start
-    if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
-        job.last_count += 1.0
-    else:
-        flush_record(E, j)
-        job.last_dur = duration
-        job.last_count = 1.0
+    record(E, j, now - job.iter_start, 1.0)
     if job.done >= job.total:
         job.state = FINISHED
         job.finish = now

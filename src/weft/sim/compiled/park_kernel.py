@@ -23,7 +23,7 @@ from weft.sim.compiled.state import (
     PARKED,
     RUNNING,
 )
-from weft.sim.compiled.tasks_kernel import SAME, account, flush_record, fresh_node, sort_held
+from weft.sim.compiled.tasks_kernel import account, flush_record, fresh_node, record, sort_held
 
 
 @inner()
@@ -172,20 +172,6 @@ def _settle_exact(E, c, now):
             m.records(E)[r].count *= 1.0 + m.jobs(E)[j].snap_comm
 
 
-@inner()
-def _record_pace(E, j, duration, count):
-    """Note iterations that all take the same time."""
-    job = m.jobs(E)[j]
-    if count <= 0.0:
-        return
-    if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
-        job.last_count += count
-        return
-    flush_record(E, j)
-    job.last_dur = duration
-    job.last_count = count
-
-
 @apart(void(TABLE, int64, float64))
 def settle_paced(E, c, now):
     """Move a component that is parked at a pace on to now; it stays parked."""
@@ -220,7 +206,7 @@ def settle_paced(E, c, now):
             job.snap_comm = steps / job.seen
         else:
             job.snap_comm = 0.0
-            _record_pace(E, j, 1.0 / job.per, steps)
+            record(E, j, 1.0 / job.per, steps)
         j = job.next
     if measured:  # the first stretch repeats the window's records, later ones its mean
         for r in range(comp.record0, comp.record1):

@@ -6,8 +6,7 @@ from numba import float64, int64, void
 
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.heap_kernel import heap_drop, heap_set
-from weft.sim.compiled.kway_kernel import collect_near, fill_kway
-from weft.sim.compiled.maxmin_kernel import settle_maxmin, take
+from weft.sim.compiled.maxmin_kernel import settle_maxmin, take, take_fresh
 from weft.sim.compiled.memory_kernel import TABLE, apart, inner
 from weft.sim.compiled.state import (
     ACTIVE,
@@ -124,14 +123,41 @@ def _solve_maxmin(E, now):
 
 
 @inner()
+def _collect_near(E):
+    """Fresh transfers and all transfers on their links or on dirty links: what k-way sharing looks at."""
+    nodes, seats, links = m.nodes(E), m.seats(E), m.links(E)
+    stamp = m.scalars(E).stamp + 1
+    m.scalars(E).stamp = stamp
+    n_nodes = take_fresh(E, stamp)
+    for i in range(m.scalars(E).n_dirty):
+        links[m.dirty(E)[i]].dirty = 0
+        link = links[m.dirty(E)[i]]
+        for s in range(link.seat0, link.seat0 + link.count):
+            x = seats[s].node
+            if nodes[x].stamp != stamp and nodes[x].state == ACTIVE:
+                n_nodes = take(E, x, stamp, n_nodes)
+    m.scalars(E).n_fresh = 0
+    m.scalars(E).n_dirty = 0
+    return n_nodes
+
+
+@inner()
+def _k_way_rate(E, node):
+    """Rate of a transfer with k transfers on its busiest link: 1 / (k b + (k - 1) eta) (Ada-SRSF, Eq. 5). Readable
+    twin: readable/sharing.py."""
+    flows, links, b, eta = m.flows(E), m.links(E), m.scalars(E).b, m.scalars(E).eta
+    k = 1
+    for f in range(node.flow0, node.flow1):
+        k = max(k, links[flows[f].link].count)
+    return min(1.0 / (k * b + (k - 1) * eta), node.demand)
+
+
+@inner()
 def _solve_near(E, now):
     nodes, k_way = m.nodes(E), m.scalars(E).sharing == KWAY
-    n_nodes = collect_near(E)
-    if k_way:
-        fill_kway(E, n_nodes, m.scalars(E).b, m.scalars(E).eta)
-    for i in range(n_nodes):
+    for i in range(_collect_near(E)):
         x = m.work_nodes(E)[i]
-        rate = nodes[x].key if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
+        rate = _k_way_rate(E, nodes[x]) if k_way and nodes[x].flow0 < nodes[x].flow1 else nodes[x].alone
         if rate != nodes[x].rate:
             draw(E, x, rate, now)
 

@@ -187,7 +187,7 @@ def aligned(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return raw[start : start + size * kind.itemsize].view(kind)
 
 
-def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, records: int = 1 << 14) -> Arrays:
+def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512) -> Arrays:
     """Empty arenas."""
     i4, f8 = np.int32, np.float64
     arrays = Arrays(
@@ -201,7 +201,7 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512, rec
         members=np.zeros(jobs, i4), ticked=np.zeros(jobs + 1, i4), work_nodes=np.zeros(nodes + 1, i4),
         work_links=np.zeros(max(1, n_links), i4), work_stack=np.zeros(nodes, i4),
         fill_key=np.zeros(max(1, n_links) + nodes, np.int64), fill_id=np.zeros(max(1, n_links) + nodes, i4),
-        ratios=np.zeros(1, f8), records=np.zeros(records, RECORD), segments=np.zeros(1, SEGMENT),
+        ratios=np.zeros(1, f8), records=np.zeros(1 << 14, RECORD), segments=np.zeros(1, SEGMENT),
         finished=np.zeros(jobs, i4), scalars=np.zeros((), SCALARS),
         seats=np.zeros(4 * max(1, n_links), SEAT), drawn=np.zeros(nodes, i4), starters=np.zeros(jobs, i4),
         loads=aligned(max(1, n_links), LOAD), live=np.zeros(nodes, np.uint8), since=np.zeros(nodes, f8),

@@ -97,6 +97,21 @@ def flush_record(E, j):
 
 
 @inner()
+def record(E, j, duration, count):
+    """Note iterations of a job that take the same time; they share a record with those before them if these took as
+    long."""
+    job = m.jobs(E)[j]
+    if count <= 0.0:
+        return
+    if job.last_count > 0.0 and abs(duration - job.last_dur) <= SAME * job.last_dur:
+        job.last_count += count
+        return
+    flush_record(E, j)
+    job.last_dur = duration
+    job.last_count = count
+
+
+@inner()
 def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]

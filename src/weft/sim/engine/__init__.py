@@ -112,7 +112,6 @@ class Engine:
         self._done: list[int] | None = None  # full iterations of every row, as long as nothing changes
         self._asked = 0
         self._kernel, self._park, self._membership = kernel("engine"), kernel("park"), kernel("membership")
-        self._attach = kernel("attach").attach
         self.ruled: Ruled | None = None
         if rule is not None:
             scalars["rule"] = state.RULE_ENDS if rule.everyone else state.RULE_STARTS
@@ -176,8 +175,8 @@ class Engine:
             self._make_seats(program)
         if gate is not None:
             self._set_gate(row, gate)
-        p0, p1 = float(turn[0]), float(turn[1])
-        if self._attach(self.table, row, uid, iterations, base, p0, p1, program.serial, starts, program.sizes):
+        details = (row, uid, iterations, base, float(turn[0]), float(turn[1]))
+        if self._membership.attach(self.table, *details, program.serial, starts, program.sizes):
             self._catch_up()
         self._to_begin.append(row)
         if self.ruled is not None:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.sim.compiled.state import JOB, Arrays, grown
+from weft.sim.compiled.state import JOB, Arrays, allocate, grown
 from weft.sim.engine.program import PARTS, Program, as_bytes
 
 _blank = np.zeros(1, JOB)
 _blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
 _BLANK = as_bytes(_blank)
+_BY_THEMSELVES = {*PARTS, "jobs", "chain", "seats"}  # arrays that grow by themselves
 
 
 class Pool:
@@ -93,19 +94,10 @@ class Layout:
 
 
 def _alongside(a: Arrays, n_nodes: int, n_jobs: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays that have one entry per node, or per job."""
-    changes: dict[str, npt.NDArray[Any]] = {}
-    n_links = len(a.links)
-    for name in ("ready", "finished_nodes", "fresh", "held", "work_stack", "drawn", "live", "since", "stirs", "noted"):
-        changes[name] = grown(getattr(a, name), n_nodes)
-    for name in ("heap_key", "heap_id", "batch"):
-        changes[name] = grown(getattr(a, name), n_nodes + n_jobs)
-    for name in ("fill_key", "fill_id"):
-        changes[name] = grown(getattr(a, name), n_links + n_nodes)
-    for name in ("ticked", "comps"):
-        changes[name] = grown(getattr(a, name), max(n_jobs + 1, len(getattr(a, name))))
-    changes["work_nodes"] = grown(a.work_nodes, n_nodes + 1)
-    changes["finished"] = grown(a.finished, n_jobs)
-    changes["members"], changes["starters"] = grown(a.members, n_jobs), grown(a.starters, n_jobs)
-    changes["where"] = grown(a.where, max(2 * max(n_nodes, n_jobs), len(a.where)), -1)
-    return changes
+    """The other arrays whose length depends on the number of nodes or jobs, where it must be larger."""
+    needed = allocate(len(a.links), len(a.gpus), jobs=n_jobs, nodes=n_nodes)._asdict()
+    return {
+        name: grown(old, len(needed[name]), -1 if name == "where" else 0)
+        for name, old in a._asdict().items()
+        if name not in _BY_THEMSELVES and needed[name].size > old.size
+    }
