@@ -22,7 +22,6 @@ def test_estimate_is_the_time_alone() -> None:
     assert (apart.iteration_s, apart.compute_s) == pytest.approx((0.5 + 2 * 3 / 4 * 1.0, 0.5), rel=1e-9)
     assert estimates.of(job.profile, "toy", Spread(1, 1)).iteration_s == pytest.approx(0.5, rel=1e-9)
     assert estimates.of(job.profile, "toy", Spread(4, 1)) is apart
-    assert estimates.asked == 2
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.errors import InputError, TraceError
 from weft.workload.profiles.layers import read_text
 
 _COLUMNS = ("job_num", "msg_size", "avg_latency")
 _SENSIBLE = {"job_num": (1, 1e6), "msg_size": (1e-3, 1e18), "avg_latency": (1e-3, 1e15)}
 _US = 1e-6
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,6 @@ def fit_allreduce(samples: Sequence[Sample], *, max_k: int | None = None, weight
     `max_k` leaves out timings with more tasks (the paper's scheduler allows two). `weighted` counts relative errors:
     timings span two decades and scatter in proportion to their size, so absolute ones would let the longest decide.
     """
-    import numpy as np
     from scipy.optimize import lsq_linear
 
     used = tuple(s for s in samples if max_k is None or s.k <= max_k)
@@ -120,18 +123,16 @@ def fit_allreduce(samples: Sequence[Sample], *, max_k: int | None = None, weight
 
 
 def _intervals(
-    names: Sequence[str], values: Sequence[float], matrix: object, residuals: object, scale: object
+    names: Sequence[str], values: _Floats, matrix: _Floats, residuals: _Floats, scale: _Floats
 ) -> dict[str, tuple[float, float] | None]:
     """95 % intervals of linear regression: value ± t s sqrt((X'X)^-1)."""
-    import numpy as np
     from scipy.stats import t
 
-    x, r, unit = np.asarray(matrix), np.asarray(residuals), np.asarray(scale)
-    spare = x.shape[0] - x.shape[1]
+    spare = matrix.shape[0] - matrix.shape[1]
     if spare < 1:
         return dict.fromkeys(names)
-    variance = float((r**2).sum()) / spare
-    deviation = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * variance) / unit * float(t.ppf(0.975, spare))
+    variance = float((residuals**2).sum()) / spare
+    deviation = np.sqrt(np.diag(np.linalg.inv(matrix.T @ matrix)) * variance) / scale * float(t.ppf(0.975, spare))
     return {
         name: (float(v - d), float(v + d)) if v > 0 else None
         for name, v, d in zip(names, values, deviation, strict=True)

@@ -128,8 +128,6 @@ class Analytical(CostModel):
     `scale` multiplies a model's bytes (what `weft calibrate` finds).
     """
 
-    name = "analytical"
-
     def __init__(self, hierarchy: Hierarchy, scale: Mapping[str, float] | None = None) -> None:
         self.hierarchy = hierarchy
         self.scale = scale or {}

@@ -180,8 +180,6 @@ _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of
 class AstraSim(CostModel):
     """Runs the program once for each profile and shape and takes the exposed communication from its EndToEnd.csv."""
 
-    name = "astra-sim"
-
     def __init__(
         self,
         program: str | Path,

@@ -65,8 +65,6 @@ ASTRA_SIM = {
 class AstraTable(CostModel):
     """A share of the compute time, by model and shape, as the authors' ASTRA-sim gives it."""
 
-    name = "astra-sim-measured"
-
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """That share of the profile's compute time."""
         if profile.workers == 1:
@@ -77,8 +75,6 @@ class AstraTable(CostModel):
 
 class ByShape(CostModel):
     """A share of the compute time, by model, number of GPUs and shape. On one machine it is that of Table I."""
-
-    name = "by-shape"
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """That share of the profile's compute time."""

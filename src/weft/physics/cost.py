@@ -79,8 +79,6 @@ THEMIS = {"default": Tier(0.0, 1 / 0.8 - 1, 1 / 0.7 - 1)}
 class CostModel(ABC):
     """Exposed communication of one iteration."""
 
-    name: str = ""
-
     @abstractmethod
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """Seconds by which communication prolongs an iteration beyond its compute time."""
@@ -88,8 +86,6 @@ class CostModel(ABC):
 
 class TierTable(CostModel):
     """A share of the compute time, by model and tier; `default` is for models without a row."""
-
-    name = "tiers"
 
     def __init__(self, tiers: Mapping[str, Tier]) -> None:
         self.tiers = tiers
@@ -107,13 +103,10 @@ class Cached(CostModel):
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
-        self.name = model.name
-        self.asked = 0
-        self._known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # kept, so that its id stays its own
+        self.known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # the profile is kept, and so its id
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         key = (id(profile), model, shape)
-        if key not in self._known:
-            self.asked += 1
-            self._known[key] = (profile, self.model.exposed_s(profile, model, shape))
-        return self._known[key][1]
+        if key not in self.known:
+            self.known[key] = (profile, self.model.exposed_s(profile, model, shape))
+        return self.known[key][1]

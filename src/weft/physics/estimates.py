@@ -73,7 +73,6 @@ class Estimates:
         self.sharing = sharing
         self.collective = collective
         self.exposed = exposed
-        self.asked = 0  # estimates that had to be worked out
         self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}  # the profile is kept, and so its id
 
     def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0, flow_key: int = 0) -> Iteration:
@@ -84,7 +83,6 @@ class Estimates:
         """Seconds of one iteration on an example of such a placement, and its compute part."""
         key = (id(profile), model, spread)
         if key not in self._known:
-            self.asked += 1
             gpus = example_placement(self.cluster, profile.workers, spread)
             self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
         return self._known[key][1]

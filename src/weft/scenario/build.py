@@ -27,7 +27,7 @@ from weft.registry import files_from
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection, OutageRow
-from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, cost_model, estimates
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, estimates
 from weft.stacks import Stack, default_stack, resolve
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
@@ -153,7 +153,7 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
         hierarchy=hierarchy, program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
     )  # fmt: skip
     with located(scenario.where):
-        cost_model(network)  # a program that is not there is refused here, with the file's name
+        _ = network.cost_model  # a program that is not there is refused here, with the file's name
     outages = tuple((row.server, row.at_s, row.for_s) for row in scenario.run.outages)
     return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -73,20 +73,15 @@ def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: Network
     return [stack.planner.adapted(job, cluster, alone.of) if job.batches else job for job in jobs]
 
 
-@contextmanager
-def few_collections() -> Iterator[None]:
+def few_collections() -> AbstractContextManager[None]:
     """Make Python look for cyclic garbage less often: a run makes hardly any, and keeps a million objects alive.
 
     Runs in several threads may overlap. The last one to end restores what the first one found.
     """
-    _collector.slow_down()
-    try:
-        yield
-    finally:
-        _collector.restore()
+    return _collector
 
 
-class _Collector:
+class _Collector(AbstractContextManager[None]):
     """The garbage collector of this process, and how many runs want it slow."""
 
     def __init__(self) -> None:
@@ -95,7 +90,7 @@ class _Collector:
         self._before = (0, 0, 0)  # thresholds as the first of them found them
         self._froze = False
 
-    def slow_down(self) -> None:
+    def __enter__(self) -> None:
         with self._lock:
             self._runs += 1
             if self._runs > 1:
@@ -107,7 +102,7 @@ class _Collector:
             if self._froze:
                 gc.freeze()  # the jobs of a trace are there before the run and after it
 
-    def restore(self) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._runs -= 1
             if self._runs > 0:

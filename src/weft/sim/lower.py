@@ -20,7 +20,7 @@ from weft.model.profile import Compute, Profile, Transfer
 from weft.pace.rates import Transport
 from weft.physics.cost import CostModel, Shape, shape_of
 from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
-from weft.sim.spec import NetworkSpec, cost_model
+from weft.sim.spec import NetworkSpec
 
 if TYPE_CHECKING:
     from weft.collectives import OpenFlow, RoutedCollective
@@ -52,7 +52,7 @@ class Lowering:
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
         self._units = LinkUnits.of(self.capacity)
-        self.cost = cost_model(network)
+        self.cost = network.cost_model
         self._kept: dict[tuple[int, Shape | float], tuple[Profile, Program]] = {}
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:

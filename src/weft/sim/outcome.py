@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -69,19 +68,6 @@ class JobRecord:
     def progress(self, iterations: int) -> int:
         """Iterations done, as submitted: those of this assignment count more or less where its batch is another one."""
         return min(self.job.iterations, self.saved + int(iterations * self.profile.worth + 1e-9))
-
-
-@dataclass
-class Clockwork:
-    """What the world itself has to do later: (time, number, action, job, ticket)."""
-
-    queue: list[tuple[float, int, str, str, int]] = field(default_factory=list)
-    number: int = 0
-
-    def add(self, when: float, action: str, job: str, ticket: int) -> None:
-        """Remember to do something then."""
-        heapq.heappush(self.queue, (when, self.number, action, job, ticket))
-        self.number += 1
 
 
 def make_result(world: SimWorld, journal: MemoryJournal, stack: str, wall_s: float) -> RunResult:

@@ -17,7 +17,7 @@ from weft.physics.cost import Cached, CostModel, Tier, TierTable, shape_of
 from weft.physics.estimates import Estimates
 from weft.physics.iteration import Sharing
 
-__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "cost_model", "estimates"]
+__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "estimates"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,6 @@ class NetworkSpec:
         if self.sharing == "k-way":
             return Sharing(self.sharing, self.a_s, self.b_s_per_byte, self.eta_s_per_byte)
         return Sharing(self.sharing)
-
-
-def cost_model(network: NetworkSpec) -> CostModel | None:
-    """What stands in for links, if anything does."""
-    return network.cost_model
 
 
 def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:

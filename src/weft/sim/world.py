@@ -9,6 +9,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from weft.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
-from weft.sim.outcome import Clockwork, JobRecord, Span
+from weft.sim.outcome import JobRecord, Span
 from weft.sim.played import PlayedTraffic
 from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
@@ -65,11 +66,12 @@ class SimWorld:
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
         self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
         self._next = 0
-        self._clockwork = Clockwork()
+        self._later: list[tuple[float, int, str, str, int]] = []  # own work: time, number, action, job, ticket
+        self._numbers = count()
         for name, at_s, for_s in run.outages:
             number = str([server.name for server in cluster.servers].index(name))
-            self._clockwork.add(at_s, "lose", number, 0)
-            self._clockwork.add(at_s + for_s, "regain", number, 0)
+            self._do_later(at_s, "lose", number, 0)
+            self._do_later(at_s + for_s, "regain", number, 0)
         self._by_row: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
@@ -203,7 +205,7 @@ class SimWorld:
         limit = math.inf if until_s is None else until_s
         while True:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
-            own = self._clockwork.queue[0][0] if self._clockwork.queue else math.inf
+            own = self._later[0][0] if self._later else math.inf
             target = min(limit, arrival, own)
             if (target == math.inf and not self._by_row) or self.n_finished == len(self.records):
                 return []
@@ -237,11 +239,13 @@ class SimWorld:
             self._next += 1
         return events
 
+    def _do_later(self, when: float, action: str, job: str, ticket: int) -> None:
+        heapq.heappush(self._later, (when, next(self._numbers), action, job, ticket))
+
     def _due(self, now: float) -> list[Event]:
         events: list[Event] = []
-        queue = self._clockwork.queue
-        while queue and queue[0][0] <= now:
-            _, _, action, job_id, ticket = heapq.heappop(queue)
+        while self._later and self._later[0][0] <= now:
+            _, _, action, job_id, ticket = heapq.heappop(self._later)
             if action == "lose":
                 events += self._lose(int(job_id), now)
                 continue
@@ -260,7 +264,7 @@ class SimWorld:
     def _lose(self, server: int, now: float) -> list[Event]:
         """A server is lost with all that runs there: what jobs have not saved is lost, too."""
         gone, words = set(self.cluster.servers[server].gpus), f"server {self.cluster.servers[server].name} was lost"
-        coming = {job for _, _, action, job, ticket in self._clockwork.queue
+        coming = {job for _, _, action, job, ticket in self._later
                   if action == "come up" and self.records[job].ticket == ticket}  # fmt: skip
         events: list[Event] = [NodeDown(now, server, words)]
         for record in self.records.values():
@@ -282,7 +286,7 @@ class SimWorld:
         record.span = Span(record.job.id, self.now(), decision.gpus)
         if self.spec.start_latency_s > 0:
             when = self.now() + self.spec.start_latency_s
-            self._clockwork.add(when, "come up", record.job.id, record.ticket)
+            self._do_later(when, "come up", record.job.id, record.ticket)
             return []
         return [self._come_up(record)]
 
@@ -296,7 +300,7 @@ class SimWorld:
         if record.start_s is None:
             record.start_s = now
         if restart > 0:
-            self._clockwork.add(now + restart, "attach", record.job.id, record.ticket)
+            self._do_later(now + restart, "attach", record.job.id, record.ticket)
         else:
             self._attach(record)
         return Started(now, record.job.id)

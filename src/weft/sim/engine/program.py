@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -58,17 +58,7 @@ class NodeSpec:
     continued: bool = False  # a later stage of its task, which a gate of that task does not hold up again
 
 
-def compute_node(
-    task: int,
-    seconds: float,
-    after: tuple[int, ...] = (),
-    *,
-    gpu: int = -1,
-    weight: float = 1.0,
-    ranks: tuple[int, ...] = (0,),
-) -> NodeSpec:
-    """A compute task on one lane."""
-    return NodeSpec(COMPUTE, task, seconds, after, gpu, weight, ranks)
+compute_node = partial(NodeSpec, COMPUTE)  # a compute task on one lane: its task, seconds, and what it comes after
 
 
 def transfer_node(
@@ -171,7 +161,7 @@ def make_program(
     link_units = link_units or LinkUnits.of(capacity)
     alone, demand_units = _alone(specs, kway_b, link_units)
     links = [[link for link in spec.links if link[1] > 0] for spec in specs]
-    succ, *succ_ends = _ranges(_after(specs, "after"))
+    succ, *succ_ends = _ranges(named_in(specs, "after"))
     ranks, *rank_ends = _ranges([spec.ranks if spec.kind == COMPUTE else () for spec in specs])
     leads, *lead_ends = _ranges([spec.leads for spec in specs])
     edges: list[list[int]] = [[] for _ in specs]  # numbers of the leads that name each node
@@ -245,7 +235,7 @@ def _alone(
     return rates, demands
 
 
-def _after(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
+def named_in(specs: Sequence[NodeSpec], name: str) -> list[list[int]]:
     """For each node, those that name it in that field."""
     named: list[list[int]] = [[] for _ in specs]
     for i, spec in enumerate(specs):

@@ -17,7 +17,7 @@ from weft.model.flows import FlowRows, flow_set
 from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, Others, RateRule
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import FOREIGN, TRANSFER
-from weft.sim.engine.program import Program
+from weft.sim.engine.program import Program, named_in
 
 _NEARLY = 1e-9  # fraction of a slot: what starts this shortly before the next slot starts with it
 _DUST = 1e-9  # fraction of a flow: such a remainder comes from rounding, is not worth a slot and is sent at once
@@ -305,16 +305,12 @@ class Ruled:
 def flow_rows(program: Program) -> FlowRows:
     """The transfers of a program as rows, one for each of its tasks; computing has no path."""
     specs = program.specs
-    followers: list[list[int]] = [[] for _ in specs]
-    for i, spec in enumerate(specs):
-        for lead in spec.leads:
-            followers[lead].append(i)
     return FlowRows(
         tuple(tuple(link for link, _ in spec.links) if spec.kind == TRANSFER else () for spec in specs),
         tuple(spec.amount if spec.kind == TRANSFER else 0.0 for spec in specs),
         tuple(spec.chunk for spec in specs),
         tuple(_stretch(spec.leads) for spec in specs),
-        tuple(_stretch(rows) for rows in followers),
+        tuple(map(_stretch, named_in(specs, "leads"))),
         _computing_s(program),
     )
 
@@ -331,10 +327,7 @@ def _computing_s(program: Program) -> float:
 def _bare(program: Program) -> dict[int, list[int]]:
     """Transfers that use no link, each with the rows that do use links and that it may never be ahead of."""
     specs = program.specs
-    bound: list[set[int]] = [set(spec.leads) for spec in specs]
-    for i, spec in enumerate(specs):
-        for lead in spec.leads:
-            bound[lead].add(i)
+    bound = [{*spec.leads, *followers} for spec, followers in zip(specs, named_in(specs, "leads"), strict=True)]
     linked = {i for i, spec in enumerate(specs) if spec.links and spec.amount > 0.0}
     found: dict[int, list[int]] = {}
     for i, spec in enumerate(specs):
