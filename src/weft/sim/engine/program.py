@@ -6,7 +6,7 @@ Index ranges in a program are relative; attaching it to an engine adds the offse
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import accumulate, chain
@@ -94,7 +94,6 @@ class Program:
     leads: npt.NDArray[Any] = field(repr=False)
     follows: npt.NDArray[np.int32] = field(repr=False)
     serial: bool = True  # its transfers never overlap each other
-    gpu_s: float = 0.0  # GPU seconds of one iteration, jitter aside
     sizes: tuple[int, ...] = field(init=False, repr=False)  # length of each of its PARTS
     bytes: tuple[npt.NDArray[np.void], ...] = field(init=False, repr=False)  # the same rows, without their fields
 
@@ -109,22 +108,6 @@ def whole_units(rate: float, unit: float) -> int:
     return int(rate / unit) if rate < math.inf else UNLIMITED
 
 
-def alone_units(
-    spec: NodeSpec, capacity: npt.NDArray[np.float64], unit: float | None = None
-) -> tuple[int, int]:  # fmt: skip
-    """In units of rate under max-min sharing: the rate of each flow on an empty network, and the demand, without caps
-    that can never bind."""
-    unit = unit or rate_unit(capacity)
-    return _alone_units(spec, {k: whole_units(float(capacity[k]), unit) for k, _ in spec.links}, unit)
-
-
-def _alone_units(spec: NodeSpec, units: Mapping[int, int] | Sequence[int], unit: float) -> tuple[int, int]:
-    """The same from what each link has in units."""
-    demand = whole_units(spec.demand, unit)
-    links = min([units[k] // n for k, n in spec.links], default=UNLIMITED)
-    return min(demand, links), (demand if demand < links else UNLIMITED)
-
-
 @dataclass(frozen=True, slots=True)
 class LinkUnits:
     """Capacities in the unit in which max-min counts rates: kept where many programs are made for the same links."""
@@ -137,17 +120,6 @@ class LinkUnits:
         """For links of these capacities."""
         unit = rate_unit(capacity)
         return cls(unit, tuple([whole_units(c, unit) for c in capacity.tolist()]))
-
-
-def alone_rate(spec: NodeSpec, capacity: npt.NDArray[np.float64], kway_b: float | None) -> float:
-    """Rate of each flow on an empty network."""
-    return _rate(spec, kway_b, alone_units(spec, capacity)[0], rate_unit(capacity))
-
-
-def _rate(spec: NodeSpec, kway_b: float | None, units: int, unit: float) -> float:
-    if kway_b is not None:
-        return min(spec.demand, 1.0 / kway_b) if spec.links else spec.demand
-    return units * unit if units < UNLIMITED else math.inf
 
 
 def make_program(
@@ -193,7 +165,6 @@ def make_program(
         lead_array,
         np.array(follows, np.int32),
         _transfers_in_turn(specs),
-        sum([s.amount * s.weight for s in specs if s.kind == COMPUTE]),
     )
 
 
@@ -221,13 +192,18 @@ def _laid_out(given: list[tuple[float, ...]]) -> npt.NDArray[Any]:
 def _alone(
     specs: Sequence[NodeSpec], kway_b: float | None, link_units: LinkUnits
 ) -> tuple[list[float], list[int]]:  # fmt: skip
-    """Rates of the nodes on an empty network, and what each demands in units."""
+    """Rates of the nodes on an empty network, and what each demands in units, without caps that can never bind."""
     rates, demands = [], []
     for spec in specs:
         rate, demand = math.inf, UNLIMITED
         if spec.kind == TRANSFER:
-            most, demand = _alone_units(spec, link_units.of_link, link_units.unit)
-            rate = _rate(spec, kway_b, most, link_units.unit)
+            wanted = whole_units(spec.demand, link_units.unit)
+            links = min([link_units.of_link[k] // n for k, n in spec.links], default=UNLIMITED)
+            demand = wanted if wanted < links else UNLIMITED
+            if kway_b is not None:
+                rate = min(spec.demand, 1.0 / kway_b) if spec.links else spec.demand
+            elif (units := min(wanted, links)) < UNLIMITED:
+                rate = units * link_units.unit
             if rate <= 0.0:
                 raise InputError(f"task {spec.task}: its demand or a link it uses has no capacity; give it more than 0")
         rates.append(rate)

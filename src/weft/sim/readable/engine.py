@@ -10,10 +10,10 @@ import math
 from weft.model.flows import TransferView
 from weft.model.plan import Gate
 from weft.pace.rates import Demand
-from weft.sim.compiled.state import FOREIGN, MISSED, TRANSFER, rate_unit
+from weft.sim.compiled.state import FOREIGN, MISSED, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool
-from weft.sim.engine.program import Program, alone_rate, alone_units, whole_units
+from weft.sim.engine.program import Program, whole_units
 from weft.sim.engine.ruled import Ruled
 from weft.sim.readable.job import RefBody, RefJob, RefNode, slow_factor
 from weft.sim.readable.sharing import Sharer, k_way, max_min
@@ -51,13 +51,10 @@ class ReferenceEngine:
     ) -> int:  # fmt: skip
         row, self._job_rows = self._job_rows, self._job_rows + 1
         job = RefJob(uid, program, iterations, base, gate, turn, mark=self.now)
-        kway_b = self.spec.b_s_per_byte if self.spec.sharing == "k-way" else None
         row0 = self._rows.take(len(program.specs))
-        for i, spec in enumerate(program.specs):
-            node = RefNode(job, spec, i, 0.0, row=row0 + i, claim=spec.claim, level=spec.level)
-            if spec.kind == TRANSFER:
-                node.alone = alone_rate(spec, self.spec.capacity, kway_b)
-                node.demand = node.limit = alone_units(spec, self.spec.capacity)[1]
+        for i, (spec, laid) in enumerate(zip(program.specs, program.nodes, strict=True)):
+            node = RefNode(job, spec, i, float(laid["alone"]), row=row0 + i, claim=spec.claim, level=spec.level)
+            node.demand = node.limit = int(laid["limit"])
             job.nodes.append(node)
         self.jobs[row] = job
         if self.ruled is not None:

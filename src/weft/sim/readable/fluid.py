@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.sim.compiled.state import COMPUTE
-from weft.sim.engine.program import NodeSpec, Program, alone_rate
+from weft.sim.engine.program import NodeSpec, Program
 
 
 def fluid_paces(
@@ -22,7 +22,11 @@ def fluid_paces(
     `kway` is b and eta of k-way sharing, None under max-min. Links that all jobs together cannot fill never limit.
     """
     b = kway[0] if kway else None
-    takes = [[_alone_s(spec, capacity, b) for spec in program.specs] for program in programs]
+    alone = [program.nodes["alone"].tolist() for program in programs]
+    takes = [
+        [spec.latency + spec.amount / rate for spec, rate in zip(program.specs, rates, strict=True)]
+        for program, rates in zip(programs, alone, strict=True)
+    ]
     paces = [1.0 / path_s(p.specs, t) for p, t in zip(programs, takes, strict=True)]
     binding = _binding(programs, capacity, b)
     for _ in range(rounds):
@@ -35,7 +39,7 @@ def fluid_paces(
             for t, spec in enumerate(program.specs):
                 if spec.kind == COMPUTE:
                     continue
-                rate = alone_rate(spec, capacity, b)
+                rate = alone[i][t]
                 for link, n in spec.links:
                     if kway and binding[link]:
                         rate = min(rate, 1.0 / ((1.0 + load[link]) * kway[0] + load[link] * kway[1]))
@@ -60,18 +64,14 @@ def path_s(specs: Sequence[NodeSpec], takes: Sequence[float]) -> float:
     return max(ends)
 
 
-def _alone_s(spec: NodeSpec, capacity: npt.NDArray[np.float64], b: float | None) -> float:
-    return 0.0 if spec.kind == COMPUTE else spec.latency + spec.amount / alone_rate(spec, capacity, b)
-
-
 def _binding(programs: Sequence[Program], capacity: npt.NDArray[np.float64], b: float | None) -> npt.NDArray[np.bool_]:
     """Links that the jobs on them could fill together; under k-way sharing those with more than one job."""
     wanted, jobs = np.zeros(len(capacity)), np.zeros(len(capacity))
     for program in programs:
         mine = np.zeros(len(capacity))
-        for spec in program.specs:
+        for spec, rate in zip(program.specs, program.nodes["alone"].tolist(), strict=True):
             for link, n in spec.links:
-                want = n * alone_rate(spec, capacity, b)
+                want = n * rate
                 mine[link] = max(mine[link], want) if program.serial else mine[link] + want
         wanted += mine
         jobs += mine > 0
