@@ -192,7 +192,8 @@ def test_all_that_is_computed_is_seen_there() -> None:
     ],
 )
 def test_a_program_that_fails(tmp_path: Path, text: str, message: str) -> None:
-    model = AstraSim(program(tmp_path, text), MODERN, timeout_s=0.5 if "sleep" in text else 60.0)
+    model = AstraSim(program(tmp_path, text), MODERN)
+    model.timeout_s = 0.5 if "sleep" in text else 60.0
     with pytest.raises(InputError, match=message) as error:
         model.exposed_s(PROFILE, "", ((2, 2),))
     assert str(error.value).startswith("network.program: ")

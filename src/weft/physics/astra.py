@@ -172,7 +172,6 @@ def _number(value: Any, name: str, path: str | Path) -> float:
     return float(value)
 
 
-_TIMEOUT_S = 600.0
 _UNIT_S = 1e-6  # seconds in the unit of EndToEnd.csv; the files that the program reads have nanoseconds
 _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of EndToEnd.csv, by name or else by place
 
@@ -180,17 +179,12 @@ _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of
 class AstraSim(CostModel):
     """Runs the program once for each profile and shape and takes the exposed communication from its EndToEnd.csv."""
 
-    def __init__(
-        self,
-        program: str | Path,
-        hierarchy: Hierarchy,
-        scale: Mapping[str, float] | None = None,
-        timeout_s: float = _TIMEOUT_S,
-    ) -> None:
+    timeout_s = 600.0
+
+    def __init__(self, program: str | Path, hierarchy: Hierarchy, scale: Mapping[str, float] | None = None) -> None:
         self.program = Path(program)
         self.hierarchy = hierarchy
         self.scale = scale or {}
-        self.timeout_s = timeout_s
         if not self.program.is_file():
             raise InputError(f"network.program: {program} is no file; give the path of ASTRA-sim's AnalyticalAstra")
 

@@ -156,15 +156,12 @@ class Alone:
         """Length of the iteration: the perimeter of CASSINI's circle."""
         return self.played.seconds
 
-    def up_phases(self, worker: int = 0, least_s: float = 0.0) -> tuple[Piece, ...]:
-        """CASSINI's Up phases of a worker's NIC: times of sending without a pause, with their mean rate.
-
-        Pauses of `least_s` or shorter are no Down phase.
-        """
+    def up_phases(self, worker: int = 0) -> tuple[Piece, ...]:
+        """CASSINI's Up phases of a worker's NIC: times of sending without a pause, with their mean rate."""
         merged: list[list[float]] = []  # start, end, bytes
         for s in self.sent[worker]:
             moved = (s.end_s - s.start_s) * s.bytes_per_s
-            if merged and s.start_s - merged[-1][1] <= max(least_s, 1e-9 * self.iteration_s):
+            if merged and s.start_s - merged[-1][1] <= 1e-9 * self.iteration_s:
                 merged[-1][1] = s.end_s
                 merged[-1][2] += moved
             else:

@@ -92,10 +92,10 @@ def run(E, until):
             order_batch(E, n)
         for i in range(n):
             ident = m.batch(E)[i]
-            if ident & 1 and m.jobs(E)[ident >> 1].state == PARKED:
+            if ident & 1 == 0:
+                fire(E, ident >> 1, now)
+            elif m.jobs(E)[ident >> 1].state == PARKED:
                 wake(E, ident >> 1, now)
-            else:
-                fire(E, ident, now)
         instant(E)
 
 

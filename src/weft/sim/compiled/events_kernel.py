@@ -24,8 +24,6 @@ from weft.sim.compiled.state import (
     MISSED,
     PENDING,
     QUEUED,
-    RUNNING,
-    STARTING,
     STIRRED,
 )
 from weft.sim.compiled.tasks_kernel import (
@@ -214,16 +212,8 @@ def hand_over_gpus(E, now):
 
 
 @inner()
-def fire(E, ident, now):
-    """One event of the queue."""
-    if ident & 1:
-        j = ident >> 1
-        if m.jobs(E)[j].state == STARTING:
-            m.jobs(E)[j].state = RUNNING
-            m.jobs(E)[j].mark = now
-            begin_iteration(E, j, now)
-        return
-    x = ident >> 1
+def fire(E, x, now):
+    """The event of a node."""
     node = m.nodes(E)[x]
     if node.state == GATED:
         account(E, node.job, now).n_gate -= 1

@@ -34,9 +34,6 @@ class _Rows:
         self._columns = {name: memoryview(array[name]) for name in array.dtype.names or ()}
         self._length = len(array)
 
-    def __len__(self) -> int:
-        return self._length
-
     def __getitem__(self, i: int) -> _Row:
         if not 0 <= i < self._length:
             raise IndexError(f"row {i} of {self._length}")

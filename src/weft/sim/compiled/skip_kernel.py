@@ -143,7 +143,6 @@ def _try_exact(E, c, now):
     comp.record0 = comp.snap_record
     comp.period = now - comp.snap_time
     comp.periods = periods
-    m.scalars(E).n_parks += 1
     park(E, c, now, int64(PARK_EXACT), now + periods * comp.period)
     return True
 

@@ -1,7 +1,7 @@
 """The engine's memory: flat arrays that the compiled kernel and the Python around it share.
 
-Events are nodes (a task of a job on one lane of workers, once per iteration) and jobs (their start, or the end of a
-skipped stretch). Everything static about a job arrives as a `Program`; attaching it copies the program into the arenas.
+Events are nodes (a task of a job on one lane of workers, once per iteration) and jobs (the end of a skipped stretch).
+Everything static about a job arrives as a `Program`; attaching it copies the program into the arenas.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMPUTE, TRANSFER = 0, 1
 # states of a node within its iteration
 PENDING, GATED, QUEUED, LATENCY, ACTIVE, DONE, FROZEN = 0, 1, 2, 3, 4, 5, 6  # frozen: active, in a job parked at a pace
 # states of a row of jobs
-FREE, STARTING, RUNNING, PARKED, FINISHED = 0, 1, 2, 3, 4
+FREE, RUNNING, PARKED, FINISHED = 0, 1, 2, 3
 # sharing models
 IDEAL, MAXMIN, KWAY = 0, 1, 2
 # admission rules
@@ -116,7 +116,7 @@ SCALARS = np.dtype(
         ("n_held", "i8"), ("released", "i8"), ("n_gpus", "i8"), ("n_events", "i8"), ("n_records", "i8"),
         ("n_segments", "i8"), ("n_finished", "i8"), ("sharing", "i8"), ("admit", "i8"), ("admit_k", "i8"),
         ("skip", "i8"), ("exact", "i8"), ("seed", "i8"), ("n_iterations", "i8"), ("comp_free", "i8"),
-        ("comp_end", "i8"), ("n_parks", "i8"), ("n_estimates", "i8"), ("n_new_held", "i8"), ("segment_max", "i8"),
+        ("comp_end", "i8"), ("n_estimates", "i8"), ("n_new_held", "i8"), ("segment_max", "i8"),
         ("go_on", "i8"), ("n_ticked", "i8"), ("budget", "i8"), ("n_seats", "i8"), ("opened", "i8"), ("n_drawn", "i8"),
         ("in_run", "i8"), ("n_starters", "i8"), ("asked", "i8"), ("formed", "i8"),
         ("ranked", "i8"),  # number of transfers with a weight or a level of their own
