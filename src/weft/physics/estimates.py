@@ -5,7 +5,7 @@ Pictures assume that every worker has a server of its own with one full-duplex N
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from weft.errors import InputError, StackError
@@ -34,7 +34,7 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placeme
     n_servers, n_racks = max(1, min(spread.servers, workers)), max(1, spread.racks)
     while True:
         pools = [by_rack[r] for r in racks[:n_racks]]
-        chosen = [pool[i] for i in range(max(map(len, pools))) for pool in pools if i < len(pool)][:n_servers]
+        chosen = _in_turn(pools)[:n_servers]
         room = sum(len(cluster.servers[s].gpus) for s in chosen)
         widest = n_racks >= len(racks) and n_servers >= len(cluster.servers)
         if (len(chosen) == n_servers and room >= workers) or widest:
@@ -43,17 +43,12 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placeme
             n_racks += 1
         else:
             n_servers += 1
-    gpus: list[int] = []
-    taken = dict.fromkeys(chosen, 0)
-    while len(gpus) < workers:
-        before = len(gpus)
-        for s in chosen:
-            if len(gpus) < workers and taken[s] < len(cluster.servers[s].gpus):
-                gpus.append(cluster.servers[s].gpus[taken[s]])
-                taken[s] += 1
-        if len(gpus) == before:
-            break
-    return tuple(gpus)
+    return tuple(_in_turn([cluster.servers[s].gpus for s in chosen])[:workers])
+
+
+def _in_turn(lists: Sequence[Sequence[int]]) -> list[int]:
+    """The first of each list, then the second of each, and so on."""
+    return [each[i] for i in range(max(map(len, lists))) for each in lists if i < len(each)]
 
 
 class Estimates:

@@ -18,14 +18,12 @@ from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.pace.rates import Transport
-from weft.physics.cost import CostModel, Shape, shape_of
+from weft.physics.cost import shape_of
 from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
 if TYPE_CHECKING:
     from weft.collectives import OpenFlow, RoutedCollective
-
-_ONE_SERVER: Shape = ()
 
 
 class Lowering:
@@ -53,20 +51,29 @@ class Lowering:
             self.ports = np.ones(len(cluster.servers), np.bool_)
         self._units = LinkUnits.of(self.capacity)
         self.cost = network.cost_model
-        self._kept: dict[tuple[int, Shape | float], tuple[Profile, Program]] = {}
+        self._kept: dict[tuple[int, float | None], tuple[Profile, Program]] = {}
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
         """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
+        delay_s = None  # with a cost model, all exposed communication is one delay after the last task
         if self.cost is not None:
-            return self._fixed(self.cost, profile, gpus, model)
-        alone = not self.shared_gpus and self._on_one_server(gpus) and not self._leaves(profile)
-        key = (id(profile), _ONE_SERVER)
-        if alone and key in self._kept:
+            delay_s = self.cost.exposed_s(profile, model, shape_of(self.cluster, gpus))
+        # Shapes that cost the same share a program. On one server (most jobs of most traces) there is no link and no
+        # route, so it is the same wherever it is.
+        same = not self.shared_gpus and (
+            delay_s is not None or (self._on_one_server(gpus) and not self._leaves(profile))
+        )
+        key = (id(profile), delay_s)
+        if same and key in self._kept:
             return self._kept[key][1]
         nodes: list[NodeSpec] = []
-        self._add_tasks(nodes, profile, gpus, flow_key, transfers=True)
+        self._add_tasks(nodes, profile, gpus, flow_key, transfers=delay_s is None)
+        if delay_s is not None and delay_s > 0:
+            waited_for = {p for spec in nodes for p in spec.after}
+            last = tuple(i for i in range(len(nodes)) if i not in waited_for)
+            nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=delay_s))
         program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
-        if alone:  # no link and no route, so it is the same wherever it is; most jobs of most traces
+        if same:
             self._kept[key] = (profile, program)
         return program
 
@@ -79,23 +86,6 @@ class Lowering:
     def _on_one_server(self, gpus: Placement) -> bool:
         server = self.cluster.server_of_gpu
         return len(gpus) == 1 or len({int(server[g]) for g in gpus}) == 1
-
-    def _fixed(self, cost: CostModel, profile: Profile, gpus: Placement, model: str) -> Program:
-        """All exposed communication as one delay after the last task, made once for each delay, so that shapes that
-        cost the same share a program."""
-        seconds = cost.exposed_s(profile, model, shape_of(self.cluster, gpus))
-        key = (id(profile), seconds)
-        if key in self._kept and not self.shared_gpus:
-            return self._kept[key][1]
-        nodes: list[NodeSpec] = []
-        self._add_tasks(nodes, profile, gpus, 0, transfers=False)
-        if seconds > 0:
-            waited_for = {p for spec in nodes for p in spec.after}
-            last = tuple(i for i in range(len(nodes)) if i not in waited_for)
-            nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=seconds))
-        program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
-        self._kept[key] = (profile, program)
-        return program
 
     def _add_tasks(
         self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, flow_key: int, transfers: bool
