@@ -69,10 +69,8 @@ def components(vertices: Sequence[Sequence[str]]) -> list[Component]:
     return found
 
 
-def unique_shifts(
-    vertices: Sequence[Mapping[str, float]], periods_s: Mapping[str, float], reference: str | None = None
-) -> dict[str, float]:
-    """Algorithm 1: one shift per job from the shifts on each link, part by part; the reference job's is 0.
+def unique_shifts(vertices: Sequence[Mapping[str, float]], periods_s: Mapping[str, float]) -> dict[str, float]:
+    """Algorithm 1: one shift per job from the shifts on each link, part by part; the first job's is 0.
 
     Going from a job to a link takes its shift there away, going from the link to another job adds that one's. In a
     part with loops the first way to a job decides.
@@ -81,10 +79,9 @@ def unique_shifts(
     for shifts in vertices:
         for job in shifts:
             at.setdefault(job, []).append(shifts)
-    order = [reference, *at] if reference in at else list(at)
     found: dict[str, float] = {}
-    for first in order:
-        if first is None or first in found:
+    for first in at:
+        if first in found:
             continue
         found[first] = 0.0
         queue = deque([first])

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.interleave.cassini.affinity import components, unique_shifts
-from weft.interleave.cassini.circle import Circle
 from weft.interleave.cassini.layout import (
     Group,
     Layout,
@@ -22,7 +21,7 @@ from weft.interleave.cassini.layout import (
     circles_of,
     headroom,
     problem_of,
-    with_the_others,
+    worst_score,
 )
 from weft.interleave.cassini.rotate import RESTARTS, WORK, Problem, Rotation, rotate, settle, uniform_score
 
@@ -94,7 +93,7 @@ def _best_periods(
     def tried(scale: float) -> Alignment:
         periods = {job: periods_s[job] * scale for job in jobs}
         shifts, forgone = _shifts(layout, meetings, periods, looped)
-        scores = [_score(layout, m, periods, shifts) for m in around]
+        scores = [worst_score(m, layout, periods, shifts) for m in around]
         lost, late = dict.fromkeys(jobs, -math.inf), dict.fromkeys(jobs, -math.inf)
         for m, grow, score in zip(around, grows, scores, strict=True):
             for job in lost.keys() & m.jobs:
@@ -175,12 +174,3 @@ def _shifts(
         return shifts, 0.0
     shifts, total = settle(tightest, [shifts] if len(shifts) > _MANY else [shifts, {}])
     return shifts, best - total
-
-
-def _score(layout: Layout, meeting: Meeting, periods_s: Mapping[str, float], shifts_s: Mapping[str, float]) -> float:
-    """The worst link of a meeting at these shifts, with jobs that drift past."""
-    worst = math.inf
-    for i, (capacity, _) in enumerate(meeting.problems):
-        circles: dict[str, Circle] = circles_of(meeting, i, layout, periods_s)
-        worst = min(worst, with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, capacity))
-    return worst

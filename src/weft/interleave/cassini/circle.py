@@ -61,16 +61,6 @@ class Circle:
         kept = [piece for piece in found if piece[2] > _EPS * top and piece[1] - piece[0] > _EPS * self.period_s]
         return tuple(_joined(kept))
 
-    @property
-    def peak(self) -> float:
-        """The largest demand."""
-        return max((demand for _, _, demand in self.pieces), default=0.0)
-
-    @property
-    def load(self) -> float:
-        """The mean demand."""
-        return math.fsum((end - start) * demand for start, end, demand in self.pieces) / self.period_s
-
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     out: list[Piece] = []

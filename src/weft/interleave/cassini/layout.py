@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,14 +26,12 @@ class Meeting:
     """Links that carry the same jobs: one vertex of the affinity graph.
 
     `problems` are the different ways in which these links are used, as (capacity, arcs of each job). Links that even
-    the peaks of all jobs together cannot fill are left out. `score` is the worst score among them, and `tightest` says
-    which has it.
+    the peaks of all jobs together cannot fill are left out. `score` is the worst score among them.
     """
 
     jobs: tuple[str, ...]
     problems: list[tuple[float, tuple[Arcs, ...]]]
     score: float = 1.0
-    tightest: int = 0
     shifts_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -204,16 +202,13 @@ def problem_of(meeting: Meeting, problem: int, layout: Layout, periods_s: Mappin
     circles = {j: c for j, c in circles_of(meeting, problem, layout, periods_s).items() if j in periods_s}
     if len(circles) < 2:
         return None
-    return list(circles.values()), meeting.problems[problem][0], ratio_periods([c.period_s for c in circles.values()])
-
-
-def ratio_periods(periods_s: Iterable[float]) -> Periods:
-    """The unified circle of periods that are in small ratios."""
-    return _ratio_periods(tuple(periods_s))
+    periods = ratio_periods(tuple(c.period_s for c in circles.values()))
+    return list(circles.values()), meeting.problems[problem][0], periods
 
 
 @lru_cache(maxsize=4096)
-def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
+def ratio_periods(periods_s: tuple[float, ...]) -> Periods:
+    """The unified circle of periods that are in small ratios."""
     longest = max(periods_s)
     zero = (0.0,) * len(periods_s)
     repeats = np.arange(1.0, 145.0)[:, None] * longest / np.array(periods_s)
@@ -222,7 +217,7 @@ def _ratio_periods(periods_s: tuple[float, ...]) -> Periods:
         perimeter = (int(fits[0]) + 1) * longest
         whole = tuple(round(t) for t in repeats[fits[0]].tolist())
         return Periods(perimeter, tuple(perimeter / t for t in whole), whole, zero, zero)
-    return Periods(longest, tuple(periods_s), (0,) * len(periods_s), zero, zero)
+    return Periods(longest, periods_s, (0,) * len(periods_s), zero, zero)
 
 
 def score_links(layouts: Sequence[Layout], threads: int = 0) -> None:
@@ -264,18 +259,20 @@ def _take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Sequenc
         else:
             score = with_the_others(circles_of(meeting, i, layout, group.periods_s), shifts, capacity)
         if score < meeting.score:
-            meeting.score, meeting.tightest, meeting.shifts_s = score, i, shifts
+            meeting.score, meeting.shifts_s = score, shifts
     if meeting.shifts_s and len(meeting.problems) > 1:  # the other links carry the same jobs at the same shifts
-        meeting.score = min(
-            meeting.score,
-            *(score_of(meeting, i, layout, group, meeting.shifts_s) for i in range(len(meeting.problems))),
-        )
+        meeting.score = min(meeting.score, worst_score(meeting, layout, group.periods_s, meeting.shifts_s))
 
 
-def score_of(meeting: Meeting, problem: int, layout: Layout, group: Group, shifts_s: Mapping[str, float]) -> float:
-    """Score of a link at given shifts; jobs without one drift."""
-    circles = circles_of(meeting, problem, layout, group.periods_s)
-    return with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, meeting.problems[problem][0])
+def worst_score(
+    meeting: Meeting, layout: Layout, periods_s: Mapping[str, float], shifts_s: Mapping[str, float]
+) -> float:  # fmt: skip
+    """The worst link of a meeting at these shifts; jobs without one drift past."""
+    worst = math.inf
+    for i, (capacity, _) in enumerate(meeting.problems):
+        circles = circles_of(meeting, i, layout, periods_s)
+        worst = min(worst, with_the_others(circles, {j: shifts_s[j] for j in circles if j in shifts_s}, capacity))
+    return worst
 
 
 def with_the_others(circles: Mapping[str, Circle], shifts_s: Mapping[str, float], capacity: float) -> float:
@@ -284,7 +281,7 @@ def with_the_others(circles: Mapping[str, Circle], shifts_s: Mapping[str, float]
     others = [circle for job, circle in circles.items() if job not in shifts_s]
     if not kept:
         return uniform_score(others, capacity)
-    periods = ratio_periods([c.period_s for c in kept])
+    periods = ratio_periods(tuple(c.period_s for c in kept))
     if not others:
         return score_at(kept, capacity, list(shifts_s.values()), periods)
     arcs = [

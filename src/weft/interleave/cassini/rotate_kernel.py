@@ -1,4 +1,4 @@
-"""Best rotations of circles on one link, exactly (CASSINI Table 1); rotate.py does the same in plain Python.
+"""Best rotations of circles on one link, exactly (CASSINI Table 1); its test does the same in plain Python.
 
 A job is pieces (start, end, level) of its period, disjoint and inside it, repeated over the perimeter. Its shift delays
 all of them. Costs are excess demand integrated over the perimeter.
