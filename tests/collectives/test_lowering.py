@@ -10,22 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.collectives.forms import CLOSED_FORMS, closed_form, lower, nic_links, ring_order
 from tests.draws import examples
-from weft.collectives import (
-    APART,
-    CLOSED_FORMS,
-    COLLECTIVES,
-    closed_form,
-    get_collective,
-    lower,
-    ring_order,
-    route_collective,
-    stages,
-)
+from weft.collectives import APART, COLLECTIVES, get_collective, route_collective, stages
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowGroup
-from weft.model.topologies import Machine, cassini, fat_tree, leaf_spine, nic_links, single_switch, three_tier
+from weft.model.topologies import Machine, cassini, fat_tree, leaf_spine, single_switch, three_tier
 
 BESIDE = [name for name in COLLECTIVES if name != APART]  # whose messages all go between workers
 FAST = settings(max_examples=examples(60), deadline=None)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log2
 
 from weft.errors import InputError
 
@@ -34,14 +33,11 @@ class Collective:
     """A collective operation by name: `stages(n, message_bytes, n_ps)`, n > 1; only parameter servers look at n_ps.
 
     `rack_aware`: which rank stands where in the algorithm is free, so ranks may be ordered by rack and server.
-    `all_reduce`: every worker ends with the sum of all (the others move data and reduce nothing).
     """
 
     name: str
     stages: Callable[[int, float, int], Stages]
-    summary: str
     rack_aware: bool = False
-    all_reduce: bool = True
 
 
 def core_size(n: int) -> int:
@@ -60,8 +56,8 @@ def fold(n: int) -> tuple[list[int], tuple[Pair, ...]]:
     return [*range(0, 2 * extra, 2), *range(2 * extra, n)], pairs
 
 
-def unfold(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """The way back of a fold."""
+def back(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    """The same pairs in the other direction."""
     return tuple((dst, src) for src, dst in pairs)
 
 
@@ -81,8 +77,7 @@ def _tree(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     while distance < n:
         up.append(tuple((r, r - distance) for r in range(distance, n, 2 * distance)))
         distance *= 2
-    down = [tuple((dst, src) for src, dst in pairs) for pairs in reversed(up)]
-    return tuple(Stage(message_bytes, pairs) for pairs in (*up, *down))
+    return tuple(Stage(message_bytes, pairs) for pairs in (*up, *map(back, reversed(up))))
 
 
 def _halving_doubling(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
@@ -101,7 +96,7 @@ def _halving_doubling(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     both = (*halving, *reversed(halving))
     if not folded:
         return both
-    return (Stage(message_bytes, folded), *both, Stage(message_bytes, unfold(folded)))
+    return (Stage(message_bytes, folded), *both, Stage(message_bytes, back(folded)))
 
 
 def _recursive_doubling(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
@@ -115,7 +110,7 @@ def _recursive_doubling(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
         distance *= 2
     if not folded:
         return tuple(exchanges)
-    return (Stage(message_bytes, folded), *exchanges, Stage(message_bytes, unfold(folded)))
+    return (Stage(message_bytes, folded), *exchanges, Stage(message_bytes, back(folded)))
 
 
 def host_ranks(n: int, n_ps: int) -> tuple[int, ...]:
@@ -130,17 +125,18 @@ def host_ranks(n: int, n_ps: int) -> tuple[int, ...]:
 
 def _parameter_server(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     """Push, then broadcast: M/n_ps between every worker and every server that is not beside it, all at once."""
-    push = tuple((r, host) for host in host_ranks(n, n_ps) for r in range(n) if r != host)
-    pull = tuple((host, r) for r, host in push)
-    size = message_bytes / n_ps
-    return (Stage(size, push), Stage(size, pull))
+    return _push_pull(n, message_bytes, host_ranks(n, n_ps))
 
 
 def _apart(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     """The same with servers that are places of their own, after the workers: no worker has one beside it."""
-    push = tuple((r, n + j) for j in range(n_ps) for r in range(n))
-    size = message_bytes / n_ps
-    return (Stage(size, push), Stage(size, tuple((host, r) for r, host in push)))
+    return _push_pull(n, message_bytes, range(n, n + n_ps))
+
+
+def _push_pull(n: int, message_bytes: float, hosts: Sequence[int]) -> Stages:
+    push = tuple((r, host) for host in hosts for r in range(n) if r != host)
+    size = message_bytes / len(hosts)
+    return (Stage(size, push), Stage(size, back(push)))
 
 
 def _all_to_all(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
@@ -160,14 +156,14 @@ def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
 COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
-        Collective("ring", _ring, "all-reduce around a ring, bandwidth-optimal", rack_aware=True),
-        Collective("halving-doubling", _halving_doubling, "all-reduce by recursive halving and doubling"),
-        Collective("recursive-doubling", _recursive_doubling, "all-reduce by exchanges of whole messages"),
-        Collective("tree", _tree, "reduce and broadcast over a binary tree"),
-        Collective("parameter-server", _parameter_server, "push to n servers beside the workers, and pull"),
-        Collective(APART, _apart, "push to n servers on machines without workers of the job, and pull"),
-        Collective("all-to-all", _all_to_all, "a part from every worker to every other", all_reduce=False),
-        Collective("point-to-point", _point_to_point, "from the first worker to the second", all_reduce=False),
+        Collective("ring", _ring, rack_aware=True),
+        Collective("halving-doubling", _halving_doubling),
+        Collective("recursive-doubling", _recursive_doubling),
+        Collective("tree", _tree),
+        Collective("parameter-server", _parameter_server),
+        Collective(APART, _apart),
+        Collective("all-to-all", _all_to_all),
+        Collective("point-to-point", _point_to_point),
     )
 }
 
@@ -189,25 +185,3 @@ def stages(name: str, n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     if not 0 <= message_bytes < float("inf"):
         raise InputError(f"collective {name}: its message has {message_bytes} bytes; give a finite size of at least 0")
     return get_collective(name).stages(n, message_bytes, n_ps) if n > 1 else ()
-
-
-CLOSED_FORMS = ("tree", "recursive-doubling", "halving-doubling", "ring")
-
-
-def closed_form(algorithm: str, n: int, alpha: float, beta: float, gamma: float = 0.0) -> tuple[float, float]:
-    """(a, b) of Table I: alpha seconds per message, beta seconds per byte sent, gamma seconds per byte added up.
-
-    The table is for powers of two. For other numbers this continues it smoothly, which is less than whole rounds take.
-    """
-    if n < 1:
-        raise InputError(f"collective {algorithm}: it has {n} workers; give at least 1")
-    rounds = log2(n)
-    if algorithm == "tree":
-        return 2 * alpha * rounds, (2 * beta + gamma) * rounds
-    if algorithm == "recursive-doubling":
-        return alpha * rounds, (beta + gamma) * rounds
-    if algorithm == "halving-doubling":
-        return 2 * alpha * rounds, 2 * beta - (2 * beta + gamma) / n + gamma
-    if algorithm == "ring":
-        return 2 * (n - 1) * alpha, 2 * (n - 1) / n * beta + (n - 1) / n * gamma
-    raise InputError(f"collective {algorithm!r} has no closed form; choose one of {', '.join(CLOSED_FORMS)}")

@@ -73,25 +73,6 @@ class RoutedCollective:
         return tuple(chain)
 
 
-def lower(
-    collective: str,
-    message_bytes: float,
-    placement: Sequence[int],
-    cluster: Cluster,
-    *,
-    n_ps: int = 1,
-    demand: float | None = None,
-    flow_key: int = 0,
-) -> tuple[FlowGroup, ...]:
-    """The chain of flow groups that a message takes on the GPUs of `placement` (rank r on placement[r]).
-
-    One worker: nothing to send. `demand` caps each flow in bytes per second; `flow_key` (one per job) tells the flows
-    of different jobs apart where paths are chosen.
-    """
-    routed = route_collective(collective, placement, cluster, n_ps=n_ps, flow_key=flow_key)
-    return routed.groups(message_bytes, demand)
-
-
 def route_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> RoutedCollective:
@@ -157,11 +138,6 @@ def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: i
         lot = ((flow_key + 1) * _SPREAD + j) * 0x9E3779B97F4A7C15 % 2**64 >> 32
         hosts.append(free.pop(lot % len(free)) if free else workers[rank])
     return hosts
-
-
-def ring_order(placement: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
-    """Ranks in the order a ring visits them: by rack, then by server, so that each is entered and left once."""
-    return tuple(_by_rack(cluster.server_of_gpu[list(placement)].tolist(), cluster))
 
 
 @lru_cache(maxsize=512)

@@ -10,7 +10,6 @@ import math
 MB = 1e6
 MIB = float(2**20)
 GB = 1e9
-GIB = float(2**30)
 GBIT_PER_S = 1e9 / 8.0  # one Gbit/s in bytes per second
 K_WAY_B_S_PER_BYTE = 8.56e-10  # alone
 K_WAY_ETA_S_PER_BYTE = 2.35e-10  # what each further transfer adds

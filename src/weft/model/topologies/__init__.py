@@ -11,10 +11,10 @@ from weft.model.topologies.clos import (
     three_tier,
 )
 from weft.model.topologies.fabric import EcmpRouter, Machine, flow_hash
-from weft.model.topologies.summary import TierSummary, nic_links, node_levels, tier_summary
+from weft.model.topologies.summary import TierSummary, node_levels, tier_summary
 
 __all__ = [
     "CASSINI_MACHINE", "TOPOLOGIES", "Cable", "EcmpRouter", "Machine", "TierSummary", "Via", "build_cluster", "cassini",
-    "cassini_multi_gpu", "fat_tree", "flow_hash", "from_cables", "leaf_spine", "nic_links", "node_levels",
-    "single_switch", "three_tier", "tier_summary",
+    "cassini_multi_gpu", "fat_tree", "flow_hash", "from_cables", "leaf_spine", "node_levels", "single_switch",
+    "three_tier", "tier_summary",
 ]  # fmt: skip

@@ -88,18 +88,5 @@ def node_levels(cluster: Cluster) -> dict[str, int]:
     return levels
 
 
-def nic_links(cluster: Cluster) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """For every server the links that leave it and those that enter it (one each, unless it was given more cables)."""
-    ids = {server.name: server.id for server in cluster.servers}
-    out: list[list[int]] = [[] for _ in ids]
-    into: list[list[int]] = [[] for _ in ids]
-    for link in cluster.topology.links:
-        if link.src in ids:
-            out[ids[link.src]].append(link.id)
-        if link.dst in ids:
-            into[ids[link.dst]].append(link.id)
-    return tuple((tuple(a), tuple(b)) for a, b in zip(out, into, strict=True))
-
-
 def _sum(links: Iterable[Link]) -> float:
     return sum((link.bytes_per_s for link in links), 0.0)
