@@ -8,6 +8,14 @@ from weft.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
+class _OfJob:
+    """What has happened to one job, by its id."""
+
+    time_s: float
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class Submitted:
     """A job arrived."""
 
@@ -16,74 +24,54 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Started(_OfJob):
     """A start was confirmed: the job runs."""
-
-    time_s: float
-    job: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(_OfJob):
     """A stop was confirmed, or the world itself stopped the job; it holds `iterations_done` checkpointed iterations."""
 
-    time_s: float
-    job: str
     iterations_done: int
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(_OfJob):
     """A start could not be carried out; the job waits again."""
 
-    time_s: float
-    job: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(_OfJob):
     """The job ran all its iterations."""
 
-    time_s: float
-    job: str
-
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(_OfJob):
     """The user cancelled the job."""
 
-    time_s: float
-    job: str
-
 
 @dataclass(frozen=True, slots=True)
-class Barred:
+class Barred(_OfJob):
     """A waiting job cannot be started now, and no policy can change that. No policy sees it until it is Cleared."""
 
-    time_s: float
-    job: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class Cleared(_OfJob):
     """A job that was Barred is worth another try."""
-
-    time_s: float
-    job: str
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(_OfJob):
     """A running job is not what its submission said. `iterations`: it has outrun the length it claimed and is now
     assumed to be this long (0: as before). `silent`: it reports nothing, so it cannot be gated and no other job is
     shifted around it. `iteration_s`: the measured time of its iterations on these GPUs, where its profile is wrong (0:
     as before)."""
 
-    time_s: float
-    job: str
     iterations: int = 0
     silent: bool = False
     iteration_s: float = 0.0
@@ -91,11 +79,9 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class Prioritised:
+class Prioritised(_OfJob):
     """The priority of a job, waiting or not, has changed."""
 
-    time_s: float
-    job: str
     priority: int
     reason: str = ""
 

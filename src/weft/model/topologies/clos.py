@@ -6,7 +6,7 @@ The oversubscription of a switch is its downlink bandwidth over its uplink bandw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -30,10 +30,7 @@ def single_switch(servers: int, machine: Machine | None = None, *, seed: int = 0
     """All servers on one switch that never blocks: only NICs can be the bottleneck. It is one rack."""
     check_total(check_count("servers", servers), "servers")
     fabric = Fabric("single-switch", machine or Machine(), seed)
-    for i in range(servers):
-        fabric.server(f"s{i}", 0, ("switch",))
-    for i in range(servers):
-        fabric.cable(f"s{i}", "switch", fabric.machine.nic_gbps, "nic")
+    _racks(fabric, servers, servers, lambda rack: ("switch",))
     return fabric.cluster()
 
 
@@ -121,11 +118,10 @@ def three_tier(
     per_edge = ceil(sqrt(racks)) if racks_per_edge is None else check_count("racks_per_edge", racks_per_edge)
     tor_gbps, edge_gbps = _uplinks(machine.nic_gbps, servers_per_rack, per_edge, oversubscription, uplink_gbps)
     fabric = Fabric("three-tier", machine, seed)
-    for i in range(racks * servers_per_rack):
-        rack = i // servers_per_rack
-        fabric.server(f"s{i}", rack, (f"tor{rack}", f"edge{rack // per_edge}", "aggregation"))
-    for i in range(racks * servers_per_rack):
-        fabric.cable(f"s{i}", f"tor{i // servers_per_rack}", machine.nic_gbps, "nic")
+    _racks(
+        fabric, racks * servers_per_rack, servers_per_rack,
+        lambda rack: (f"tor{rack}", f"edge{rack // per_edge}", "aggregation"),
+    )  # fmt: skip
     for rack in range(racks):
         fabric.cable(f"tor{rack}", f"edge{rack // per_edge}", tor_gbps, "tor")
     for edge in range(ceil(racks / per_edge)):
@@ -146,12 +142,8 @@ def fat_tree(k: int, machine: Machine | None = None, *, oversubscription: float 
     up_gbps = machine.nic_gbps / check_positive("oversubscription", oversubscription)
     fabric = Fabric("fat-tree", machine, seed)
     edges = [(pod, edge) for pod in range(k) for edge in range(half)]
-    for rack, (pod, edge) in enumerate(edges):
-        for i in range(half):
-            fabric.server(f"s{rack * half + i}", rack, (f"edge{pod}.{edge}", f"pod{pod}", "core"))
-    for rack, (pod, edge) in enumerate(edges):
-        for i in range(half):
-            fabric.cable(f"s{rack * half + i}", f"edge{pod}.{edge}", machine.nic_gbps, "nic")
+    above = [(f"edge{pod}.{edge}", f"pod{pod}", "core") for pod, edge in edges]
+    _racks(fabric, len(edges) * half, half, above.__getitem__)
     for pod, edge in edges:
         for agg in range(half):
             fabric.cable(f"edge{pod}.{edge}", f"agg{pod}.{agg}", up_gbps, "edge")
@@ -169,10 +161,7 @@ def cassini(machine: Machine | None = None, *, seed: int = 0) -> Cluster:
     """
     machine = machine or CASSINI_MACHINE
     fabric = Fabric("cassini", machine, seed)
-    for i in range(24):
-        fabric.server(f"s{i}", i // 4, (f"tor{i // 4}", f"pod{i // 8}", "core"))
-    for i in range(24):
-        fabric.cable(f"s{i}", f"tor{i // 4}", machine.nic_gbps, "nic")
+    _racks(fabric, 24, 4, lambda rack: (f"tor{rack}", f"pod{rack // 2}", "core"))
     for tor in range(6):
         for agg in (tor // 2 * 2, tor // 2 * 2 + 1):
             fabric.cable(f"tor{tor}", f"agg{agg}", machine.nic_gbps, "tor")
@@ -190,13 +179,18 @@ def cassini_multi_gpu(machine: Machine | None = None, *, seed: int = 0) -> Clust
     """
     machine = machine or Machine(2, CASSINI_MACHINE.nic_gbps, CASSINI_MACHINE.gpu, CASSINI_MACHINE.gpu_memory_gb)
     fabric = Fabric("cassini-multi-gpu", machine, seed)
-    for i in range(6):
-        fabric.server(f"s{i}", i // 2, (f"tor{i // 2}", "core"))
-    for i in range(6):
-        fabric.cable(f"s{i}", f"tor{i // 2}", machine.nic_gbps, "nic")
+    _racks(fabric, 6, 2, lambda rack: (f"tor{rack}", "core"))
     for tor in range(3):
         fabric.cable(f"tor{tor}", "core", machine.nic_gbps, "tor")
     return fabric.cluster()
+
+
+def _racks(fabric: Fabric, servers: int, per_rack: int, above: Callable[[int], tuple[str, ...]]) -> None:
+    """Servers s0, s1, ... in racks of `per_rack`, each on the first of the switches that are `above` its rack."""
+    for i in range(servers):
+        fabric.server(f"s{i}", i // per_rack, above(i // per_rack))
+    for i in range(servers):
+        fabric.cable(f"s{i}", above(i // per_rack)[0], fabric.machine.nic_gbps, "nic")
 
 
 def _uplinks(

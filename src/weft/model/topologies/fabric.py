@@ -143,13 +143,6 @@ class EcmpRouter:
         self._servers = tuple(servers)
         self._seed = seed
         self._fixed = {pair: tuple(routes) for pair, routes in (fixed or {}).items()}
-        self._prepare()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled without what it has found so far."""
-        return EcmpRouter, (self._links, self._servers, self._seed, self._fixed)
-
-    def _prepare(self) -> None:
         number: dict[str, int] = {name: i for i, name in enumerate(self._servers)}
         for link in self._links:
             number.setdefault(link.src, len(number))
@@ -169,6 +162,10 @@ class EcmpRouter:
         self._tails = [self._end(i, incoming[i]) for i in range(n)]
         self._between: dict[tuple[int, int], _Between] = {}
         self._middles: dict[tuple[int, int, int], Route] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled without what it has found so far."""
+        return EcmpRouter, (self._links, self._servers, self._seed, self._fixed)
 
     def _end(self, server: int, links: list[tuple[int, int]]) -> tuple[Route, int]:
         if len(links) == 1 and not self._is_server[links[0][1]]:
@@ -191,14 +188,6 @@ class EcmpRouter:
                 self._middles.clear()
             middle = self._middles[key] = between.path(key[2])
         return head + middle + tail
-
-    def n_paths(self, src: int, dst: int) -> int:
-        """Number of paths that flows between two servers are spread over."""
-        if src == dst:
-            return 1
-        if (src, dst) in self._fixed:
-            return len(self._fixed[src, dst])
-        return self._search(src, dst, self._heads[src][1], self._tails[dst][1]).count
 
     def _search(self, src: int, dst: int, start: int, end: int) -> _Between:
         found = _Between(start, end, self._outgoing, self._incoming, self._is_server)

@@ -12,7 +12,7 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.topologies.clos import Node, racks_of_nodes
 from weft.model.topologies.fabric import MAX_SERVERS, Fabric, Machine, check_count, check_positive
-from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf
+from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf, upwards
 
 
 def read_topology(
@@ -87,16 +87,11 @@ class _SlurmTree:
                 self.parents[child].append(switch.name)
         self.heights: dict[str, int] = {}
         self.below: dict[str, float] = {}  # downlink bandwidth of a switch in Gbit/s
-        waiting = dict(switches)
-        while waiting:  # from the leaves upwards; the parser has refused loops
-            ready = [s for s in waiting.values() if all(child in self.heights for child in s.switches)]
-            for switch in ready:
-                self.heights[switch.name] = 1 + max((self.heights[c] for c in switch.switches), default=0)
-                del waiting[switch.name]
-            for switch in ready:
-                self.below[switch.name] = len(switch.nodes) * self._nic_gbps(switch) + sum(
-                    self._up_gbps(child, switch) for child in switch.switches
-                )
+        for name in upwards(switches):
+            switch = switches[name]
+            self.heights[name] = 1 + max((self.heights[c] for c in switch.switches), default=0)
+            up_gbps = sum(self._up_gbps(child, switch) for child in switch.switches)
+            self.below[name] = len(switch.nodes) * self._nic_gbps(switch) + up_gbps
 
     def _nic_gbps(self, switch: Switch) -> float:
         return self.machine.nic_gbps if switch.link_gbps is None else switch.link_gbps

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from weft.errors import InputError
@@ -176,22 +177,23 @@ def _check_tree(switches: Mapping[str, Switch], source: str) -> None:
                 raise _wrong(source, switch.line, f"switch {child!r} has no line of its own; add SwitchName={child}")
         if len(set(switch.switches)) < len(switch.switches):
             raise _wrong(source, switch.line, f"switch {switch.name} lists a child twice; list it once")
-    waiting = dict(switches)
-    while waiting:
-        ready = [name for name, s in waiting.items() if not any(child in waiting for child in s.switches)]
-        if not ready:
-            first = next(iter(waiting.values()))
-            raise _wrong(
-                source, first.line, f"switch {first.name} is, by a loop, above itself; remove one of its children"
-            )
-        for name in ready:
-            del waiting[name]
+    try:
+        upwards(switches)
+    except CycleError as error:
+        looped = switches[error.args[1][0]]
+        why = f"switch {looped.name} is, by a loop, above itself; remove one of its children"
+        raise _wrong(source, looped.line, why) from None
     first = next(iter(switches.values()))
     joined = _joined_to(first.name, switches)
     for switch in switches.values():
         if switch.name not in joined:
             both = f"{first.name} (line {first.line}) and {switch.name}"
             raise _wrong(source, switch.line, f"no path joins {both}; add a SwitchName line over both")
+
+
+def upwards(switches: Mapping[str, Switch]) -> list[str]:
+    """Names of the switches, each after those below it."""
+    return list(TopologicalSorter({name: switch.switches for name, switch in switches.items()}).static_order())
 
 
 def _joined_to(start: str, switches: Mapping[str, Switch]) -> set[str]:
