@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from weft.core.capabilities import Capabilities
 from weft.core.table import Table, memory_of
@@ -51,9 +51,10 @@ class _Checker:
         if not self._plainly_free(start.gpus, memory):
             for gpu in start.gpus:
                 self._gpu(gpu, memory, what)
-        if job.job.per_server and _per_server(self.table, start.gpus) != {job.job.per_server}:
+        each = set(self.table.cluster.counts(start.gpus).values()) if job.job.per_server or not self.can.uneven else {0}
+        if job.job.per_server and each != {job.job.per_server}:
             raise DecisionError(f"{what}: it must have {job.job.per_server} workers on each of its servers")
-        if not self.can.uneven and len(_per_server(self.table, start.gpus)) > 1:
+        if not self.can.uneven and len(each) > 1:
             raise DecisionError(f"{what}: its servers get different numbers of workers, which this world cannot do")
         if start.gate is not None:
             self._gate(job.job, len(start.gpus), start.gate, what)
@@ -139,7 +140,3 @@ class _Checker:
             raise DecisionError(f"{what}: there is no task {gate.task}; ids go from 0 to {tasks - 1}")
         if not (math.isfinite(gate.epoch_s) and 0 <= gate.period_s < math.inf and 0 <= gate.tolerance < math.inf):
             raise DecisionError(f"{what}: epoch, period and tolerance must be finite, the last two not negative")
-
-
-def _per_server(table: Table, gpus: Sequence[int]) -> set[int]:
-    return set(Counter(int(table.cluster.server_of_gpu[g]) for g in gpus).values())

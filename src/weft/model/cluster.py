@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -111,6 +112,10 @@ class Cluster:
         """Server id of every GPU id."""
         pairs = sorted((g, s.id) for s in self.servers for g in s.gpus)
         return np.array([s for _, s in pairs], dtype=np.int64)
+
+    def counts(self, gpus: Sequence[int]) -> Counter[int]:
+        """How many of these GPUs are on each of their servers."""
+        return Counter(self.server_of_gpu[list(gpus)].tolist())
 
     @cached_property
     def rack_of_server(self) -> npt.NDArray[np.int64]:

@@ -101,8 +101,8 @@ class _Watch:
         assert self.core is not None
         table, offer = self.core.table, self.core.table.gpus.offer
         jobs = [tuple(getattr(job, name) for name in _FIELDS) for job in table.jobs.values()]
-        arrays = [a.tobytes() for a in (offer.residents, offer.memory, offer.usable, offer.free_per_server)]
-        return jobs, list(table.waiting), list(table.running), dict(table.placements), dict(table.demand), arrays
+        queues = list(table.waiting), list(table.running)
+        return jobs, queues, dict(table.placements), dict(table.demand), _arrays(offer)
 
 
 class WatchedOrder(_Watch, Order):
@@ -149,12 +149,11 @@ class WatchedPlace(_Watch, Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The policy's answer."""
-        before = [a.tobytes() for a in (offer.residents, offer.memory, offer.usable, offer.free_per_server)]
+        before = _arrays(offer)
         answer: Answer = self.ask(
             "place", lambda p, s: p.place(view, job, gpus, offer, s), state, lambda answer: answer
         )
-        after = [a.tobytes() for a in (offer.residents, offer.memory, offer.usable, offer.free_per_server)]
-        require(before == after, f"{self.what}.place changes the offer it is given")
+        require(_arrays(offer) == before, f"{self.what}.place changes the offer it is given")
         require(bool(answer.reason), f"{self.what}.place gives no reason")
         self.json_able(answer.state, "the state that place returns")
         self.later(answer.ask_again_s, view.now, "ask_again_s")
@@ -181,8 +180,7 @@ class WatchedPlace(_Watch, Place):
         else:
             require(bool((offer.residents[list(given)] == 0).all()), f"{which}: a GPU that is taken")
         if not self.uneven:
-            counts = Counter(int(view.cluster.server_of_gpu[g]) for g in given)
-            require(len(set(counts.values())) == 1, f"{which}: uneven, which it says it never is")
+            require(len(set(view.cluster.counts(given).values())) == 1, f"{which}: uneven, which it says it never is")
 
 
 class WatchedPlanner(_Watch, Planner):
@@ -271,6 +269,10 @@ class WatchedInterleave(_Watch, Interleave):
                 starting or bool(pick.reasons.get(job_id)), f"{self.what}.pick gives no reason for gate of {job_id}"
             )
         return pick
+
+
+def _arrays(offer: Offer) -> list[bytes]:
+    return [a.tobytes() for a in (offer.residents, offer.memory, offer.usable, offer.free_per_server)]
 
 
 def _plain(candidate: Candidate) -> Any:

@@ -7,7 +7,6 @@ to them by which workers talk to each other.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,7 +19,26 @@ from weft.place.base import Answer, Place
 from weft.place.pattern import HD, Dealing
 
 
-class Even(Place):
+class _Around(Place):
+    """A place that asks another one. What it does not change is as the place inside has it."""
+
+    def __init__(self, inner: Place) -> None:
+        self.inner = inner
+        self.name, self.needs = inner.name, inner.needs
+        self.shares_gpus, self.names_gpus = inner.shares_gpus, inner.names_gpus
+        self.uneven, self.reserves = inner.uneven, inner.reserves
+
+    def initial_state(self) -> State:
+        return self.inner.initial_state()
+
+    def alike(self, job: JobView) -> str | None:
+        return self.inner.alike(job)
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        return self.inner.observe(view, started, state)
+
+
+class Even(_Around):
     """Asks the place inside first about all that is free, then about servers that have exactly an equal share free.
 
     The second question is repeated for 1, 2, 3, ... servers in turn. The place inside decides as always: it may wait
@@ -28,20 +46,17 @@ class Even(Place):
     possible counts; if there is none, the first refusal counts.
     """
 
-    uneven = False
-
     def __init__(self, inner: Place) -> None:
         if inner.shares_gpus:
             raise StackError(
                 f"even:{inner.name}: {inner.name} shares GPUs, and only whole ones can be dealt out evenly"
             )
-        self.inner = inner
-        self.name = f"even:{inner.name}"
-        self.needs = inner.needs
-        self.names_gpus, self.reserves = inner.names_gpus, inner.reserves
+        super().__init__(inner)
+        self.name, self.uneven = f"even:{inner.name}", False
 
-    def initial_state(self) -> State:
-        return self.inner.initial_state()
+    def alike(self, job: JobView) -> str | None:
+        """Each job decides for itself: it is shown other parts of an offer than the next one."""
+        return None
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The first even answer, over as few servers as possible."""
@@ -67,25 +82,14 @@ class Even(Place):
     def _enough(self, offer: Offer, servers: int, each: int) -> bool:
         return bool(np.count_nonzero(offer.free_per_server >= each) >= servers)
 
-    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        return self.inner.observe(view, started, state)
-
     def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
-        counts = Counter(view.cluster.server_of_gpu[list(gpus)].tolist())
+        counts = view.cluster.counts(gpus)
         return len(set(counts.values())) == 1 and servers in (None, len(counts))
 
 
-class Shaped(Place):
+class Shaped(_Around):
     """A job that must have a given number of workers on each server is shown servers with exactly that many free GPUs.
     The place inside handles any other job itself. A placement of another shape is refused, with the reason."""
-
-    def __init__(self, inner: Place) -> None:
-        self.inner = inner
-        self.name, self.needs = inner.name, inner.needs
-        self.shares_gpus, self.names_gpus, self.uneven = inner.shares_gpus, inner.names_gpus, inner.uneven
-
-    def initial_state(self) -> State:
-        return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The answer of the place inside, if it has the job's shape."""
@@ -97,20 +101,13 @@ class Shaped(Place):
         if rest or np.count_nonzero(offer.free_per_server >= each) < servers:
             return Answer(None, words, state)
         answer = self.inner.place(view, job, gpus, _shares(view, job, offer, each), state)
-        if answer.gpus is not None and _shares_of(view, answer.gpus) != {each}:
+        if answer.gpus is not None and set(view.cluster.counts(answer.gpus).values()) != {each}:
             return Answer(None, words, state)
         return answer
 
     def alike(self, job: JobView) -> str | None:
         """The kind that the place inside names, unless the job has a shape."""
         return None if job.job.per_server else self.inner.alike(job)
-
-    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        return self.inner.observe(view, started, state)
-
-
-def _shares_of(view: ClusterView, gpus: Placement) -> set[int]:
-    return set(Counter(view.cluster.server_of_gpu[list(gpus)].tolist()).values())
 
 
 def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
@@ -133,23 +130,17 @@ def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
     return Offer(offer.residents, offer.memory, usable, per_server, len(left))
 
 
-class Dealt(Place):
+class Dealt(_Around):
     """The place inside chooses the GPUs; here ranks are put on them so that fewer bytes cross between servers. That is
     Titan's way to divide workers among machines (`place/pattern.py`), for any place: `dealt:best-fit`. Where a profile
     does not name its collective it is taken to be halving-doubling (`dealt/ring:best-fit`: another). An order of ranks
     that is already as good is left as it is."""
 
     def __init__(self, inner: Place, collective: str = HD) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.name = f"dealt{'' if collective == HD else '/' + collective}:{inner.name}"
         self.needs = inner.needs | {Fact.PROFILE}
-        self.names_gpus = inner.names_gpus
-        self.shares_gpus = inner.shares_gpus
-        self.uneven, self.reserves = inner.uneven, inner.reserves
         self._dealing = Dealing(collective)
-
-    def initial_state(self) -> State:
-        return self.inner.initial_state()
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The same GPUs, ranks in another order where that saves bytes."""
@@ -157,10 +148,3 @@ class Dealt(Place):
         if answer.gpus is None or len(answer.gpus) < 3:
             return answer
         return replace(answer, gpus=self._dealing.order(view.cluster, job.job.profiles[gpus], answer.gpus))
-
-    def alike(self, job: JobView) -> str | None:
-        """As the place inside says."""
-        return self.inner.alike(job)
-
-    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
-        return self.inner.observe(view, started, state)

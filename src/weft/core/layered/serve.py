@@ -17,8 +17,6 @@ from weft.model.view import ClusterView, JobStatus, JobView
 from weft.order.base import Cap, Claim, Ranking
 from weft.place.base import Answer, Place
 
-__all__ = ["Ask", "Outcome", "serve"]
-
 
 def serve(
     view: ClusterView, ranking: Ranking, place: Place, state: State, ask: Ask | None = None, once: bool = False
