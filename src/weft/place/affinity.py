@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView, Offer, Spread
 from weft.place.base import Answer, Place
-from weft.place.best_fit import idle_first
-
-Ints = npt.NDArray[np.int64]
+from weft.place.best_fit import Ints, filled, idle_first
 
 
 class Affinity(Place):
@@ -88,8 +85,5 @@ class Affinity(Place):
         count = int(np.searchsorted(np.cumsum(free[order]), len(home))) + 1
         if count >= Spread.of(view.cluster, home).servers:
             return Answer(home, "on its own GPUs", state)
-        left, shares = len(home), []
-        for server in order[:count].tolist():
-            shares.append((server, min(left, int(free[server]))))
-            left -= shares[-1][1]
+        shares = filled(order[:count], free, len(home))
         return self._answer(job, idle_first(view, offer, shares), f"moves to {count} servers", state)

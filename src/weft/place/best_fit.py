@@ -69,6 +69,17 @@ def _tightest_server(free: Ints, gpus: int) -> int | None:
     return None
 
 
+def filled(order: Ints, free: Ints, gpus: int) -> list[Share]:
+    """Servers in this order, all but the last taken whole; none if they have fewer GPUs than wanted."""
+    shares: list[Share] = []
+    for server in order.tolist():
+        shares.append((server, min(gpus, int(free[server]))))
+        gpus -= shares[-1][1]
+        if gpus == 0:
+            return shares
+    return []
+
+
 def _over_several(free: Ints, racks: Ints, gpus: int) -> list[Share]:
     biggest = np.sort(free)[::-1]
     servers = int(np.searchsorted(np.cumsum(biggest), gpus)) + 1  # the fewest that will do

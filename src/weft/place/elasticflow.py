@@ -8,7 +8,7 @@ import numpy.typing as npt
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import Share, idle_first
+from weft.place.best_fit import Share, filled, idle_first
 
 _KEPT = "kept idle"
 
@@ -60,14 +60,7 @@ def _idle_machines(free: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], bl
     """The fewest idle machines for a block, the last with what is left; none if there are too few."""
     idle = np.flatnonzero((free == sizes) & (free > 0))
     idle = idle[np.argsort(-free[idle], kind="stable")]
-    shares: list[Share] = []
-    for machine in idle.tolist():
-        count = min(block, int(free[machine]))
-        shares.append((machine, count))
-        block -= count
-        if block == 0:
-            return shares
-    return []
+    return filled(idle, free, block)
 
 
 def _without(view: ClusterView, offer: Offer, kept: dict[str, list[int]], job: str) -> Offer:

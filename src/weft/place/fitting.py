@@ -6,14 +6,12 @@ from abc import abstractmethod
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-
-Ints = npt.NDArray[np.int64]
+from weft.place.best_fit import Ints
 
 
 def big_enough(job: JobView, gpus: int, offer: Offer) -> Ints:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import Share, idle_first
-
-Ints = npt.NDArray[np.int64]
+from weft.place.best_fit import Ints, Share, idle_first
 
 
 class HiveD(Place):

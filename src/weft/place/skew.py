@@ -6,16 +6,14 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import InputError, StackError
 from weft.model.plan import State
 from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import idle_first
+from weft.place.best_fit import filled, idle_first
 
-Ints = npt.NDArray[np.int64]
 LIMIT = 0.3
 
 
@@ -55,7 +53,7 @@ class Skew(Place):
         idle = view.offer.free_per_server
         if not skewed:
             order = np.lexsort((free, idle == 0))  # servers where no job must leave first, then the fullest
-            shares = _fill(order[free[order] > 0], free, gpus)
+            shares = filled(order[free[order] > 0], free, gpus)
             return Answer(idle_first(view, offer, shares), _words("low skew: anywhere", len(shares)), state)
         size = view.cluster.largest_server
         fewest = -(-gpus // size)
@@ -85,18 +83,6 @@ def skew_of(model: str) -> float:
     except InputError:
         return 0.0
     return max((size for layer in found.layers for size in layer.tensors), default=0) / max(found.params, 1)
-
-
-def _fill(order: Ints, free: Ints, gpus: int) -> list[tuple[int, int]]:
-    """The wanted number of GPUs from servers in this order, all but the last taken whole."""
-    shares: list[tuple[int, int]] = []
-    for server in order.tolist():
-        if gpus <= 0:
-            break
-        count = min(gpus, int(free[server]))
-        shares.append((server, count))
-        gpus -= count
-    return shares
 
 
 def _words(rule: str, servers: int) -> str:

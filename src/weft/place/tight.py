@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
@@ -17,10 +16,9 @@ from weft.model.job import Job
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.place.base import Answer, Place
-from weft.place.best_fit import Share, idle_first, tightest
+from weft.place.best_fit import Ints, Share, idle_first, tightest
 from weft.place.pattern import HD, Dealing
 
-Ints = npt.NDArray[np.int64]
 PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under any order that prefers small ones
 UNKNOWN_S = 3600.0  # a job of unknown length may wait so long at least, and is protected for so long at least
 

@@ -13,10 +13,9 @@ from weft.model.plan import Placement, State
 from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import idle_first, tightest
+from weft.place.best_fit import Ints, idle_first, tightest
 from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Consolidated, Fixed, Timers, tier_of
 
-Ints = npt.NDArray[np.int64]
 _WHERE = ("on one machine", "in one rack", "over several racks")
 
 

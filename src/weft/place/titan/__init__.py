@@ -17,12 +17,11 @@ from weft.model.plan import Placement, State
 from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
-from weft.place.best_fit import Share
+from weft.place.best_fit import Ints, Share, idle_first
 from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
 from weft.place.titan.machines import Rooms
 from weft.place.titan.search import search
 
-Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 
 
@@ -291,11 +290,6 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
     """Free GPUs of the machines, rank by rank; those that nobody has to leave come first."""
-    usable, residents, now_there = offer.usable, offer.residents, view.offer.residents
-    chosen = [0] * sum([len(ranks) for _, ranks in found])
-    for machine, ranks in found:
-        free = [gpu for gpu in view.cluster.servers[machine].gpus if usable[gpu] and not residents[gpu]]
-        free.sort(key=lambda gpu: bool(now_there[gpu] > 0))
-        for rank, gpu in zip(ranks, free, strict=False):
-            chosen[rank] = gpu
-    return tuple(chosen)
+    gpus = idle_first(view, offer, [(machine, len(ranks)) for machine, ranks in found], by_rack=False)
+    on = dict(zip((rank for _, ranks in found for rank in ranks), gpus, strict=True))
+    return tuple(on[rank] for rank in range(len(on)))

@@ -16,9 +16,7 @@ from operator import neg
 import numpy as np
 import numpy.typing as npt
 
-from weft.place.best_fit import Share
-
-Ints = npt.NDArray[np.int64]
+from weft.place.best_fit import Ints, Share
 
 
 class Rooms:

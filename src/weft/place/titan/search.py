@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from weft.place.pattern import Kind, Load, Pattern, pattern_of
+from weft.place.pattern import Ints, Kind, Load, Pattern, pattern_of
 
-Ints = npt.NDArray[np.int64]
 Placed = tuple[tuple[int, tuple[int, ...]], ...]
 TRIES = 4000  # workers that are tried on a machine, for all numbers of machines together
 _LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
