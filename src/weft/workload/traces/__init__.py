@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from weft.workload.traces.base import Format
+from weft.workload.traces.base import Delimited, JsonList
 from weft.workload.traces.clusters import ACME, CRUX, DLRM, ELASTICFLOW, HELIOS, OPENB, PAI, PHILLY, SPOT
 from weft.workload.traces.schedulers import CHRONUS, DALLY, GAVEL, MURI, POLLUX, SHOCKWAVE, THEMIS, TIRESIAS
-from weft.workload.traces.tools import PARQUET, PLAIN, SLURM
+from weft.workload.traces.tools import PLAIN, SLURM, Parquet
 
-_READERS = (
-    *PLAIN, *PARQUET, *PHILLY, *HELIOS, *PAI, *ACME, *ELASTICFLOW, *OPENB, *GAVEL, *SHOCKWAVE, *MURI, *CHRONUS,
-    *TIRESIAS, *THEMIS, *POLLUX, *DALLY, *SLURM, *SPOT, *DLRM, *CRUX,
+Format = Delimited | JsonList | Parquet
+
+_READERS: tuple[Format, ...] = (
+    PLAIN, Parquet(), *PHILLY, *HELIOS, PAI, *ACME, *ELASTICFLOW, OPENB, GAVEL, SHOCKWAVE, MURI, CHRONUS, TIRESIAS,
+    *THEMIS, POLLUX, DALLY, SLURM, SPOT, DLRM, CRUX,
 )  # fmt: skip
 
-FORMATS: dict[str, Format] = {reader.name: reader for reader in _READERS}
+FORMATS = {reader.name: reader for reader in _READERS}

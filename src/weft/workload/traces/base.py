@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import polars as pl
 
@@ -59,33 +59,6 @@ class Head:
     def header(self, delimiter: str) -> list[str]:
         """Column names, if the first line is a header."""
         return [name.strip().strip('"') for name in self.lines[0].split(delimiter)] if self.lines else []
-
-
-class Format(Protocol):
-    """A trace format."""
-
-    @property
-    def name(self) -> str:
-        """Short name, as in `--format`."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-        ...
-
-    @property
-    def wall_clock(self) -> bool:
-        """Whether submissions are dates; they are then counted from the first one."""
-        ...
-
-    def matches(self, head: Head) -> bool:
-        """Whether a file that begins like this is of this format."""
-        ...
-
-    def read(self, path: Path, options: Options) -> Parsed:
-        """Read a file."""
-        ...
 
 
 def stem_of(path: Path) -> str:

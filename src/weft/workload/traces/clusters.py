@@ -157,7 +157,7 @@ HELIOS = (
 # Alibaba PAI 2020 (NSDI '22), the converted sample of tasks: the columns of the converted Helios file. A row is a task
 # (all workers of one role), its arrival is its start, shared GPUs are rounded up, and durations are cut at 48 h; all
 # four are the converter's doing.
-PAI = (Delimited("pai", "Alibaba PAI 2020, sample of tasks", _converted, CONVERTED, tell=_is_pai),)
+PAI = Delimited("pai", "Alibaba PAI 2020, sample of tasks", _converted, CONVERTED, tell=_is_pai)
 
 
 ZONED = "%Y-%m-%d %H:%M:%S%z"
@@ -239,9 +239,7 @@ def _openb(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
-OPENB = (
-    Delimited("openb", "Alibaba openb 2023 pods", _openb, frozenset({"name", "cpu_milli", "num_gpu", "gpu_milli"})),
-)
+OPENB = Delimited("openb", "Alibaba openb 2023 pods", _openb, frozenset({"name", "cpu_milli", "num_gpu", "gpu_milli"}))
 
 
 def _spot(rows: Rows) -> pl.DataFrame:
@@ -263,11 +261,9 @@ def _spot(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
-SPOT = (
-    Delimited(
-        "spot", "Alibaba spot 2026 jobs", _spot,
-        frozenset({"job_name", "organization", "gpu_request", "worker_num", "submit_time", "duration"}),
-    ),
+SPOT = Delimited(
+    "spot", "Alibaba spot 2026 jobs", _spot,
+    frozenset({"job_name", "organization", "gpu_request", "worker_num", "submit_time", "duration"}),
 )  # fmt: skip
 
 
@@ -284,11 +280,9 @@ def _crux(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
-CRUX = (
-    Delimited(
-        "crux", "Alibaba Lingjun 2023, job list of Crux", _crux,
-        frozenset({"#job id", "arrival time (sec)", "size", "duration (sec)"}),
-    ),
+CRUX = Delimited(
+    "crux", "Alibaba Lingjun 2023, job list of Crux", _crux,
+    frozenset({"#job id", "arrival time (sec)", "size", "duration (sec)"}),
 )  # fmt: skip
 
 
@@ -309,9 +303,7 @@ def _dlrm(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
-DLRM = (
-    Delimited(
-        "dlrm", "Alibaba DLRM 2025 inference instances", _dlrm,
-        frozenset({"instance_sn", "app_name", "gpu_request", "creation_time", "scheduled_time", "deletion_time"}),
-    ),
+DLRM = Delimited(
+    "dlrm", "Alibaba DLRM 2025 inference instances", _dlrm,
+    frozenset({"instance_sn", "app_name", "gpu_request", "creation_time", "scheduled_time", "deletion_time"}),
 )  # fmt: skip

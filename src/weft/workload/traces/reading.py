@@ -13,24 +13,10 @@ import polars as pl
 
 from weft.errors import TraceError
 from weft.workload.streams import Stream
-from weft.workload.traces import FORMATS
-from weft.workload.traces.base import Format, Head, Options, Parsed, stem_of
-from weft.workload.traces.rows import TRACE, Problem, Trace, TraceJob
+from weft.workload.traces import FORMATS, Format
+from weft.workload.traces.base import Head, Options, Parsed, stem_of
+from weft.workload.traces.rows import TRACE, Trace
 from weft.workload.traces.tools import PLAIN_COLUMNS
-
-__all__ = [
-    "FORMATS",
-    "SIZE_BINS",
-    "TRACE",
-    "Problem",
-    "Trace",
-    "TraceJob",
-    "detect",
-    "read",
-    "sample",
-    "summary",
-    "write",
-]
 
 
 def detect(path: str | Path) -> str:
@@ -85,8 +71,7 @@ def sample(trace: Trace, jobs: int, seed: int) -> Trace:
     """A random choice of jobs without repetition, in their old order; the jobs left out are not reported."""
     if not 1 <= jobs <= trace.frame.height:
         raise TraceError(f"{trace.path}: cannot sample {jobs} jobs of {trace.frame.height}; ask for 1 to all of them")
-    keys = Stream(seed, "trace sample").uniform(trace.frame.height)
-    chosen = sorted(sorted(range(trace.frame.height), key=lambda i: keys[i])[:jobs])
+    chosen = sorted(Stream(seed, "trace sample").shuffled(range(trace.frame.height))[:jobs])
     note = f"{jobs} of {trace.frame.height} jobs, drawn with seed {seed}"
     return Trace(trace.frame[chosen], trace.format, (), jobs, trace.path, (*trace.notes, note), trace.start)
 

@@ -127,9 +127,9 @@ class Rows:
         """A column as text; all null if the file does not have it."""
         return self.text[column] if self.has(column) else pl.Series(column, [None] * len(self), dtype=pl.String)
 
-    def name(self, column: str, default: str = "") -> pl.Series:
-        """A column as text, with a default for what is empty."""
-        return self.column(column).fill_null(default)
+    def name(self, column: str) -> pl.Series:
+        """A column as text, "" where it is empty."""
+        return self.column(column).fill_null("")
 
     def number(
         self, column: str, *, low: float = 0.0, high: float = MAX_S, required: bool = True, whole: bool = False

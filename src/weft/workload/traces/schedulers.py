@@ -16,6 +16,7 @@ LONG = (
     "job_type", "command", "directory", "steps_arg", "needs_data_dir", "total_steps", "num_gpus", "priority", "SLO",
     "arrival_time",
 )  # fmt: skip
+WITH_DURATION = (*LONG[:7], "mode", "priority", "SLO", "duration", "arrival_time")
 
 
 def typed(head: Head) -> bool:
@@ -35,13 +36,15 @@ def _gavel(rows: Rows) -> pl.DataFrame:
     """Gavel (OSDI '20) `.trace` files: tab-separated, no header, one of two layouts.
 
     Job types read "model (batch size N)". There is no duration: it is steps / throughput on whatever runs the job. In
-    the seven-column layout (Philly, one file per virtual cluster) the virtual cluster is the file.
+    the seven-column layout (Philly, one file per virtual cluster) the virtual cluster is the file. Shockwave (NSDI
+    '23), whose jobs are synthetic, adds a batch-size mode and a duration.
     """
     model, batch = job_type(rows)
     return rows.finish({
         "job_id": rows.job_ids(None),
         "submit_s": rows.number("arrival_time"),
         "gpus": rows.gpus("num_gpus"),
+        "duration_s": rows.number("duration") if rows.has("duration") else None,
         "iterations": rows.count("total_steps", low=1),
         "model": model,
         "batch": batch,
@@ -49,62 +52,32 @@ def _gavel(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
-GAVEL = (Delimited("gavel", "Gavel trace", _gavel, delimiter="\t", layouts={7: SHORT, 10: LONG}, tell=typed),)
-
-
-SHOCKWAVE_COLUMNS = (
-    "job_type", "command", "directory", "steps_arg", "needs_data_dir", "total_steps", "num_gpus", "mode", "priority",
-    "SLO", "duration", "arrival",
-)  # fmt: skip
-
-
-def _shockwave(rows: Rows) -> pl.DataFrame:
-    """Shockwave (NSDI '23) `.trace` files: Gavel's layout with a batch-size mode and a duration added; synthetic."""
-    model, batch = job_type(rows)
-    return rows.finish({
-        "job_id": rows.job_ids(None),
-        "submit_s": rows.number("arrival"),
-        "gpus": rows.gpus("num_gpus"),
-        "duration_s": rows.number("duration"),
-        "iterations": rows.count("total_steps", low=1),
-        "model": model,
-        "batch": batch,
-    })  # fmt: skip
-
-
-SHOCKWAVE = (
-    Delimited("shockwave", "Shockwave trace", _shockwave, delimiter="\t", layouts={12: SHOCKWAVE_COLUMNS}, tell=typed),
-)
+GAVEL = Delimited("gavel", "Gavel trace", _gavel, delimiter="\t", layouts={7: SHORT, 10: LONG}, tell=typed)
+SHOCKWAVE = Delimited("shockwave", "Shockwave trace", _gavel, delimiter="\t", layouts={12: WITH_DURATION}, tell=typed)
 
 
 # Muri (SIGCOMM '22): Philly virtual clusters with models; all times in milliseconds.
-MURI = (
-    Delimited(
-        "muri", "Muri (milliseconds)",
-        ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", batch="batch_size",
-               unit_s=0.001),
-        frozenset({"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "resource_time_0"}),
-    ),
+MURI = Delimited(
+    "muri", "Muri (milliseconds)",
+    ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", batch="batch_size",
+           unit_s=0.001),
+    frozenset({"job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "resource_time_0"}),
 )  # fmt: skip
 
 # Chronus (SoCC '21): Philly with models and deadlines; times in minutes; `user` holds the virtual cluster. About 190
 # rows per file have no GPU and are left out.
-CHRONUS = (
-    Delimited(
-        "chronus", "Chronus (minutes)",
-        ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", vc="user", unit_s=60),
-        frozenset({"job_id", "user", "num_gpu", "submit_time", "iterations", "duration", "expect_time_list"}),
-    ),
+CHRONUS = Delimited(
+    "chronus", "Chronus (minutes)",
+    ByName("job_id", "submit_time", "num_gpu", "duration", "iterations", model="model_name", vc="user", unit_s=60),
+    frozenset({"job_id", "user", "num_gpu", "submit_time", "iterations", "duration", "expect_time_list"}),
 )  # fmt: skip
 
 # Tiresias (NSDI '19) job lists: seconds, a model name, and iterations where the list has them.
-TIRESIAS = (
-    Delimited(
-        "tiresias", "Tiresias job list",
-        ByName("job_id", "submit_time", "num_gpu", "duration", some_iterations="iterations", model="model_name"),
-        frozenset({"job_id", "num_gpu", "submit_time", "model_name", "duration"}),
-        lacks=frozenset({"resource_time_0", "expect_time_list", "ddl"}),
-    ),
+TIRESIAS = Delimited(
+    "tiresias", "Tiresias job list",
+    ByName("job_id", "submit_time", "num_gpu", "duration", some_iterations="iterations", model="model_name"),
+    frozenset({"job_id", "num_gpu", "submit_time", "model_name", "duration"}),
+    lacks=frozenset({"resource_time_0", "expect_time_list", "ddl"}),
 )  # fmt: skip
 
 # Themis (NSDI '20): hyper-parameter experiments on Philly in 2018, and their form with relative start times. The
@@ -123,12 +96,10 @@ THEMIS = (
 )  # fmt: skip
 
 # Pollux (OSDI '21) and Sia (SOSP '23) workloads: a model, a batch size and a number of GPUs, but no duration.
-POLLUX = (
-    Delimited(
-        "pollux", "Pollux or Sia workload",
-        ByName("name", "time", "num_replicas", model="application", batch="batch_size"),
-        frozenset({"name", "time", "application", "num_replicas", "batch_size"}),
-    ),
+POLLUX = Delimited(
+    "pollux", "Pollux or Sia workload",
+    ByName("name", "time", "num_replicas", model="application", batch="batch_size"),
+    frozenset({"name", "time", "application", "num_replicas", "batch_size"}),
 )  # fmt: skip
 
 # Dally's job files: SenseTime Venus jobs with models, a JSON list whose every value is a string. Submission is
@@ -144,11 +115,9 @@ def _record(job: Mapping[str, object], options: Options) -> dict[str, str | None
     return record | {"submit": None if submit is None else str(submit)}
 
 
-DALLY = (
-    JsonList(
-        "dally", "Dally job file", DALLY_COLUMNS, _record,
-        ByName("job_id", "submit", "max_parallelism", "duration", some_iterations="total_iterations", model="model",
-               batch="batchsize", user="user", status="state"),
-        ("job_id", "max_parallelism", "total_iterations"),
-    ),
+DALLY = JsonList(
+    "dally", "Dally job file", DALLY_COLUMNS, _record,
+    ByName("job_id", "submit", "max_parallelism", "duration", some_iterations="total_iterations", model="model",
+           batch="batchsize", user="user", status="state"),
+    ("job_id", "max_parallelism", "total_iterations"),
 )  # fmt: skip

@@ -40,10 +40,8 @@ def _plain(rows: Rows) -> pl.DataFrame:
     return rows.finish(columns)
 
 
-PLAIN = (
-    Delimited("plain", "weft's plain CSV", _plain, frozenset({"submit_s", "gpus"}),
-              tell=lambda head: set(head.header(",")) <= set(PLAIN_COLUMNS)),
-)  # fmt: skip
+PLAIN = Delimited("plain", "weft's plain CSV", _plain, frozenset({"submit_s", "gpus"}),
+          tell=lambda head: set(head.header(",")) <= set(PLAIN_COLUMNS))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,6 @@ class Parquet:
         parsed = Parsed()
         collect(path, Rows(text, list(range(1, kept.height + 1)), 0, stem_of(path)), _plain, [], parsed, options)
         return parsed
-
-
-PARQUET = (Parquet(),)
 
 
 WHEN = "%Y-%m-%dT%H:%M:%S"
@@ -164,13 +159,11 @@ def _duration(rows: Rows) -> pl.Series:
     return seconds
 
 
-SLURM = (
-    Delimited(
-        "slurm", "Slurm sacct --parsable2", _slurm, frozenset({"Submit"}),
-        either=(
-            frozenset({"JobID", "JobIDRaw"}), frozenset({"AllocTRES", "ReqTRES"}),
-            frozenset({"ElapsedRaw", "Elapsed", "End"}),
-        ),
-        delimiter="|", wall_clock=True,
+SLURM = Delimited(
+    "slurm", "Slurm sacct --parsable2", _slurm, frozenset({"Submit"}),
+    either=(
+        frozenset({"JobID", "JobIDRaw"}), frozenset({"AllocTRES", "ReqTRES"}),
+        frozenset({"ElapsedRaw", "Elapsed", "End"}),
     ),
+    delimiter="|", wall_clock=True,
 )  # fmt: skip
