@@ -37,7 +37,6 @@ def test_a_graph_comes_back_equal(name: str, tmp_path: Path) -> None:
     save_profile(profile, path)
     assert read_model(path) == profile
     assert zoo.profile(str(path), 4) == profile
-    assert zoo.load_profile(path) == profile
 
 
 def test_a_measured_file_is_a_model_for_any_number_of_workers(tmp_path: Path) -> None:
@@ -51,7 +50,6 @@ def test_a_measured_file_is_a_model_for_any_number_of_workers(tmp_path: Path) ->
     sends = [t for t in zoo.profile(str(path), 2, overlap=True).tasks if isinstance(t, Transfer)]
     assert [t.bytes for t in sends] == [3e6, 5e6]
     assert "measured on Some GPU, bf16, 2026-01-02" in profile.source
-    assert zoo.load_profile(path, 3).workers == 3
 
 
 def test_batches_between_measurements_lie_on_the_line(tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ _READINGS = {
 
 def _drawn(making: _Making) -> list[Draft]:
     """Jobs with models, sizes and lengths from the spec's distributions, not yet at any time."""
+    drafts = _of_any_size(making)
+    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    return drafts
+
+
+def _of_any_size(making: _Making) -> list[Draft]:
     spec, seed = making.spec, making.seed
     n = spec.jobs or 0
     if spec.draw_from in MARGINALS:
@@ -144,26 +150,19 @@ def _check_sizes(sizes: list[int], n_gpus: int) -> None:
         raise InputError(f"workload.gpus: a job wants {max(sizes)} GPUs, the cluster has {n_gpus}; drop that size")
 
 
-def _poisson(making: _Making) -> list[Draft]:
-    drafts = _drawn(making)
-    _check_sizes([d.gpus for d in drafts], making.n_gpus)
-    return drawn.by_load(drafts, making.spec.load or DEFAULT_LOAD, making.n_gpus, making.times, making.seed)
-
-
-def _bursty(making: _Making) -> list[Draft]:
+def _by_load(making: _Making) -> list[Draft]:
     drafts, spec = _drawn(making), making.spec
-    _check_sizes([d.gpus for d in drafts], making.n_gpus)
-    making.notes.append(
-        f"bursty arrivals: {spec.burst_share:g} of the time {spec.burst_factor:g} times as fast, bursts of "
-        f"{spec.burst_s:g} s on average"
-    )
-    load = spec.load or DEFAULT_LOAD
-    return drawn.by_load(drafts, load, making.n_gpus, making.times, making.seed, spec.bursts)
+    bursts = spec.bursts if spec.source == "bursty" else None
+    if bursts is not None:
+        making.notes.append(
+            f"bursty arrivals: {bursts.share:g} of the time {bursts.factor:g} times as fast, bursts of "
+            f"{bursts.length_s:g} s on average"
+        )
+    return drawn.by_load(drafts, spec.load or DEFAULT_LOAD, making.n_gpus, making.times, making.seed, bursts)
 
 
 def _at_zero(making: _Making) -> list[Draft]:
     drafts = _drawn(making)
-    _check_sizes([d.gpus for d in drafts], making.n_gpus)
     asked = sum(d.gpus for d in drafts)
     if making.spec.source == "snapshot" and asked > making.n_gpus:
         making.notes.append(
@@ -174,7 +173,6 @@ def _at_zero(making: _Making) -> list[Draft]:
 
 def _dynamic(making: _Making) -> list[Draft]:
     spec, drafts = making.spec, _drawn(making)
-    _check_sizes([d.gpus for d in drafts], making.n_gpus)
     present = min(len(drafts), len(drafts) // 2 if spec.present is None else spec.present)
     stream = Stream(making.seed, "arrivals")
     return drawn.at_times(drafts, arrivals.dynamic(len(drafts), present, spec.arrive_s, spec.gap_s, stream))
@@ -236,6 +234,6 @@ def _unique(drafts: list[Draft]) -> list[Draft]:
 
 
 _SOURCES: dict[str, Callable[[_Making], list[Draft]]] = {
-    "poisson": _poisson, "bursty": _bursty, "batch": _at_zero, "snapshot": _at_zero, "dynamic": _dynamic,
+    "poisson": _by_load, "bursty": _by_load, "batch": _at_zero, "snapshot": _at_zero, "dynamic": _dynamic,
     "ada-srsf": _ada_srsf, "trace": _trace, "jobs": _listed,
 }  # fmt: skip

@@ -32,19 +32,6 @@ class Bursts:
         calm = 1.0 / (mean_gap_s * (1.0 - self.share + self.share * self.factor))
         return calm, calm * self.factor
 
-    def dispersion(self, mean_gap_s: float) -> float:
-        """Variance over mean of the number of arrivals in a long window (a Poisson process has 1).
-
-        For rates l1, l2 and switching rates r1 (out of state 1), r2:
-        1 + 2 (l1 - l2)^2 r1 r2 / ((r1 + r2)^2 (l1 r2 + l2 r1))  (Fischer and Meier-Hellstern 1993).
-        """
-        calm, burst = self.rates(mean_gap_s)
-        out_of_burst = 1.0 / self.length_s
-        out_of_calm = out_of_burst * self.share / (1.0 - self.share)
-        total = out_of_calm + out_of_burst
-        spread = (calm - burst) ** 2 * out_of_calm * out_of_burst
-        return 1.0 + 2.0 * spread / (total**2 * (calm * out_of_burst + burst * out_of_calm))
-
 
 def mean_gap_s(gpu_seconds: list[float], load: float, n_gpus: int) -> float:
     """Mean time between arrivals at which jobs of this much work keep a fraction `load` of the GPUs busy.

@@ -58,7 +58,6 @@ class Times:
         self.converted = False  # whether any iterations were computed from a duration
         self._profiles: dict[tuple[str, int], Profile] = {}
         self._alone_s: dict[tuple[str, int], float] = {}
-        self._compute_s: dict[tuple[str, int], float] = {}
 
     def profile(self, model: str, gpus: int) -> Profile:
         """One iteration of a model at a size."""
@@ -103,14 +102,10 @@ class Times:
         return max(1, min(MAX_ITERATIONS, round(duration_s / seconds)))
 
     def _computing_s(self, model: str, gpus: int) -> float:
-        if (model, gpus) not in self._compute_s:
-            seconds = self.profile(model, gpus).compute_s
-            if not 0 < seconds < math.inf:
-                raise InputError(
-                    f"model {model} on {gpus} GPUs computes for {seconds} s; it must compute for some time"
-                )
-            self._compute_s[model, gpus] = seconds
-        return self._compute_s[model, gpus]
+        seconds = self.profile(model, gpus).compute_s
+        if not 0 < seconds < math.inf:
+            raise InputError(f"model {model} on {gpus} GPUs computes for {seconds} s; it must compute for some time")
+        return seconds
 
     def gpu_seconds(self, draft: Draft) -> float:
         """GPU time of a job alone."""

@@ -13,10 +13,10 @@ from weft.workload import graphs
 from weft.workload.graphs import Work
 from weft.workload.profiles.files import MeasuredModel, parse_file
 from weft.workload.profiles.layers import LayerFile, parse_layers, parse_pipedream, read_text
-from weft.workload.profiles.measured import PRECISIONS, Measured
+from weft.workload.profiles.measured import PRECISIONS
 from weft.workload.zoo.entry import Layer, Published, Timing
 from weft.workload.zoo.names import find, split, without
-from weft.workload.zoo.timings import at_batch, same_gpu, timing
+from weft.workload.zoo.timings import at_batch, same_gpu, timing, timing_of
 
 Content = MeasuredModel | Profile | LayerFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
@@ -52,26 +52,11 @@ def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str
         raise InputError(f"{path}: it has no measurement in {dtype}; use {there}")
     first = next((m for m in usable if same_gpu(m.gpu, gpu)), usable[0])
     alike = [m for m in usable if (m.gpu, m.dtype) == (first.gpu, first.dtype)]
-    seen = at_batch([_timing_of(m, Path(path).name) for m in alike], batch or first.batch)
+    sources = [f"{Path(path).name}, measured on {m.gpu}, {m.dtype}, {m.date}" for m in alike]
+    timings = [timing_of(m, m.gpu, source, source) for m, source in zip(alike, sources, strict=True)]
+    seen = at_batch(timings, batch or first.batch)
     work = graphs.work(content.model, (Layer(content.model, ()),), seen)
     return replace(work, layers=(replace(work.layers[0], gradients=(first.gradient_bytes,)),))
-
-
-def _timing_of(m: Measured, file: str) -> Timing:
-    source = f"{file}, measured on {m.gpu}, {m.dtype}, {m.date}"
-    buckets = tuple((b.bytes, b.ready_s) for b in m.buckets)
-    return Timing(
-        m.gpu,
-        m.batch,
-        m.forward_s,
-        m.backward_s,
-        source,
-        m.dtype,
-        m.memory_bytes,
-        m.optimiser_s,
-        buckets,
-        memory_source=source,
-    )
 
 
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
@@ -283,11 +268,3 @@ def _parallelised(
         work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches, schedule=how.schedule,
         tensor_demand_bytes_per_s=tensor_bytes_per_s,
     )  # fmt: skip
-
-
-def load_profile(path: str | Path, workers: int | None = None, **options: object) -> Profile:
-    """The profile of a file for that many workers (a graph file knows its own number)."""
-    content = read_model(path)
-    if isinstance(content, Profile) and workers in (None, content.workers):
-        return content
-    return profile(str(Path(path)) if is_path(str(path)) else f"./{path}", workers or 1, **options)  # type: ignore[arg-type]

@@ -51,17 +51,6 @@ _PIPEDREAM_SUMS = {
     "resnet18": (256, 107.5, 152.3),
 }
 
-# Dally (Sharma et al.), Table I: skew, then communication as a fraction of compute time with 8 GPUs inside one
-# machine, inside one rack, across racks.
-DALLY_TABLE_I: dict[str, tuple[str, float, float, float]] = {
-    "vgg11": ("high", 0.01, 0.06, 0.07),
-    "alexnet": ("high", 0.02, 0.13, 1.00),
-    "mobilenet-v3-small": ("high", 0.42, 9.40, 195.92),
-    "resnet18": ("low", 0.07, 1.16, 27.49),
-    "resnet50": ("low", 0.12, 0.12, 0.38),
-    "bert-large": ("low", 0.08, 0.23, 7.15),
-}
-
 
 def timings(model: str) -> tuple[Timing, ...]:
     """Published compute times of a model, the best source of a GPU type and batch first."""
@@ -181,10 +170,10 @@ MODELS: tuple[Model, ...] = (
     _vision("vgg11", "VGG-11", partial(vision.vgg, 11), _VGG, 64, (16, 1800), _CASSINI, ("vgg",)),
     _vision("vgg16", "VGG-16", partial(vision.vgg, 16), _VGG, 16, (16, 1800), _CASSINI),
     _vision("vgg19", "VGG-19", partial(vision.vgg, 19), _VGG, 64, (16, 1800), _CASSINI),
-    _vision("resnet18", "ResNet-18", vision.resnet18, _RESNET, 64, (16, 512), _DALLY),
-    _vision("resnet50", "ResNet-50", vision.resnet50, _RESNET, 16, (16, 1800), _CASSINI),
+    _vision("resnet18", "ResNet-18", partial(vision.resnet, (2, 2, 2, 2), False), _RESNET, 64, (16, 512), _DALLY),
+    _vision("resnet50", "ResNet-50", partial(vision.resnet, (3, 4, 6, 3)), _RESNET, 16, (16, 1800), _CASSINI),
     _vision(
-        "wide-resnet101", "WideResNet-101-2", vision.wide_resnet101,
+        "wide-resnet101", "WideResNet-101-2", partial(vision.resnet, (3, 4, 23, 3), widen=2),
         "Zagoruyko and Komodakis 2016; torchvision wide_resnet101_2", 32, (16, 1200), _CASSINI,
         ("wrn101", "wide_resnet101_2"),
     ),

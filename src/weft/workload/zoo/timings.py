@@ -27,6 +27,7 @@ from importlib.resources import files
 from typing import Any
 
 from weft.errors import InputError
+from weft.workload.profiles.measured import Bucket, Measured
 from weft.workload.zoo.entry import Model, Timing
 
 
@@ -154,17 +155,20 @@ def _measured(name: str) -> tuple[Timing, ...]:
     if not path.is_file():
         return ()
     found = []
-    for m in json.loads(path.read_text(encoding="utf-8"))["measurements"]:
-        source = f"measured by weft on {m['gpu']}, {m['dtype']}, {m['software']}, {m['library']}, {m['date']}"
-        buckets = tuple((b["bytes"], b["ready_s"]) for b in m["buckets"])
-        found.append(
-            Timing(
-                find_gpu(m["gpu"]).name, m["batch"], m["forward_s"], m["backward_s"], source, m["dtype"],
-                m["memory_bytes"], m["optimiser_s"], buckets,
-                memory_source=f"measured by weft on {m['gpu']}, {m['dtype']}",
-            )
-        )  # fmt: skip
+    for entry in json.loads(path.read_text(encoding="utf-8"))["measurements"]:
+        m = Measured(**{**entry, "buckets": tuple(Bucket(**bucket) for bucket in entry["buckets"])})
+        where = f"measured by weft on {m.gpu}, {m.dtype}"
+        found.append(timing_of(m, find_gpu(m.gpu).name, f"{where}, {m.software}, {m.library}, {m.date}", where))
     return tuple(found)
+
+
+def timing_of(m: Measured, gpu: str, source: str, memory_source: str) -> Timing:
+    """A measurement as the time of an iteration on that GPU type."""
+    buckets = tuple((bucket.bytes, bucket.ready_s) for bucket in m.buckets)
+    return Timing(
+        gpu, m.batch, m.forward_s, m.backward_s, source, m.dtype, m.memory_bytes, m.optimiser_s, buckets,
+        memory_source=memory_source,
+    )  # fmt: skip
 
 
 def _alike(dtype: str, wanted: str) -> bool:

@@ -38,10 +38,9 @@ class ImageNet:
         self.channels, self.size = out, height
         return self
 
-    def pool(self, kernel: int, stride: int, padding: int = 0, *, ceil: bool = False) -> ImageNet:
+    def pool(self, kernel: int, stride: int, padding: int = 0) -> ImageNet:
         """A pooling that changes the side length only."""
-        span = self.size + 2 * padding - kernel
-        self.size = (-(-span // stride) if ceil else span // stride) + 1
+        self.size = (self.size + 2 * padding - kernel) // stride + 1
         return self
 
     def linear(self, name: str, inputs: int, outputs: int) -> ImageNet:
@@ -88,45 +87,23 @@ def alexnet() -> tuple[Layer, ...]:
     return net.done()
 
 
-def resnet18() -> tuple[Layer, ...]:
-    """ResNet-18: basic blocks of two 3x3 convolutions (He et al., 2016)."""
-    net = _resnet_stem()
-    for stage, width in enumerate((64, 128, 256, 512), 1):
-        for block in range(2):
-            stride = 2 if stage > 1 and block == 0 else 1
-            name, shortcut = f"layer{stage}.{block}", net.branch()
-            net.conv(f"{name}.conv1", width, 3, stride, 1).conv(f"{name}.conv2", width, 3, padding=1)
-            if stride == 2:
-                shortcut.conv(f"{name}.downsample", width, 1, 2)
-    return net.linear("fc", 512, 1000).done()
-
-
-def resnet50() -> tuple[Layer, ...]:
-    """ResNet-50: bottleneck blocks, stride in the 3x3 convolution (He et al., 2016; torchvision's v1.5)."""
-    return _bottlenecks((3, 4, 6, 3), 1)
-
-
-def wide_resnet101() -> tuple[Layer, ...]:
-    """WideResNet-101-2: ResNet-101 with twice as many channels inside each block (Zagoruyko and Komodakis, 2016)."""
-    return _bottlenecks((3, 4, 23, 3), 2)
-
-
-def _resnet_stem() -> ImageNet:
-    return ImageNet().conv("conv1", 64, 7, 2, 3).pool(3, 2, 1)
-
-
-def _bottlenecks(blocks: tuple[int, ...], widen: int) -> tuple[Layer, ...]:
-    net = _resnet_stem()
+def resnet(blocks: tuple[int, ...], bottleneck: bool = True, widen: int = 1) -> tuple[Layer, ...]:
+    """ResNet (He et al., 2016) of basic blocks of two 3x3 convolutions, or of bottlenecks whose stride is in the 3x3
+    convolution (torchvision's v1.5). `widen` widens the inside of bottlenecks (Zagoruyko and Komodakis, 2016)."""
+    net = ImageNet().conv("conv1", 64, 7, 2, 3).pool(3, 2, 1)
     for stage, (count, width) in enumerate(zip(blocks, (64, 128, 256, 512), strict=True), 1):
+        out = 4 * width if bottleneck else width
         for block in range(count):
             stride = 2 if stage > 1 and block == 0 else 1
             name, shortcut = f"layer{stage}.{block}", net.branch()
-            net.conv(f"{name}.conv1", width * widen, 1)
-            net.conv(f"{name}.conv2", width * widen, 3, stride, 1)
-            net.conv(f"{name}.conv3", 4 * width, 1)
-            if block == 0:
-                shortcut.conv(f"{name}.downsample", 4 * width, 1, stride)
-    return net.linear("fc", 2048, 1000).done()
+            if bottleneck:
+                net.conv(f"{name}.conv1", width * widen, 1).conv(f"{name}.conv2", width * widen, 3, stride, 1)
+                net.conv(f"{name}.conv3", out, 1)
+            else:
+                net.conv(f"{name}.conv1", out, 3, stride, 1).conv(f"{name}.conv2", out, 3, padding=1)
+            if stride == 2 or shortcut.channels != out:
+                shortcut.conv(f"{name}.downsample", out, 1, stride)
+    return net.linear("fc", net.channels, 1000).done()
 
 
 # kernel, expanded channels, output channels, squeeze-and-excitation, hard-swish, stride
