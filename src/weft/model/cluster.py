@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,9 +124,9 @@ class Cluster:
         return np.array([s.rack for s in self.servers], dtype=np.int64)
 
     @cached_property
-    def known_spreads(self) -> dict[tuple[int, ...], tuple[int, int]]:
-        """Servers and racks of placements that somebody has asked about (see `Spread.of`)."""
-        return {}
+    def known(self) -> defaultdict[str, dict[Any, Any]]:
+        """What has been worked out about it, by subject. There are few clusters, and many questions about each."""
+        return defaultdict(dict)
 
     @cached_property
     def largest_server(self) -> int:

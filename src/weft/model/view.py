@@ -81,7 +81,7 @@ class Spread:
     @staticmethod
     def of(cluster: Cluster, gpus: Placement) -> Spread:
         """Spread of a placement."""
-        known = cluster.known_spreads
+        known = cluster.known["spreads"]
         found = known.get(gpus)
         if found is None:
             servers = set(cluster.server_of_gpu[list(gpus)].tolist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Self
 
@@ -204,47 +203,30 @@ def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobVi
     return found
 
 
-@dataclass
-class _Known:
-    """What has been worked out about a cluster. There are few clusters, and many questions about each."""
-
-    cluster: Cluster
-    closest: dict[int, Spread] = field(default_factory=dict)
-    whereabouts: dict[Placement, tuple[frozenset[int], frozenset[int]]] = field(default_factory=dict)
-
-
-_KNOWN: dict[int, _Known] = {}  # by identity
 _MOST = 10_000  # placements that are remembered
-
-
-def _known(cluster: Cluster) -> _Known:
-    known = _KNOWN.get(id(cluster))
-    if known is None or known.cluster is not cluster:
-        if len(_KNOWN) > 64:
-            _KNOWN.clear()
-        known = _KNOWN[id(cluster)] = _Known(cluster)
-    return known
 
 
 def _closest(cluster: Cluster, gpus: int) -> Spread:
     """The closest place for that many GPUs on an empty cluster."""
-    known = _known(cluster).closest
+    known = cluster.known["closest"]
     if gpus not in known:
         sizes, racks = cluster.gpus_per_server, cluster.rack_of_server
         inside = _in_one_rack(sizes, racks, gpus)
         known[gpus] = _spread(tightest(sizes, racks, gpus) if inside is None else inside, racks)
-    return known[gpus]
+    spread: Spread = known[gpus]
+    return spread
 
 
 def _whereabouts(cluster: Cluster, gpus: Placement) -> tuple[frozenset[int], frozenset[int]]:
     """The servers and the racks of these GPUs."""
-    known = _known(cluster).whereabouts
+    known = cluster.known["whereabouts"]
     if gpus not in known:
         if len(known) > _MOST:
             known.clear()
         servers = frozenset(cluster.server_of_gpu[list(gpus)].tolist())
         known[gpus] = (servers, _racks(cluster, servers))
-    return known[gpus]
+    servers, racks = known[gpus]
+    return servers, racks
 
 
 def _racks(cluster: Cluster, servers: frozenset[int]) -> frozenset[int]:

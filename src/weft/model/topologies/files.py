@@ -25,18 +25,15 @@ def read_topology(
 ) -> Cluster:
     """The cluster of a topology.conf (`.conf`), a topology.yaml (`.yaml`) or of a node/rack table (`.csv`)."""
     suffix = Path(path).suffix.lower()
-    if suffix in (".conf", ".yaml", ".yml"):
-        text = _text(path) if suffix == ".conf" else as_topology_conf(_text(path), str(path))
-        return parse_slurm_topology(
-            text, str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed
+    if suffix not in (".conf", ".yaml", ".yml", ".csv"):
+        raise InputError(
+            f"{path}: its format cannot be told from its name; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
         )
-    if suffix == ".csv":
-        return parse_rack_csv(
-            _text(path), str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed
-        )
-    raise InputError(
-        f"{path}: its format cannot be told from its name; call it .conf or .yaml (Slurm's) or .csv (node,rack)"
-    )
+    text = _text(path)
+    if suffix in (".yaml", ".yml"):
+        text = as_topology_conf(text, str(path))
+    parse = parse_rack_csv if suffix == ".csv" else parse_slurm_topology
+    return parse(text, str(path), machine, oversubscription=oversubscription, spines=spines, seed=seed)
 
 
 def parse_slurm_topology(

@@ -20,9 +20,7 @@ from weft.place.base import Answer, Place
 from weft.place.best_fit import Ints, Share, idle_first
 from weft.place.pattern import HD, Dealing, Kind, Load, divide, grow_one, pattern_of, within
 from weft.place.titan.machines import Rooms
-from weft.place.titan.search import search
-
-Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
+from weft.place.titan.search import Placed, search
 
 
 @dataclass(frozen=True)
@@ -168,11 +166,9 @@ def printed(
     any of its pairs fits.
     """
     pattern = pattern_of(kind)
-    whole = np.flatnonzero(idle)
-    whole = whole[np.argsort(-free[whole], kind="stable")]
+    whole = _roomiest(np.flatnonzero(idle), free)
     chosen = whole[: int(np.searchsorted(np.cumsum(free[whole]), pattern.n)) + 1]
-    allowed = np.concatenate([chosen, np.flatnonzero(~idle & (free > 0))])
-    allowed = allowed[np.argsort(-free[allowed], kind="stable")]
+    allowed = _roomiest(np.concatenate([chosen, np.flatnonzero(~idle & (free > 0))]), free)
     load = Load(pattern)
     waiting = rng.permutation(pattern.n).tolist()
     found: list[tuple[int, tuple[int, ...]]] = []
@@ -210,17 +206,18 @@ def _by_greedy(
     kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, least_new: int
 ) -> Placed | None:  # fmt: skip
     """Algorithm 3 in lexicographic order: Algorithm 2 on the used machines, then with idle ones, one more at a time."""
-    whole = np.flatnonzero(idle)
-    whole = whole[np.argsort(-free[whole], kind="stable")]
-    used = np.flatnonzero(~idle & (free > 0))
-    used = used[np.argsort(-free[used], kind="stable")]
+    whole, used = _roomiest(np.flatnonzero(idle), free), _roomiest(np.flatnonzero(~idle & (free > 0)), free)
     for new in range(least_new, min(len(whole), kind[0]) + 1):
-        allowed = np.concatenate([whole[:new], used])
-        allowed = allowed[np.argsort(-free[allowed], kind="stable")].tolist()
-        found = _merge(kind, allowed, free, limits)
+        allowed = _roomiest(np.concatenate([whole[:new], used]), free)
+        found = _merge(kind, allowed.tolist(), free, limits)
         if found is not None:
             return found
     return None
+
+
+def _roomiest(machines: Ints, free: Ints) -> Ints:
+    """The machines by their room, the roomiest first; equals stay in order."""
+    return machines[np.argsort(-free[machines], kind="stable")]
 
 
 def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed | None:

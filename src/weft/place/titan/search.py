@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from weft.place.pattern import Ints, Kind, Load, Pattern, pattern_of
 
-Placed = tuple[tuple[int, tuple[int, ...]], ...]
+Placed = tuple[tuple[int, tuple[int, ...]], ...]  # machine and the ranks on it
 TRIES = 4000  # workers that are tried on a machine, for all numbers of machines together
 _LARGEST = 32  # workers; a larger job has too many placements for this many tries to find anything
 _COMPARED = 32  # up to so many machines are told apart by their limits to all others; more, by those to machines in use

@@ -16,7 +16,8 @@ from weft.model.topologies import Machine, single_switch
 from weft.physics.iteration import play_on
 from weft.place.hived import fragments_first
 from weft.place.pattern import bytes_across, divide, kind_of, pattern_of
-from weft.place.titan import Limits, Placed, solve
+from weft.place.titan import Limits, solve
+from weft.place.titan.search import Placed
 from weft.research.claims import Request
 from weft.results.metrics import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
 from weft.scenario.problems import read_toml
