@@ -20,6 +20,11 @@ def _model(name: str) -> zoo.Model:
     return zoo.find(name)[0]
 
 
+def compute_s(t: zoo.Timing) -> float:
+    """Seconds of computing in one iteration."""
+    return t.forward_s + t.backward_s + t.optimiser_s
+
+
 def test_a_published_time_is_used_as_it_is() -> None:
     t = zoo.timing(_model("vgg16"), "V100", 16)
     assert (t.forward_s, t.backward_s) == pytest.approx((0.0358, 0.0537))
@@ -30,14 +35,14 @@ def test_a_published_time_is_used_as_it_is() -> None:
 def test_between_two_batches_times_lie_on_the_line() -> None:
     """Gavel: 7.787 iterations/s at batch 32, 4.395 at 64, so 48 takes the mean of both iteration times."""
     t = zoo.timing(_model("resnet50"), "V100", 48)
-    assert t.compute_s == pytest.approx((1 / 7.787 + 1 / 4.395) / 2)
+    assert compute_s(t) == pytest.approx((1 / 7.787 + 1 / 4.395) / 2)
     assert t.estimated
     assert t.source.startswith("estimated between batches 32 and 64")
 
 
 def test_beyond_the_measured_batches_time_is_proportional() -> None:
     low, far = (zoo.timing(_model("lstm-ptb"), "V100", b) for b in (64, 128))
-    assert far.compute_s == pytest.approx(2 * low.compute_s)
+    assert compute_s(far) == pytest.approx(2 * compute_s(low))
     assert far.source.startswith("estimated in proportion from batch 64")
 
 
@@ -72,7 +77,7 @@ def test_without_any_measurement_operations_decide() -> None:
 @pytest.mark.parametrize("gpu", [g.name for g in GPUS])
 def test_every_model_has_a_time_on_every_gpu_with_a_source(name: str, gpu: str) -> None:
     t = zoo.timing(_model(name), gpu, _model(name).batch)
-    assert 0 < t.forward_s < t.compute_s
+    assert 0 < t.forward_s < compute_s(t)
     assert t.memory_bytes > 0
     assert t.source
     assert t.estimated == t.source.startswith("estimated")

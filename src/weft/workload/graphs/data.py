@@ -6,7 +6,7 @@ from weft.collectives import APART
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import Work
-from weft.workload.profiles.measured import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, bucket_groups
+from weft.workload.profiles.measured import bucket_groups
 
 
 def data_parallel(
@@ -14,8 +14,6 @@ def data_parallel(
     workers: int,
     *,
     overlap: bool = False,
-    bucket_bytes: float = DDP_BUCKET_BYTES,
-    first_bucket_bytes: float = DDP_FIRST_BUCKET_BYTES,
     collective: str | None = None,
     servers: int = 1,
 ) -> Profile:
@@ -24,7 +22,8 @@ def data_parallel(
     With `overlap`, gradients go in buckets as PyTorch's DistributedDataParallel sends them: each as soon as the
     backward pass has filled it, one after another. One worker sends nothing.
     """
-    _check(work, workers, bucket_bytes, first_bucket_bytes)
+    if workers < 1:
+        raise InputError(f"model {work.name!r}: workers is {workers}; it must be at least 1")
     tasks: list[Task] = [Compute("forward", work.forward_s)]
     if workers == 1 or not overlap:
         tasks.append(Compute("backward", work.backward_s, (0,)))
@@ -34,7 +33,7 @@ def data_parallel(
     else:
         at, sent = 0.0, None
         computed = 0
-        for i, (size, ready) in enumerate(gradient_buckets(work, bucket_bytes, first_bucket_bytes)):
+        for i, (size, ready) in enumerate(gradient_buckets(work)):
             tasks.append(Compute(f"backward{i}", max(0.0, ready - at), (computed,)))
             at, computed = max(at, ready), len(tasks) - 1
             after = (computed,) if sent is None else (computed, sent)
@@ -61,18 +60,13 @@ def parameter_server(
     )
 
 
-def gradient_buckets(
-    work: Work,
-    bucket_bytes: float = DDP_BUCKET_BYTES,
-    first_bucket_bytes: float = DDP_FIRST_BUCKET_BYTES,
-) -> tuple[tuple[float, float], ...]:
+def gradient_buckets(work: Work) -> tuple[tuple[float, float], ...]:
     """(bytes, ready after the start of the backward pass) of each bucket, in the order they are sent.
 
-    Measured buckets are used as they are when the sizes asked for are PyTorch's own; otherwise gradients become ready
-    layer by layer, last layer first, at the end of the layer's share of the backward pass.
+    Measured buckets are used as they are; otherwise gradients become ready layer by layer, last layer first, at the end
+    of the layer's share of the backward pass.
     """
-    default = (bucket_bytes, first_bucket_bytes) == (DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES)
-    if work.buckets and default and _complete(work):
+    if work.buckets and _complete(work):
         return work.buckets
     sizes: list[float] = []
     ready: list[float] = []
@@ -82,7 +76,7 @@ def gradient_buckets(
         for size in reversed(layer.gradients):
             sizes.append(size)
             ready.append(now)
-    groups = bucket_groups(sizes, bucket_bytes, first_bucket_bytes)
+    groups = bucket_groups(sizes)
     return tuple((sum(sizes[i] for i in group), ready[group[-1]]) for group in groups)
 
 
@@ -95,13 +89,6 @@ def _ends(tasks: list[Task]) -> tuple[int, ...]:
     """Tasks that nothing comes after."""
     before = {p for task in tasks for p in task.after}
     return tuple(i for i in range(len(tasks)) if i not in before)
-
-
-def _check(work: Work, workers: int, bucket_bytes: float, first_bucket_bytes: float) -> None:
-    if workers < 1:
-        raise InputError(f"model {work.name!r}: workers is {workers}; it must be at least 1")
-    if not (bucket_bytes > 0 and first_bucket_bytes > 0):
-        raise InputError(f"model {work.name!r}: a bucket of {bucket_bytes} bytes; give more than 0")
 
 
 def sharded_embedding(work: Work, workers: int) -> Profile:

@@ -64,25 +64,9 @@ class LayerFile:
     """A whole file. `options` are the numbers of line 1 (model_parallel_NPU_group, ep, pp, ...)."""
 
     name: str
-    parallelism: str
     options: dict[str, int]
     layers: tuple[AstraLayer, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def gradient_bytes(self) -> float:
-        """Bytes of all weight-gradient collectives."""
-        return sum(x.weight_comm.bytes for x in self.layers if x.weight_comm)
-
-    @property
-    def forward_s(self) -> float:
-        """Seconds of all forward passes."""
-        return CYCLE_S * sum(x.forward for x in self.layers)
-
-    @property
-    def backward_s(self) -> float:
-        """Seconds of all input-gradient and weight-gradient passes."""
-        return CYCLE_S * sum(x.input_gradient + x.weight_gradient for x in self.layers)
 
     def profile(self, workers: int) -> Profile:
         """One iteration as a task graph.
@@ -140,8 +124,7 @@ class _Writer:
             self._flush(f"{name}.compute")
             for g in range(self.chains):
                 for ranks in self._inside(g, comm):
-                    done = self._add(Transfer(name, *_message(comm), self._after(g), ranks, _algorithm(comm)))
-                    self.last[g] = done
+                    self.last[g] = self._add(_transfer(name, comm, self._after(g), ranks))
 
     def _compute(self, cycles: float) -> None:
         for g in range(self.chains):
@@ -160,7 +143,7 @@ class _Writer:
             chains = range(self.chains) if self.chains > 1 else (0,)
             causes = {self.last[g] for g in chains} | {self.sending.get(ranks)}
             after = tuple(sorted(c for c in causes if c is not None))
-            self.sending[ranks] = self._add(Transfer(name, *_message(comm), after, ranks, _algorithm(comm)))
+            self.sending[ranks] = self._add(_transfer(name, comm, after, ranks))
 
     def _add(self, task: Task) -> int:
         self.tasks.append(task)
@@ -221,7 +204,7 @@ def parse_layers(text: str, path: str = "layer file") -> LayerFile:
         raise TraceError(f"{path}: it has no layers; add one line per layer")
     if declared != len(layers):
         notes.append(f"line 2 says {declared:g} layers, there are {len(layers)}")
-    return LayerFile(Path(path).name, head[0], _options(head[1:]), layers, tuple(notes))
+    return LayerFile(Path(path).name, _options(head[1:]), layers, tuple(notes))
 
 
 def read_text(path: str | Path) -> str:
@@ -281,14 +264,10 @@ def _options(words: list[str]) -> dict[str, int]:
     return found
 
 
-def _message(comm: Collective) -> tuple[float]:
-    return (comm.bytes / 2 if comm.kind in _HALF else comm.bytes,)
-
-
-def _algorithm(comm: Collective) -> str | None:
-    if comm.kind == "ALLTOALL":
-        return "all-to-all"
-    return "ring" if comm.kind in _HALF else None
+def _transfer(name: str, comm: Collective, after: tuple[int, ...], ranks: tuple[int, ...]) -> Transfer:
+    if comm.kind in _HALF:
+        return Transfer(name, comm.bytes / 2, after, ranks, "ring")
+    return Transfer(name, comm.bytes, after, ranks, "all-to-all" if comm.kind == "ALLTOALL" else None)
 
 
 _NODE = re.compile(r"(node\d+) -- (.*) -- (forward_compute_time=.*)")

@@ -6,12 +6,12 @@ computes two gradients where the forward pass computes one value), and the sourc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from weft.model.units import MB
 from weft.workload.zoo import language, vision
-from weft.workload.zoo.entry import Layer, Model, Published, Timing
+from weft.workload.zoo.entry import Model, Published, Timing
 from weft.workload.zoo.language import Transformer
 
 _ADA_TIMES = "Ada-SRSF (Wang et al. 2020), Table III"
@@ -97,24 +97,6 @@ _ADA = "Ada-SRSF Table III and twice that"
 _DALLY = "Dally's layer files and below"
 
 
-def _vision(
-    name: str,
-    title: str,
-    build: Callable[[], tuple[Layer, ...]],
-    source: str,
-    batch: int,
-    batch_range: tuple[int, int],
-    batch_source: str,
-    aliases: tuple[str, ...] = (),
-    sample: str = "image of 224 x 224",
-) -> Model:
-    found = timings(name), variants(name)
-    return Model(
-        name, title, "vision", build, source, batch, batch_range, batch_source, aliases, sample, "data", 4, 0.0, "",
-        *found,
-    )  # fmt: skip
-
-
 # Encoders with a pooler (what Hugging Face calls the base model), and decoders with their output layer.
 SHAPES: dict[str, Transformer] = {
     "bert-base": Transformer(30522, 512, 768, 12, 3072, 384, 2, embedding_norm=True, pooler=True),
@@ -151,8 +133,8 @@ def _language(
     shape = SHAPES[name]
     sample = f"sequence of {shape.sequence} tokens"
     return Model(
-        name, title, "language", shape.layers, source, batch, batch_range, batch_source, aliases, sample, parallel,
-        gradient_dtype_bytes, memory_bytes, memory_source, timings(name), variants(name),
+        name, title, shape.layers, source, batch, batch_range, batch_source, aliases, sample, "language", parallel,
+        gradient_dtype_bytes, memory_bytes, memory_source,
     )  # fmt: skip
 
 
@@ -166,35 +148,34 @@ _LAUNCHES = tuple(
 )  # fmt: skip
 _ROW = partial(_language, batch_range=(8, 32), batch_source=_CASSINI)
 
-MODELS: tuple[Model, ...] = (
-    _vision("vgg11", "VGG-11", partial(vision.vgg, 11), _VGG, 64, (16, 1800), _CASSINI, ("vgg",)),
-    _vision("vgg16", "VGG-16", partial(vision.vgg, 16), _VGG, 16, (16, 1800), _CASSINI),
-    _vision("vgg19", "VGG-19", partial(vision.vgg, 19), _VGG, 64, (16, 1800), _CASSINI),
-    _vision("resnet18", "ResNet-18", partial(vision.resnet, (2, 2, 2, 2), False), _RESNET, 64, (16, 512), _DALLY),
-    _vision("resnet50", "ResNet-50", partial(vision.resnet, (3, 4, 6, 3)), _RESNET, 16, (16, 1800), _CASSINI),
-    _vision(
+_ENTRIES = (
+    Model("vgg11", "VGG-11", partial(vision.vgg, 11), _VGG, 64, (16, 1800), _CASSINI, ("vgg",)),
+    Model("vgg16", "VGG-16", partial(vision.vgg, 16), _VGG, 16, (16, 1800), _CASSINI),
+    Model("vgg19", "VGG-19", partial(vision.vgg, 19), _VGG, 64, (16, 1800), _CASSINI),
+    Model("resnet18", "ResNet-18", partial(vision.resnet, (2, 2, 2, 2), False), _RESNET, 64, (16, 512), _DALLY),
+    Model("resnet50", "ResNet-50", partial(vision.resnet, (3, 4, 6, 3)), _RESNET, 16, (16, 1800), _CASSINI),
+    Model(
         "wide-resnet101", "WideResNet-101-2", partial(vision.resnet, (3, 4, 23, 3), widen=2),
         "Zagoruyko and Komodakis 2016; torchvision wide_resnet101_2", 32, (16, 1200), _CASSINI,
         ("wrn101", "wide_resnet101_2"),
     ),
-    _vision("alexnet", "AlexNet", vision.alexnet, "Krizhevsky 2014; torchvision", 256, (64, 512), _DALLY),
-    _vision(
+    Model("alexnet", "AlexNet", vision.alexnet, "Krizhevsky 2014; torchvision", 256, (64, 512), _DALLY),
+    Model(
         "mobilenet-v3-small", "MobileNetV3-Small", partial(vision.mobilenet_v3, vision.SMALL, 576, 1024),
         "Howard et al. 2019; torchvision; the size of Dally's MobileNetV3", 256, (64, 512), _DALLY, ("mobilenet-v3",),
     ),
-    _vision(
+    Model(
         "mobilenet-v3-large", "MobileNetV3-Large", partial(vision.mobilenet_v3, vision.LARGE, 960, 1280),
         "Howard et al. 2019; torchvision", 256, (64, 512), _DALLY,
     ),
-    _vision(
+    Model(
         "inception-v3", "Inception-v3", vision.inception_v3,
         "Szegedy et al. 2016; torchvision, auxiliary classifier included", 16, (16, 128), "Ada-SRSF and PipeDream",
         ("inception3",), "image of 299 x 299",
     ),
     Model(
-        "lstm-ptb", "LSTM-PTB", "language", language.lstm_ptb, "Zaremba et al. 2014, large", 64, (20, 128), _ADA,
-        ("lstm",), "sequence of 35 tokens", timings=timings("lstm-ptb"),
-        variants=variants("lstm-ptb"),
+        "lstm-ptb", "LSTM-PTB", language.lstm_ptb, "Zaremba et al. 2014, large", 64, (20, 128), _ADA, ("lstm",),
+        "sequence of 35 tokens", "language",
     ),
     _ROW("bert-base", "BERT-base", "Devlin et al. 2019; uncased", 16, aliases=("bert",)),
     _ROW("bert-large", "BERT-large", "Devlin et al. 2019; uncased", 16),
@@ -225,15 +206,16 @@ MODELS: tuple[Model, ...] = (
         "published: CASSINI section 2.1, half of the 155 GB that it states without saying what they hold",
     ),
     Model(
-        "dlrm", "DLRM (Criteo Kaggle)", "recommendation", language.dlrm,
+        "dlrm", "DLRM (Criteo Kaggle)", language.dlrm,
         "Naumov et al. 2019; the Criteo Kaggle set-up of Meta's code", 1024, (16, 1024), _CASSINI, (),
-        "click with 26 categories", "embedding",
+        "click with 26 categories", "recommendation", "embedding",
     ),
     Model(
-        "dlrm-benchmark", "DLRM (Meta's benchmark)", "recommendation", language.dlrm_benchmark,
+        "dlrm-benchmark", "DLRM (Meta's benchmark)", language.dlrm_benchmark,
         "Naumov et al. 2019; the benchmark of Meta's code; its parameters are the 1,962 MiB of CASSINI's Table 3",
-        1024, (16, 1024), _CASSINI, (), "click with 8 categories", "embedding", timings=_LAUNCHES,
+        1024, (16, 1024), _CASSINI, (), "click with 8 categories", "recommendation", "embedding", timings=_LAUNCHES,
     ),
     _language("llama-7b", "LLaMA-7B", "Touvron et al. 2023", 1, (1, 8), "fits in 80 GB", ("llama", "llama7b"),
               "hybrid", 2),
 )  # fmt: skip
+MODELS = tuple(replace(m, timings=m.timings + timings(m.name), variants=variants(m.name)) for m in _ENTRIES)

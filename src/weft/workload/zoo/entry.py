@@ -50,11 +50,6 @@ class Timing:
     estimated: bool = False
     memory_source: str = ""
 
-    @property
-    def compute_s(self) -> float:
-        """Seconds of computing in one iteration."""
-        return self.forward_s + self.backward_s + self.optimiser_s
-
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -78,7 +73,6 @@ class Model:
 
     name: str
     title: str
-    kind: str  # vision, language, recommendation
     build: Callable[[], tuple[Layer, ...]] = field(repr=False, compare=False)
     source: str  # where the architecture comes from
     batch: int  # the usual one, per worker
@@ -86,6 +80,7 @@ class Model:
     batch_source: str
     aliases: tuple[str, ...] = ()
     sample: str = "image of 224 x 224"
+    kind: str = "vision"  # or language, recommendation
     parallel: str = "data"  # the usual scheme
     gradient_dtype_bytes: int = 4
     memory_bytes: float = 0.0  # bytes of one replica at any batch of the range, where a paper states it
