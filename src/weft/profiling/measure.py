@@ -61,7 +61,7 @@ def profile(
     result = Measured(
         gpu=_device_name(torch, device),
         dtype=_dtype_label(dtype, parameters[0]),
-        batch=_batch_size(torch, batch),
+        batch=_batch_size(batch),
         **_figures(spans, ready, parameters, bucket_bytes, first_bucket_bytes),
         memory_bytes=memory,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -261,14 +261,10 @@ def _cpu_memory(torch: Any, step: _Step) -> float:
         step()
     model = step.model
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    weights = sum(p.numel() * p.element_size() * (2 if p.requires_grad else 1) for p in model.parameters())
-    buffers = sum(b.numel() * b.element_size() for b in model.buffers())
-    state = sum(
-        value.numel() * value.element_size()
-        for entry in step.optimizer.state.values()
-        for value in entry.values()
-        if hasattr(value, "element_size")
-    )
+    weights = sum(_bytes(p) * (2 if p.requires_grad else 1) for p in model.parameters())
+    buffers = sum(map(_bytes, model.buffers()))
+    entries = [value for entry in step.optimizer.state.values() for value in entry.values()]
+    state = sum(_bytes(value) for value in entries if hasattr(value, "element_size"))
     return float(weights + buffers + state + sum(size for at, size in kept.items() if at not in own))
 
 
@@ -302,7 +298,7 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _batch_size(torch: Any, batch: Any) -> int:
+def _batch_size(batch: Any) -> int:
     for tensor in _tensors(batch):
         if tensor.ndim:
             return int(tensor.shape[0])

@@ -159,9 +159,6 @@ class MobileNetV3(nn.Module):
         return self.classifier(torch.flatten(functional.adaptive_avg_pool2d(self.features(x), 1), 1))
 
 
-# mypy: disable-error-code="import-not-found,misc"
-
-
 # One branch: (output channels, kernel, stride, padding) for each of its convolutions.
 Branch = tuple[tuple[int, Any, int, Any], ...]
 
@@ -181,15 +178,12 @@ def _wide(width: int) -> tuple[Branch, ...]:
     )  # fmt: skip
 
 
-def _narrow() -> tuple[Branch, ...]:
-    """The 35 x 35 block."""
-    return (
-        ((64, 1, 1, 0),),
-        ((48, 1, 1, 0), (64, 5, 1, 2)),
-        ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 1, 1)),
-    )
-
-
+# The 35 x 35 block
+_NARROW: tuple[Branch, ...] = (
+    ((64, 1, 1, 0),),
+    ((48, 1, 1, 0), (64, 5, 1, 2)),
+    ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 1, 1)),
+)
 _REDUCE_A: tuple[Branch, ...] = (((384, 3, 2, 0),), ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 2, 0)))
 _REDUCE_B: tuple[Branch, ...] = (
     ((192, 1, 1, 0), (320, 3, 2, 0)),
@@ -261,7 +255,7 @@ class InceptionV3(nn.Module):
         self.stem = _Chain(3, ((32, 3, 2, 0), (32, 3, 1, 0), (64, 3, 1, 1)))
         self.neck = _Chain(64, ((80, 1, 1, 0), (192, 3, 1, 0)))
         channels, blocks = 192, []
-        plan: list[tuple[tuple[Branch, ...], int]] = [(_narrow(), 32), (_narrow(), 64), (_narrow(), 64), (_REDUCE_A, 0)]
+        plan: list[tuple[tuple[Branch, ...], int]] = [(_NARROW, 32), (_NARROW, 64), (_NARROW, 64), (_REDUCE_A, 0)]
         plan += [(_wide(width), 192) for width in (128, 160, 160, 192)]
         for branches, pool in plan:
             blocks.append(_Mixed(channels, branches, pool))

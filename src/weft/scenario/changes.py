@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from pydantic import BaseModel
-
 from weft.errors import InputError
-from weft.scenario.problems import near
+from weft.scenario.problems import model_in, near
 from weft.scenario.scenario import Scenario
 
 Setting = Mapping[str, Any]  # dotted key: value
@@ -86,10 +84,8 @@ def _full_key(key: str, option: str) -> str:
 
 
 def _keys(annotation: Any) -> list[str]:
-    for part in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            return list(part.model_fields)
-    return []
+    model = model_in(annotation)
+    return [] if model is None else list(model.model_fields)
 
 
 def _divided(text: str) -> list[str]:

@@ -226,7 +226,7 @@ def _suggest(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     if guess := near(word, known):
         return f"did you mean {guess}?"
     for section, field in model.model_fields.items():
-        below = _model_in(field.annotation)
+        below = model_in(field.annotation)
         if len(loc) == 2 and below is not None and word in below.model_fields:
             return f"it belongs in [{section}]"
     return f"known: {', '.join(known)}" if known else "remove it"
@@ -251,14 +251,14 @@ def _model_at(model: type[BaseModel], loc: Iterable[int | str]) -> type[BaseMode
         if here is None:
             return None
         if part in here.model_fields:
-            here = _model_in(here.model_fields[str(part)].annotation)
+            here = model_in(here.model_fields[str(part)].annotation)
     return here
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
     """The model inside `Model`, `Model | None`, `list[Model]` or `dict[str, Model]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Union, types.UnionType, list, tuple, dict):
-        return next((m for a in get_args(annotation) if (m := _model_in(a)) is not None), None)
+        return next((m for a in get_args(annotation) if (m := model_in(a)) is not None), None)
     return None
