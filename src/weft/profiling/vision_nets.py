@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from weft.workload.zoo.vision import VGG_BLOCKS, Row, round_channels
+from weft.workload.zoo.vision import INCEPTION, INCEPTION_END, VGG_BLOCKS, Branches, Convs, Row, round_channels
 
 # mypy: disable-error-code="import-not-found,misc"
 
@@ -159,42 +159,10 @@ class MobileNetV3(nn.Module):
         return self.classifier(torch.flatten(functional.adaptive_avg_pool2d(self.features(x), 1), 1))
 
 
-# One branch: (output channels, kernel, stride, padding) for each of its convolutions.
-Branch = tuple[tuple[int, Any, int, Any], ...]
-
-_ROW, _COLUMN = ((1, 7), (0, 3)), ((7, 1), (3, 0))
-
-
-def _wide(width: int) -> tuple[Branch, ...]:
-    """The 17 x 17 block: one by seven and seven by one convolutions of a given width."""
-    (row, across), (column, down) = _ROW, _COLUMN
-    return (
-        ((192, 1, 1, 0),),
-        ((width, 1, 1, 0), (width, row, 1, across), (192, column, 1, down)),
-        (
-            (width, 1, 1, 0), (width, column, 1, down), (width, row, 1, across), (width, column, 1, down),
-            (192, row, 1, across),
-        ),
-    )  # fmt: skip
-
-
-# The 35 x 35 block
-_NARROW: tuple[Branch, ...] = (
-    ((64, 1, 1, 0),),
-    ((48, 1, 1, 0), (64, 5, 1, 2)),
-    ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 1, 1)),
-)
-_REDUCE_A: tuple[Branch, ...] = (((384, 3, 2, 0),), ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 2, 0)))
-_REDUCE_B: tuple[Branch, ...] = (
-    ((192, 1, 1, 0), (320, 3, 2, 0)),
-    ((192, 1, 1, 0), (192, *_ROW[:1], 1, _ROW[1]), (192, *_COLUMN[:1], 1, _COLUMN[1]), (192, 3, 2, 0)),
-)
-
-
 class _Chain(nn.Module):
     """Convolutions with ReLU, one after another."""
 
-    def __init__(self, inputs: int, branch: Branch) -> None:
+    def __init__(self, inputs: int, branch: Convs) -> None:
         super().__init__()
         steps = []
         for outputs, kernel, stride, padding in branch:
@@ -211,9 +179,9 @@ class _Chain(nn.Module):
 class _Mixed(nn.Module):
     """Branches side by side, and a pooled one: averaged and projected, or (pool 0) the maximum with stride 2."""
 
-    def __init__(self, inputs: int, branches: tuple[Branch, ...], pool: int) -> None:
+    def __init__(self, inputs: int, branches: Branches, pool: int) -> None:
         super().__init__()
-        self.branches = nn.ModuleList(_Chain(inputs, b) for b in branches)
+        self.branches = nn.ModuleList(_Chain(inputs, b) for b in branches.values())
         self.pooled = _Chain(inputs, ((pool, 1, 1, 0),)) if pool else None
         self.channels = sum(b.channels for b in self.branches) + (pool or inputs)
 
@@ -255,15 +223,13 @@ class InceptionV3(nn.Module):
         self.stem = _Chain(3, ((32, 3, 2, 0), (32, 3, 1, 0), (64, 3, 1, 1)))
         self.neck = _Chain(64, ((80, 1, 1, 0), (192, 3, 1, 0)))
         channels, blocks = 192, []
-        plan: list[tuple[tuple[Branch, ...], int]] = [(_NARROW, 32), (_NARROW, 64), (_NARROW, 64), (_REDUCE_A, 0)]
-        plan += [(_wide(width), 192) for width in (128, 160, 160, 192)]
-        for branches, pool in plan:
+        for _, branches, pool in INCEPTION:
             blocks.append(_Mixed(channels, branches, pool))
             channels = blocks[-1].channels
         self.middle = nn.Sequential(*blocks)
         self.aux = _Chain(channels, ((128, 1, 1, 0), (768, 5, 1, 0)))
         self.aux_fc = nn.Linear(768, 1000)
-        reduce = _Mixed(channels, _REDUCE_B, 0)
+        reduce = _Mixed(channels, INCEPTION_END, 0)
         first = _Split(reduce.channels)
         self.end = nn.Sequential(reduce, first, _Split(first.channels))
         self.fc = nn.Linear(first.channels, 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.workload.zoo.entry import Layer
 
@@ -150,19 +151,46 @@ def mobilenet_v3(rows: tuple[Row, ...], last: int, classifier: int) -> tuple[Lay
     return net.linear("classifier.0", last, classifier).linear("classifier.3", classifier, 1000).done()
 
 
+Convs = tuple[tuple[int, Any, int, Any], ...]  # output channels, kernel, stride and padding of one after another
+Branches = dict[str, Convs]  # side by side
+
+_ROW, _COLUMN = ((1, 7), 1, (0, 3)), ((7, 1), 1, (3, 0))
+
+
+def _wide(width: int) -> Branches:
+    """The 17 x 17 block of Inception: one by seven and seven by one convolutions of a given width."""
+    double = ((width, 1, 1, 0), (width, *_COLUMN), (width, *_ROW), (width, *_COLUMN), (192, *_ROW))
+    return {"1x1": ((192, 1, 1, 0),), "7x7": ((width, 1, 1, 0), (width, *_ROW), (192, *_COLUMN)), "7x7dbl": double}
+
+
+_NARROW: Branches = {
+    "1x1": ((64, 1, 1, 0),),
+    "5x5": ((48, 1, 1, 0), (64, 5, 1, 2)),
+    "3x3dbl": ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 1, 1)),
+}
+# Blocks of Inception-v3 with the channels of their pooled branch: averaged and projected, or (0) the maximum, stride 2.
+INCEPTION: tuple[tuple[str, Branches, int], ...] = (
+    ("Mixed_5b", _NARROW, 32), ("Mixed_5c", _NARROW, 64), ("Mixed_5d", _NARROW, 64),
+    ("Mixed_6a", {"3x3": ((384, 3, 2, 0),), "3x3dbl": ((64, 1, 1, 0), (96, 3, 1, 1), (96, 3, 2, 0))}, 0),
+    ("Mixed_6b", _wide(128), 192), ("Mixed_6c", _wide(160), 192), ("Mixed_6d", _wide(160), 192),
+    ("Mixed_6e", _wide(192), 192),
+)  # fmt: skip
+INCEPTION_END: Branches = {
+    "3x3": ((192, 1, 1, 0), (320, 3, 2, 0)),
+    "7x7x3": ((192, 1, 1, 0), (192, *_ROW), (192, *_COLUMN), (192, 3, 2, 0)),
+}
+
+
 def inception_v3() -> tuple[Layer, ...]:
     """Inception-v3 on 299 x 299 images; the auxiliary classifier is trained, so it is counted."""
     net = ImageNet(size=299)
     net.conv("Conv2d_1a", 32, 3, 2).conv("Conv2d_2a", 32, 3).conv("Conv2d_2b", 64, 3, padding=1).pool(3, 2)
     net.conv("Conv2d_3b", 80, 1).conv("Conv2d_4a", 192, 3).pool(3, 2)
-    for name, pool in (("Mixed_5b", 32), ("Mixed_5c", 64), ("Mixed_5d", 64)):
-        _mixed_a(net, name, pool)
-    _mixed_b(net, "Mixed_6a")
-    for name, width in (("Mixed_6b", 128), ("Mixed_6c", 160), ("Mixed_6d", 160), ("Mixed_6e", 192)):
-        _mixed_c(net, name, width)
+    for name, branches, pool in INCEPTION:
+        _mixed(net, name, branches, pool)
     aux = net.branch().pool(5, 3)
     aux.conv("AuxLogits.conv0", 128, 1).conv("AuxLogits.conv1", 768, 5).linear("AuxLogits.fc", 768, 1000)
-    _mixed_d(net, "Mixed_7a")
+    _mixed(net, "Mixed_7a", INCEPTION_END, 0)
     _mixed_e(net, "Mixed_7b")
     _mixed_e(net, "Mixed_7c")
     return net.linear("fc", 2048, 1000).done()
@@ -172,37 +200,13 @@ def _join(net: ImageNet, *branches: ImageNet) -> None:
     net.channels, net.size = sum(b.channels for b in branches), branches[0].size
 
 
-def _mixed_a(net: ImageNet, name: str, pool: int) -> None:
-    one = net.branch().conv(f"{name}.1x1", 64, 1)
-    five = net.branch().conv(f"{name}.5x5_1", 48, 1).conv(f"{name}.5x5_2", 64, 5, padding=2)
-    three = net.branch().conv(f"{name}.3x3dbl_1", 64, 1).conv(f"{name}.3x3dbl_2", 96, 3, padding=1)
-    three.conv(f"{name}.3x3dbl_3", 96, 3, padding=1)
-    _join(net, one, five, three, net.branch().conv(f"{name}.pool", pool, 1))
-
-
-def _mixed_b(net: ImageNet, name: str) -> None:
-    three = net.branch().conv(f"{name}.3x3", 384, 3, 2)
-    double = net.branch().conv(f"{name}.3x3dbl_1", 64, 1).conv(f"{name}.3x3dbl_2", 96, 3, padding=1)
-    double.conv(f"{name}.3x3dbl_3", 96, 3, 2)
-    _join(net, three, double, net.branch().pool(3, 2))
-
-
-def _mixed_c(net: ImageNet, name: str, width: int) -> None:
-    row, column = ((1, 7), (0, 3)), ((7, 1), (3, 0))
-    one = net.branch().conv(f"{name}.1x1", 192, 1)
-    seven = net.branch().conv(f"{name}.7x7_1", width, 1)
-    seven.conv(f"{name}.7x7_2", width, row[0], padding=row[1]).conv(f"{name}.7x7_3", 192, column[0], padding=column[1])
-    double = net.branch().conv(f"{name}.7x7dbl_1", width, 1)
-    for i, (shape, out) in enumerate(((column, width), (row, width), (column, width), (row, 192)), 2):
-        double.conv(f"{name}.7x7dbl_{i}", out, shape[0], padding=shape[1])
-    _join(net, one, seven, double, net.branch().conv(f"{name}.pool", 192, 1))
-
-
-def _mixed_d(net: ImageNet, name: str) -> None:
-    three = net.branch().conv(f"{name}.3x3_1", 192, 1).conv(f"{name}.3x3_2", 320, 3, 2)
-    seven = net.branch().conv(f"{name}.7x7x3_1", 192, 1).conv(f"{name}.7x7x3_2", 192, (1, 7), padding=(0, 3))
-    seven.conv(f"{name}.7x7x3_3", 192, (7, 1), padding=(3, 0)).conv(f"{name}.7x7x3_4", 192, 3, 2)
-    _join(net, three, seven, net.branch().pool(3, 2))
+def _mixed(net: ImageNet, name: str, branches: Branches, pool: int) -> None:
+    ends = []
+    for label, convs in branches.items():
+        ends.append(net.branch())
+        for i, (out, kernel, stride, padding) in enumerate(convs, 1):
+            ends[-1].conv(f"{name}.{label}" + f"_{i}" * (len(convs) > 1), out, kernel, stride, padding)
+    _join(net, *ends, net.branch().conv(f"{name}.pool", pool, 1) if pool else net.branch().pool(3, 2))
 
 
 def _mixed_e(net: ImageNet, name: str) -> None:
