@@ -22,7 +22,7 @@ def run(
         core.paced = True
     idle_wakes = 0
     while True:
-        bound = _earlier(core.wake_s, until)
+        bound = min((t for t in (core.wake_s, until) if t is not None), default=None)
         events = world.next_events(bound)
         now = world.now()
         if not events and (bound is None or bound == until):
@@ -51,9 +51,3 @@ def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
         f"gave up at {world.now():g} s: stack {core.stack.name} stopped jobs that it had just started, "
         f"{_MAX_ROUNDS} times"
     )
-
-
-def _earlier(a: float | None, b: float | None) -> float | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return min(a, b)

@@ -97,9 +97,9 @@ def divide(kind: Kind, shares: tuple[int, ...], swap: bool = False) -> Division:
     With `swap` workers then change places in pairs as long as fewer bytes cross.
     """
     pattern = pattern_of(kind)
-    where = np.zeros(pattern.n, dtype=np.int64)
-    for i, members in enumerate(grow(pattern, shares)):
-        where[list(members)] = i
+    where, left = np.zeros(pattern.n, dtype=np.int64), np.ones(pattern.n, dtype=np.bool_)
+    for i, size in enumerate(shares):
+        where[list(grow_one(pattern, left, size, i))] = i
     if swap and pattern.n <= _SWAPPED:
         where = swapped(pattern, where)
     ranks = tuple(tuple(np.flatnonzero(where == i).tolist()) for i in range(len(shares)))
@@ -175,12 +175,6 @@ def peak_of(pattern: Pattern, where: Ints) -> float:
         if apart.any():
             most = max(most, size * int(np.bincount(src[apart] * m + dst[apart]).max()))
     return most
-
-
-def grow(pattern: Pattern, shares: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The workers of each share, by who talks to whom alone."""
-    left = np.ones(pattern.n, dtype=np.bool_)
-    return tuple(grow_one(pattern, left, size, i) for i, size in enumerate(shares))
 
 
 def grow_one(

@@ -39,11 +39,18 @@ def require(condition: bool, text: str) -> None:
 
 
 class _Watch:
-    """What all four have in common: the core whose table must not change, and asking three times."""
+    """What all four have in common: the core whose table must not change, and asking three times.
+
+    `says` are the attributes in which a policy of the layer says what it does.
+    """
+
+    says: tuple[str, ...] = ()
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
         self.policy = make()
+        for name in ("name", "needs", *self.says):
+            setattr(self, name, getattr(self.policy, name))
         self.core: Core | None = None  # given before the first cycle
         self.what = type(self.policy).__name__
         require(bool(self.policy.name), f"{self.what} has no name")
@@ -108,9 +115,7 @@ class _Watch:
 class WatchedOrder(_Watch, Order):
     """An order under observation."""
 
-    def __init__(self, make: Callable[[], Order]) -> None:
-        super().__init__(make)
-        self.name, self.needs, self.resizes = self.policy.name, self.policy.needs, self.policy.resizes
+    says = ("resizes",)
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """The policy's ranking, read to its end."""
@@ -141,11 +146,7 @@ class WatchedOrder(_Watch, Order):
 class WatchedPlace(_Watch, Place):
     """A place under observation."""
 
-    def __init__(self, make: Callable[[], Place]) -> None:
-        super().__init__(make)
-        p = self.policy
-        self.name, self.needs, self.shares_gpus, self.names_gpus = p.name, p.needs, p.shares_gpus, p.names_gpus
-        self.uneven = p.uneven
+    says = ("shares_gpus", "names_gpus", "uneven")
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The policy's answer."""
@@ -186,11 +187,7 @@ class WatchedPlace(_Watch, Place):
 class WatchedPlanner(_Watch, Planner):
     """A planner under observation."""
 
-    def __init__(self, make: Callable[[], Planner]) -> None:
-        super().__init__(make)
-        p = self.policy
-        self.name, self.needs, self.shares_gpus, self.names_gpus = p.name, p.needs, p.shares_gpus, p.names_gpus
-        self.uneven, self.resizes = p.uneven, p.resizes
+    says = ("shares_gpus", "names_gpus", "uneven", "resizes")
 
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The policy's candidates."""
@@ -228,10 +225,10 @@ class WatchedPlanner(_Watch, Planner):
 class WatchedInterleave(_Watch, Interleave):
     """An interleave under observation."""
 
+    says = ("candidates", "shifts")
+
     def __init__(self, make: Callable[[], Interleave]) -> None:
         super().__init__(make)
-        p = self.policy
-        self.name, self.needs, self.candidates, self.shifts = p.name, p.needs, p.candidates, p.shifts
         require(self.candidates >= 1, f"{self.what} wants {self.candidates} candidates; the least is 1")
 
     def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:

@@ -270,7 +270,10 @@ def _settings(text: str) -> Settings:
         seen.add(name)
         try:
             if name in _NUMBERS and equals:
-                known[name] = _between(text, name, int(value), *_NUMBERS[name])
+                known[name], (least, most) = int(value), _NUMBERS[name]
+                if not least <= known[name] <= most:
+                    more = " (0: one per core)" if name == "threads" else ""
+                    raise StackError(f"cassini:{text}: {name} is a whole number from {least} to {most}{more}")
             elif name == "padding" and equals:
                 known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
                 if not 0 <= known[name] <= 1:
@@ -287,10 +290,3 @@ def _settings(text: str) -> Settings:
                 "loops=consensus|discard, search=N, threads=N, unshifted, stay, separated by commas"
             ) from None
     return Settings(**known)
-
-
-def _between(text: str, name: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        more = " (0: one per core)" if name == "threads" else ""
-        raise StackError(f"cassini:{text}: {name} is a whole number from {least} to {most}{more}")
-    return value

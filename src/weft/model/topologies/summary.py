@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from weft.model.cluster import Cluster, Link
@@ -56,8 +55,8 @@ def _summarise(
         links=len(links),
         slowest_bytes_per_s=min(speeds),
         fastest_bytes_per_s=max(speeds),
-        up_bytes_per_s=_sum(up),
-        down_bytes_per_s=_sum(down),
+        up_bytes_per_s=sum((link.bytes_per_s for link in up), 0.0),
+        down_bytes_per_s=sum((link.bytes_per_s for link in down), 0.0),
         switches=len(switches),
         oversubscription=max(ratios, default=None),
     )
@@ -86,7 +85,3 @@ def node_levels(cluster: Cluster) -> dict[str, int]:
                     reached.append(after)
         frontier = reached
     return levels
-
-
-def _sum(links: Iterable[Link]) -> float:
-    return sum((link.bytes_per_s for link in links), 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from weft.errors import InputError
@@ -52,18 +53,14 @@ class Times:
                 "workload.reading: 'alone' needs the time of an iteration with its network, which is not known here; "
                 'use reading = "compute"'
             )
-        self._profile_of, self._iteration_s = profile_of, iteration_s
+        self._profile_of, self._iteration_s = cache(profile_of), iteration_s and cache(iteration_s)
         self._rescaled, self._span = rescaled, batches
         self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
         self.converted = False  # whether any iterations were computed from a duration
-        self._profiles: dict[tuple[str, int], Profile] = {}
-        self._alone_s: dict[tuple[str, int], float] = {}
 
     def profile(self, model: str, gpus: int) -> Profile:
         """One iteration of a model at a size."""
-        if (model, gpus) not in self._profiles:
-            self._profiles[model, gpus] = self._profile_of(model, gpus)
-        return self._profiles[model, gpus]
+        return self._profile_of(model, gpus)
 
     def resized(self, model: str, gpus: int, asked: int) -> Profile:
         """One iteration of a job that asked for another size: with as many samples, where that is known."""
@@ -82,16 +79,10 @@ class Times:
 
     def alone_s(self, model: str, gpus: int) -> float:
         """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
-        if (model, gpus) not in self._alone_s:
-            seconds = (
-                self.profile(model, gpus).compute_s if self._iteration_s is None else self._iteration_s(model, gpus)
-            )
-            if not 0 < seconds < math.inf:
-                raise InputError(
-                    f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; it must take some time"
-                )
-            self._alone_s[model, gpus] = seconds
-        return self._alone_s[model, gpus]
+        seconds = self.profile(model, gpus).compute_s if self._iteration_s is None else self._iteration_s(model, gpus)
+        if not 0 < seconds < math.inf:
+            raise InputError(f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; it must take some time")
+        return seconds
 
     def iterations(self, model: str, gpus: int, duration_s: float) -> int:
         """Iterations that fill a duration, under the reading chosen; at least one."""

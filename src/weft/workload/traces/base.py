@@ -44,7 +44,6 @@ class Parsed:
 class Head:
     """The beginning of a file, from which its format is recognised."""
 
-    path: Path
     raw: bytes
     lines: tuple[str, ...]  # the first lines that are not blank
 
@@ -54,7 +53,7 @@ class Head:
         raw = head_bytes(path)
         text = raw.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
         lines = tuple(line.strip("\r") for line in text.split("\n") if line.strip())
-        return Head(path, raw, lines[:50])
+        return Head(raw, lines[:50])
 
     def header(self, delimiter: str) -> list[str]:
         """Column names, if the first line is a header."""
