@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,14 +34,9 @@ def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
 def save_table(table: Table) -> dict[str, Any]:
     """Jobs that have not ended, profiles once each, servers that are down."""
     pool = _Pool()
-    jobs = [_save_view(job, table, pool) for job in table.jobs.values()]
-    return {
-        **_save_rest(table),
-        "jobs": sorted(jobs, key=lambda record: record["number"]),
-        "profiles": pool.saved,
-        "held": dict(table.held),
-        "ended": {job_id: status.value for job_id, status in table.ended.items()},
-    }
+    records = _records(table, (*table.jobs, *table.ended), pool)
+    saved: dict[str, Any] = assembled({"table": _save_rest(table)}, records, pool.saved)["table"]
+    return saved
 
 
 def _save_rest(table: Table) -> dict[str, Any]:
@@ -53,9 +49,21 @@ def _save_rest(table: Table) -> dict[str, Any]:
     }
 
 
+def _records(table: Table, job_ids: Iterable[str], pool: _Pool) -> dict[str, dict[str, Any]]:
+    """Jobs as `Changes` has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for job_id in job_ids:
+        if job_id in table.jobs:
+            found[job_id] = {**_save_view(table.jobs[job_id], table, pool), "held": table.held.get(job_id)}
+        elif job_id in table.ended:
+            found[job_id] = {"ended": table.ended[job_id].value}
+    return found
+
+
 def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
+    profiles = {str(workers): pool.index(profile) for workers, profile in job.job.profiles.items()}
     return {
-        "job": _save_job(job.job, pool),
+        "job": {**{name: getattr(job.job, name) for name in _JOB}, "profiles": profiles},
         "number": table.number[job.id],
         "status": job.status.value,
         "gpus": list(job.gpus),
@@ -93,13 +101,7 @@ class Saver:
         touched = table.touched if self._begun else {*table.jobs, *table.ended, *table.touched}
         self._begun = True
         first = len(self._pool.saved)
-        jobs: dict[str, dict[str, Any]] = {}
-        for job_id in touched:
-            if job_id in table.jobs:
-                jobs[job_id] = _save_view(table.jobs[job_id], table, self._pool)
-                jobs[job_id]["held"] = table.held.get(job_id)
-            elif job_id in table.ended:
-                jobs[job_id] = {"ended": table.ended[job_id].value}
+        jobs = _records(table, touched, self._pool)
         table.touched = set()
         return Changes({**small, "table": _save_rest(table)}, jobs, self._pool.saved[first:], first)
 
@@ -157,11 +159,6 @@ class _Pool:
             self._kept[id(profile)] = (len(self.saved), profile)
             self.saved.append(save_profile(profile))
         return self._kept[id(profile)][0]
-
-
-def _save_job(job: Job, pool: _Pool) -> dict[str, Any]:
-    profiles = {str(workers): pool.index(profile) for workers, profile in job.profiles.items()}
-    return {**{name: getattr(job, name) for name in _JOB}, "profiles": profiles}
 
 
 def _save_task(task: Task) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from itertools import count
 from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
-from weft.core.layered.outcome import Outcome
+from weft.core.layered.pool import Outcome
 from weft.core.layered.serve import serve
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from weft.core.layered.outcome import Ask, Outcome
+from weft.core.layered.pool import Ask, Outcome
 from weft.core.layered.serve import serve
 from weft.core.occupancy import Draft
 from weft.model.cluster import Cluster

@@ -73,14 +73,13 @@ class Even(_Around):
 
         The first is the whole offer, in which the place inside sees how full servers are.
         """
-        able = [n for n in range(1, gpus + 1) if gpus % n == 0 and self._enough(offer, n, gpus // n)]
+        able = [
+            n for n in range(1, gpus + 1) if gpus % n == 0 and np.count_nonzero(offer.free_per_server >= gpus // n) >= n
+        ]
         if able:
             yield offer, able[0]
         for servers in able:
             yield _shares(view, job, offer, gpus // servers), None
-
-    def _enough(self, offer: Offer, servers: int, each: int) -> bool:
-        return bool(np.count_nonzero(offer.free_per_server >= each) >= servers)
 
     def _is_even(self, view: ClusterView, gpus: Placement, servers: int | None) -> bool:
         counts = view.cluster.counts(gpus)

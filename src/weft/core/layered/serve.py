@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
-from weft.core.layered.outcome import Ask, Outcome
-from weft.core.layered.pool import serve_pool
+from weft.core.layered.pool import Ask, Outcome, serve_pool
 from weft.core.occupancy import Draft
 from weft.core.table import memory_of, shape_of
 from weft.core.view import View
