@@ -121,7 +121,7 @@ def placed_stages(
         return []
     servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
     if spec.rack_aware:
-        servers = [servers[r] for r in _by_rack(servers, cluster)]
+        servers.sort(key=lambda server: (cluster.servers[server].rack, server))
     if collective == APART:
         servers += _standing_apart(servers, cluster, n_ps, flow_key)
     number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
@@ -143,12 +143,6 @@ def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: i
 @lru_cache(maxsize=512)
 def _unit_stages(collective: str, n: int, n_ps: int) -> Stages:
     return stages(collective, n, 1.0, n_ps)
-
-
-def _by_rack(servers: list[int], cluster: Cluster) -> list[int]:
-    racks: list[int] = cluster.rack_of_server[servers].tolist()
-    keys = list(zip(racks, servers, strict=True))
-    return sorted(range(len(servers)), key=keys.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)

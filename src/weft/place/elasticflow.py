@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
@@ -38,7 +37,8 @@ class ElasticFlow(Place):
             shares: list[Share] = [(int(fits[np.argmin(free[fits])]), block)] if len(fits) else []
             words = f"waits for {block} GPUs on one machine"
         else:
-            shares = _idle_machines(free, sizes, block)
+            idle = np.flatnonzero((free == sizes) & (free > 0))
+            shares = filled(idle[np.argsort(-free[idle], kind="stable")], free, block)
             words = f"waits for idle machines with {block} GPUs"
         if not shares:
             return Answer(None, words, state)
@@ -54,13 +54,6 @@ class ElasticFlow(Place):
             return state
         names = {*started, *view.running}
         return {_KEPT: {name: gpus for name, gpus in state[_KEPT].items() if name in names}}
-
-
-def _idle_machines(free: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], block: int) -> list[Share]:
-    """The fewest idle machines for a block, the last with what is left; none if there are too few."""
-    idle = np.flatnonzero((free == sizes) & (free > 0))
-    idle = idle[np.argsort(-free[idle], kind="stable")]
-    return filled(idle, free, block)
 
 
 def _without(view: ClusterView, offer: Offer, kept: dict[str, list[int]], job: str) -> Offer:

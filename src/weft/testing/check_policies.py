@@ -48,7 +48,7 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
     those with a higher priority have it first."""
     for number in workloads:
         watched = WatchedOrder(make)
-        _try(number, Stack(watched.name, Layered(watched, BestFit())), [watched])
+        _try(number, Stack(watched.name, Layered(watched, BestFit())), watched)
     for scale in (5, 5000):  # jobs too short to be worth a restart, and jobs that are worth one
         _keeps_priorities(make(), scale)
 
@@ -57,7 +57,7 @@ def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS)
     """A place: as many free (or, if it shares, big enough) GPUs as asked for, with reasons; pure; everybody fits."""
     for number in workloads:
         watched = WatchedPlace(make)
-        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), [watched])
+        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), watched)
 
 
 def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLOADS) -> None:
@@ -65,14 +65,14 @@ def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLO
     for number in workloads:
         for interleave in (NoInterleave(), OneOfThree()):
             watched = WatchedPlanner(make)
-            _try(number, Stack(watched.name, watched, interleave), [watched])
+            _try(number, Stack(watched.name, watched, interleave), watched)
 
 
 def check_interleave(make: Callable[[], Interleave], workloads: Iterable[int] = WORKLOADS) -> None:
     """An interleave: one of the plans proposed, with gates only on tasks of placed jobs; pure; jobs still finish."""
     for number in workloads:
         watched = WatchedInterleave(make)
-        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), BestFit()), watched), [watched])
+        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), BestFit()), watched), watched)
 
 
 def check_pace(make: Callable[[], Pace]) -> None:
@@ -118,14 +118,13 @@ def _keeps_priorities(order: Order, iterations: int) -> None:
 _Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave
 
 
-def _try(number: int, stack: Stack, watched: list[_Watched]) -> None:
+def _try(number: int, stack: Stack, watched: _Watched) -> None:
     """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
     needs: frozenset[Fact] = stack.planner.needs | stack.interleave.needs
     work = workload(number)
     world = work.world(needs, uneven=stack.planner.uneven)
     core = Core(stack, world, seed=number)
-    for watch in watched:
-        watch.core = core
+    watched.core = core
 
     def limit(now: float, core: Core) -> None:
         require(core.cycle < _MAX_CYCLES, f"{stack.name}: workload {number} does not end; it is {now} s")

@@ -22,12 +22,7 @@ class Component:
 
     jobs: tuple[str, ...]
     links: tuple[int, ...]  # indices into the list of link vertices
-    loops: int  # edges beyond those of a tree
-
-    @property
-    def is_tree(self) -> bool:
-        """Whether Algorithm 1 applies."""
-        return self.loops == 0
+    loops: int  # edges beyond those of a tree; Algorithm 1 applies where there are none
 
 
 def merged(users: Mapping[L, Sequence[str]]) -> dict[tuple[str, ...], list[L]]:

@@ -64,9 +64,9 @@ def align(layout: Layout, group: Group, padding: float, consensus: bool) -> list
     found = []
     for part in components([kept[i] for i in able]):
         meetings = [group.meetings[able[i]] for i in part.links]
-        if part.is_tree or consensus:
+        if consensus or not part.loops:
             around = [m for m in group.meetings if not set(part.jobs).isdisjoint(m.jobs)]
-            found.append(_best_periods(layout, meetings, around, part.jobs, group.periods_s, padding, not part.is_tree))
+            found.append(_best_periods(layout, meetings, around, part.jobs, group.periods_s, padding, part.loops > 0))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -211,7 +211,9 @@ def build_cluster(
         "uplink_gbps": uplink_gbps, "spines": spines, "racks_per_edge": racks_per_edge, "k": k, "links": cables,
         "routes": routes,
     }  # fmt: skip
-    _refuse_unknown(kind, fields, known)
+    for name, value in fields.items():
+        if value is not None and name not in known and not (name == "oversubscription" and value == 1):
+            raise ScenarioError(f"cluster.{name} has no meaning in a {kind} topology; leave it out")
     if kind == "cassini" and gpus_per_server is None and servers == 6:
         gpus_per_server = 2
     given: Fields = {
@@ -225,12 +227,6 @@ def build_cluster(
         **{name: value for name, value in given.items() if value is not None},
     )
     return build({**fields, "oversubscription": 1.0 if oversubscription is None else oversubscription}, machine, seed)
-
-
-def _refuse_unknown(kind: str, fields: Fields, known: Collection[str]) -> None:
-    for name, value in fields.items():
-        if value is not None and name not in known and not (name == "oversubscription" and value == 1):
-            raise ScenarioError(f"cluster.{name} has no meaning in a {kind} topology; leave it out")
 
 
 def _single_switch(f: Fields, machine: Machine, seed: int) -> Cluster:

@@ -104,12 +104,13 @@ def _logged(rows: Rows, dates: str = "%Y-%m-%d %H:%M:%S") -> pl.DataFrame:
     """
     ids, submit, gpus = rows.job_ids("job_id"), rows.moment("submit_time", dates), rows.gpus("gpu_num")
     start, end = (rows.moment(f"{when}_time", dates, required=False) for when in ("start", "end"))
-    duration = _between(rows, start, end)
+    rows.leave_out(start.is_null() | end.is_null(), "end_time", "has no start or no end")
+    rows.damage(end < start, "end_time", "lies before start_time")
     return rows.finish({
         "job_id": ids,
         "submit_s": submit,
         "gpus": gpus,
-        "duration_s": duration,
+        "duration_s": end - start,
         "user": rows.name("user"),
         "vc": rows.name("vc"),
         "status": rows.name("state"),
@@ -117,13 +118,6 @@ def _logged(rows: Rows, dates: str = "%Y-%m-%d %H:%M:%S") -> pl.DataFrame:
         "batch": rows.count("batchsize", required=False),
         "wait_s": (start - submit).clip(0.0),
     })  # fmt: skip
-
-
-def _between(rows: Rows, start: pl.Series, end: pl.Series) -> pl.Series:
-    """Seconds from start to end; jobs that lack either are left out."""
-    rows.leave_out(start.is_null() | end.is_null(), "end_time", "has no start or no end")
-    rows.damage(end < start, "end_time", "lies before start_time")
-    return end - start
 
 
 def _converted(rows: Rows) -> pl.DataFrame:
