@@ -236,14 +236,11 @@ def _racks(cluster: Cluster, servers: frozenset[int]) -> frozenset[int]:
 def _in_one_rack(free: Ints, racks: Ints, gpus: int) -> list[Share] | None:
     """The fewest machines of one rack, in the rack with the least to spare; None if no rack has room."""
     room = np.bincount(racks, weights=free)
-    best: tuple[int, float, int] | None = None
+    keys: list[tuple[int, float, int]] = []
     for rack in np.flatnonzero(room >= gpus).tolist():
         inside = np.sort(free[racks == rack])[::-1]
-        key = (int(np.searchsorted(np.cumsum(inside), gpus)) + 1, float(room[rack]), rack)
-        best = key if best is None or key < best else best
-    if best is None:
-        return None
-    return tightest(np.where(racks == best[2], free, 0), racks, gpus)
+        keys.append((int(np.searchsorted(np.cumsum(inside), gpus)) + 1, float(room[rack]), rack))
+    return tightest(np.where(racks == min(keys)[2], free, 0), racks, gpus) if keys else None
 
 
 def _nearest(view: ClusterView, job: Job) -> list[int]:

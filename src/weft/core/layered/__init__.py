@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import tee
 
 from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
@@ -106,14 +106,8 @@ class _Tape(Iterable[Claim]):
     """Claims that can be read several times, taken from the order only as far as someone reads."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
-        self._rest = iter(claims)
-        self._read: list[Claim] = []
+        self._claims = iter(claims)
 
     def __iter__(self) -> Iterator[Claim]:
-        for i in count():
-            if i == len(self._read):
-                claim = next(self._rest, None)
-                if claim is None:
-                    return
-                self._read.append(claim)
-            yield self._read[i]
+        self._claims, again = tee(self._claims)
+        return again

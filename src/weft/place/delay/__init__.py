@@ -14,7 +14,7 @@ from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.best_fit import Ints, idle_first, tightest
-from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Consolidated, Fixed, Timers, tier_of
+from weft.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Fixed, Timers, tier_of
 
 _WHERE = ("on one machine", "in one rack", "over several racks")
 
@@ -118,7 +118,7 @@ class DelayScheduling(Place):
 _RULES = {
     "manual": lambda: Fixed(*DEFAULT_S, "manual"),
     "no-wait": lambda: Fixed(0.0, 0.0, "no-wait"),
-    "consolidated": Consolidated,
+    "consolidated": lambda: Fixed(math.inf, math.inf, "consolidated"),
     "benefit": Benefit,
 }
 

@@ -45,24 +45,16 @@ class Timers(ABC):
 
 
 class Fixed(Timers):
-    """The same timers for every job (`delay:manual`, `delay:3600/7200`, `delay:no-wait`)."""
+    """The same timers for every job (`delay:manual`, `delay:3600/7200`, `delay:no-wait`). Where they never run out
+    (`delay:consolidated`), a job waits until it can have the closest place possible."""
 
     def __init__(self, machine_s: float, rack_s: float, text: str) -> None:
         self._timers = (machine_s, rack_s)
-        self.text = text
+        self.text, self.for_ever = text, math.isinf(machine_s)
 
     def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
         """As set."""
         return self._timers
-
-
-class Consolidated(Fixed):
-    """A job waits until it can have the closest place possible (`delay:consolidated`)."""
-
-    for_ever = True
-
-    def __init__(self) -> None:
-        super().__init__(math.inf, math.inf, "consolidated")
 
 
 class AutoTuned(Timers):
