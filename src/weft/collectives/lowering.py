@@ -184,10 +184,7 @@ def _placed(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster) -
 
 def _leg(stage: PlacedStage, cluster: Cluster, flow_key: int) -> Leg:
     """One stage on the wire."""
-    counts: dict[int, int] = {}
-    for pair in stage.between:
-        for link in stage.path(cluster, pair, flow_key):
-            counts[link] = counts.get(link, 0) + 1
+    counts = Counter(link for pair in stage.between for link in stage.path(cluster, pair, flow_key))
     return Leg(stage.share, tuple(sorted(counts.items())), stage.ports, stage.demand_bytes_per_s, stage.latency_s)
 
 

@@ -23,18 +23,9 @@ from weft.workload.zoo.language import Transformer
 
 LIBRARIES = ("auto", "torchvision", "transformers", "weft")
 
-_TORCHVISION = {
-    "vgg11": "vgg11",
-    "vgg16": "vgg16",
-    "vgg19": "vgg19",
-    "resnet18": "resnet18",
-    "resnet50": "resnet50",
-    "wide-resnet101": "wide_resnet101_2",
-    "alexnet": "alexnet",
-    "mobilenet-v3-small": "mobilenet_v3_small",
-    "mobilenet-v3-large": "mobilenet_v3_large",
-    "inception-v3": "inception_v3",
-}
+_SAME = ("vgg11", "vgg16", "vgg19", "resnet18", "resnet50", "alexnet", "mobilenet-v3-small", "mobilenet-v3-large",
+         "inception-v3")  # fmt: skip
+_TORCHVISION = {"wide-resnet101": "wide_resnet101_2", **{name: name.replace("-", "_") for name in _SAME}}
 
 
 @dataclass(frozen=True)

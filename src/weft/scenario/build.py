@@ -173,11 +173,9 @@ def _foreign(section: NetworkSection) -> tuple[Foreign, ...]:
 
 def _cross_traffic(section: NetworkSection) -> CrossTraffic | None:
     drawn = section.cross_traffic
-    return (
-        None
-        if drawn is None
-        else CrossTraffic(drawn.every_s, drawn.seconds[0], drawn.seconds[1], _bytes_per_s(drawn.gbps))
-    )
+    if drawn is None:
+        return None
+    return CrossTraffic(drawn.every_s, drawn.seconds[0], drawn.seconds[1], _bytes_per_s(drawn.gbps))
 
 
 def _bytes_per_s(gbps: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
@@ -48,7 +49,6 @@ def from_cables(
     machine: Machine | None = None,
     *,
     servers: Sequence[str] | None = None,
-    gpus: Mapping[str, int] | None = None,
     routes: Sequence[Via] = (),
     seed: int = 0,
 ) -> Cluster:
@@ -56,7 +56,6 @@ def from_cables(
 
     `servers` are the nodes with GPUs, in order of their ids; without it, the nodes that have exactly one cable.
     A server's rack is the switch that it is joined to (its first, if several). Servers do not forward traffic.
-    `gpus` gives the number of GPUs of servers that differ from the machine's.
     """
     _check_cables(cables)
     names = _server_names(cables, servers)
@@ -67,7 +66,7 @@ def from_cables(
     racks: dict[str, int] = {}
     for name in names:
         switch = switch_of.get(name, name)
-        fabric.server(name, racks.setdefault(switch, len(racks)), (switch,), (gpus or {}).get(name))
+        fabric.server(name, racks.setdefault(switch, len(racks)), (switch,))
     for cable in cables:
         lower, upper = (cable.b, cable.a) if cable.b in is_server else (cable.a, cable.b)
         tier = cable.tier or ("nic" if lower in is_server else "fabric")
@@ -87,10 +86,7 @@ def _check_cables(cables: Sequence[Cable]) -> None:
 
 
 def _server_names(cables: Sequence[Cable], servers: Sequence[str] | None) -> list[str]:
-    degree: dict[str, int] = {}
-    for cable in cables:
-        degree[cable.a] = degree.get(cable.a, 0) + 1
-        degree[cable.b] = degree.get(cable.b, 0) + 1
+    degree = Counter(node for cable in cables for node in (cable.a, cable.b))
     if servers is None:
         names = [node for node, n in degree.items() if n == 1]
         if not names:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
+from weft.model.policy import number
 from weft.model.topologies.clos import Node, racks_of_nodes
 from weft.model.topologies.fabric import MAX_SERVERS, Fabric, Machine, check_count, check_positive
 from weft.model.topologies.slurm import Block, Switch, as_topology_conf, parse_topology_conf, upwards
@@ -207,10 +208,7 @@ class _CsvTable:
     def _speed(self, cell: str, line: int) -> float:
         if not cell:
             return self.machine.nic_gbps
-        try:
-            gbps = float(cell)
-        except ValueError:
-            gbps = 0.0
+        gbps = number(cell)
         if not 1e-9 <= gbps <= 1e9:
             raise self._wrong(line, f"nic_gbps is {cell!r}; give Gbit/s above 0, or leave it empty")
         return gbps

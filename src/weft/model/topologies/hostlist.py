@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import product
+from math import prod
 
 from weft.errors import InputError
 
@@ -25,11 +26,7 @@ def expand(text: str) -> list[str]:
         if "[" in "".join(pieces[::2]) or "]" in "".join(pieces[::2]):
             raise _refused(text, "brackets do not match; write them as in n[1-4,7]")
         choices = [[piece] if i % 2 == 0 else _numbers(piece, text) for i, piece in enumerate(pieces)]
-        total = len(names)
-        size = 1
-        for choice in choices:
-            size *= len(choice)
-        if total + size > MAX_HOSTS:
+        if len(names) + prod(map(len, choices)) > MAX_HOSTS:
             raise _refused(text, f"it names more than {MAX_HOSTS} hosts; shorten its ranges")
         names.extend("".join(combination) for combination in product(*choices))
     return names

@@ -26,10 +26,8 @@ ADA_SRSF_SPAN_S = 1200
 
 def draw_models(n: int, models: Sequence[str] | Mapping[str, float], seed: int) -> list[str]:
     """Models of n jobs, equally likely or by weight."""
-    stream = Stream(seed, "models")
-    if isinstance(models, Mapping):
-        return stream.choices(n, list(models), list(models.values()))
-    return stream.choices(n, list(models))
+    weights = list(models.values()) if isinstance(models, Mapping) else None
+    return Stream(seed, "models").choices(n, list(models), weights)
 
 
 def draw_sizes(n: int, gpus: Mapping[int, float], seed: int) -> list[int]:

@@ -7,6 +7,7 @@ then pipeline) are neighbours. A replica works on `work.batch` samples in micro-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
@@ -81,9 +82,7 @@ def order(schedule: str, stage: int, stages: int, micro_batches: int) -> list[tu
 def _balanced(times: list[float], count: int) -> list[tuple[int, int]]:
     """Cut a list into `count` runs so that the largest sum is smallest (dynamic programming over ends)."""
     n = len(times)
-    prefix = [0.0]
-    for t in times:
-        prefix.append(prefix[-1] + t)
+    prefix = list(accumulate(times, initial=0.0))
     best = [[float("inf")] * (n + 1) for _ in range(count + 1)]
     back = [[0] * (n + 1) for _ in range(count + 1)]
     best[0][0] = 0.0

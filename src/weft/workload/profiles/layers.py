@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft.errors import InputError, TraceError
+from weft.model.policy import number
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import LayerWork, Work
 
@@ -140,8 +141,7 @@ class _Writer:
     def _send_weights(self, name: str, comm: Collective) -> None:
         self._flush(f"{name}.compute")
         for ranks in self._across(comm):
-            chains = range(self.chains) if self.chains > 1 else (0,)
-            causes = {self.last[g] for g in chains} | {self.sending.get(ranks)}
+            causes = {*self.last, self.sending.get(ranks)}
             after = tuple(sorted(c for c in causes if c is not None))
             self.sending[ranks] = self._add(_transfer(name, comm, after, ranks))
 
@@ -246,10 +246,7 @@ def _collective(word: str, size: str, path: str, n: int) -> Collective | None:
 
 
 def _number(text: str, path: str, n: int, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = number(text)
     if not 0 <= value < math.inf:
         raise TraceError(f"{path}: line {n}: {what} is {text!r}; it must be a number of at least 0")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ class Parsed:
     frames: list[pl.DataFrame] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     n_rows_in: int = 0
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -246,5 +247,4 @@ def collect(
     parsed.frames.append(frame)
     parsed.problems += problems
     parsed.n_rows_in += len(rows) + len(broken)
-    for what, n in rows.notes.items():
-        parsed.notes[what] = parsed.notes.get(what, 0) + n
+    parsed.notes.update(rows.notes)

@@ -131,10 +131,9 @@ def _rebase(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
 
 
 def _notes(parts: Sequence[Parsed]) -> list[str]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
-        for what, n in part.notes.items():
-            total[what] = total.get(what, 0) + n
+        total.update(part.notes)
     return [f"{n} {what}" for what, n in total.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -114,7 +115,7 @@ class Rows:
         self.first = first  # number of this batch's first row in its file, from zero
         self.stem = stem  # name of the file without folder and endings
         self.problems: list[Problem] = []
-        self.notes: dict[str, int] = {}  # what a note counts: how often in this batch
+        self.notes: Counter[str] = Counter()  # what a note counts: how often in this batch
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -176,18 +177,29 @@ class Rows:
         self._missing(self.column(column), column, True)
         return self.column(column)
 
-    def damage(self, where: pl.Series, field: str, message: str | Callable[[int], str]) -> None:
-        """Report these rows as damaged."""
-        self._report(where, field, message, left_out=False)
-
     def leave_out(self, where: pl.Series, field: str, message: str | Callable[[int], str]) -> None:
         """Report these rows as sound but of no use."""
-        self._report(where, field, message, left_out=True)
+        self.damage(where, field, message, left_out=True)
+
+    def damage(
+        self, where: pl.Series, field: str, message: str | Callable[[int], str], left_out: bool = False
+    ) -> None:  # fmt: skip
+        """Report these rows as damaged."""
+        new = where.fill_null(False) & ~self.gone
+        if not new.any():
+            return
+        rows = new.arg_true().to_list()
+        lines = self.lines.gather(rows).to_list()
+        self.problems += [
+            Problem(line, field, message if isinstance(message, str) else message(row), left_out)
+            for row, line in zip(rows, lines, strict=True)
+        ]
+        self.gone = self.gone | new
 
     def note(self, what: str, where: pl.Series) -> None:
         """Count, for the trace's notes, the remaining rows where something holds."""
         if n := int((where.fill_null(False) & ~self.gone).sum()):
-            self.notes[what] = self.notes.get(what, 0) + n
+            self.notes[what] += n
 
     def finish(self, columns: Mapping[str, pl.Series | str | None]) -> pl.DataFrame:
         """The rows that are left, as TRACE; a constant stands for a column of it, None for unknown."""
@@ -205,18 +217,6 @@ class Rows:
     def _missing(self, text: pl.Series, column: str, required: bool) -> None:
         if required:
             self.damage(text.is_null(), column, "is missing" if self.has(column) else "the file has no such column")
-
-    def _report(self, where: pl.Series, field: str, message: str | Callable[[int], str], left_out: bool) -> None:
-        new = where.fill_null(False) & ~self.gone
-        if not new.any():
-            return
-        rows = new.arg_true().to_list()
-        lines = self.lines.gather(rows).to_list()
-        self.problems += [
-            Problem(line, field, message if isinstance(message, str) else message(row), left_out)
-            for row, line in zip(rows, lines, strict=True)
-        ]
-        self.gone = self.gone | new
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from weft.workload.profiles.layers import LayerFile, parse_layers, parse_pipedre
 from weft.workload.profiles.measured import PRECISIONS
 from weft.workload.zoo.entry import Layer, Published, Timing
 from weft.workload.zoo.names import find, split, without
-from weft.workload.zoo.timings import at_batch, same_gpu, timing, timing_of
+from weft.workload.zoo.timings import at_batch, same_gpu, scaled, timing, timing_of
 
 Content = MeasuredModel | Profile | LayerFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
@@ -199,17 +199,9 @@ def _published(variant: Published, batch: int) -> Timing:
     t = variant.timing
     if batch == t.batch:
         return t
-    ratio = batch / t.batch
-    source = f"estimated in proportion from batch {t.batch}: {t.source}"
-    return replace(
-        t,
-        batch=batch,
-        forward_s=t.forward_s * ratio,
-        backward_s=t.backward_s * ratio,
-        source=source,
-        estimated=True,
-        memory_source=f"of batch {t.batch}: {t.memory_source}" if t.memory_bytes else "",
-    )
+    found = scaled(t, batch / t.batch, f"in proportion from batch {t.batch}", batch, t.gpu)
+    said = f"of batch {t.batch}: {t.memory_source}" if t.memory_bytes else ""
+    return replace(found, memory_bytes=t.memory_bytes, memory_source=said)
 
 
 def _circle(name: str, variant: Published, workers: int) -> Profile:

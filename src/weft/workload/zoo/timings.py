@@ -195,7 +195,7 @@ def at_batch(same: list[Timing], batch: int) -> Timing:
             source=f"estimated between batches {low.batch} and {high.batch}: {low.source}",
         )  # fmt: skip
     near = by_batch[above[0] if above else below[-1]]
-    return _scaled(near, batch / near.batch, f"in proportion from batch {near.batch}", batch, near.gpu)
+    return scaled(near, batch / near.batch, f"in proportion from batch {near.batch}", batch, near.gpu)
 
 
 def _memory_between(low: Timing, high: Timing, w: float) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | No
                 reference = at_batch(there, batch)
                 ratio = gpu.tflops(reference.dtype) / target.tflops(reference.dtype)
                 why = f"from {gpu.name} by the ratio of peak rates ({reference.dtype}) {ratio:.3g}"
-                found = _scaled(reference, ratio, why, batch, target.name)
+                found = scaled(reference, ratio, why, batch, target.name)
                 return replace(found, optimiser_s=reference.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
     return None
 
@@ -228,7 +228,8 @@ def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
     return _with_memory(model, Timing(target.name, batch, forward_s, 2 * forward_s, source, dtype, estimated=True))
 
 
-def _scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:
+def scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:
+    """A time that is so many times as long, for a reason that its source then states."""
     source = base.source.removeprefix("estimated ")
     return replace(
         base, gpu=gpu, batch=batch, estimated=True, forward_s=base.forward_s * ratio,
