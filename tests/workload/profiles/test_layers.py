@@ -11,18 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.draws import examples
+from tests.workload.profiles.sums import totals
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer
 from weft.physics.estimates import run_alone
 from weft.workload.graphs import data_parallel, hybrid
-from weft.workload.profiles.layers import (
-    CYCLE_S,
-    LayerFile,
-    parse_layers,
-    parse_pipedream,
-    read_layers,
-    read_pipedream,
-)
+from weft.workload.profiles.layers import parse_layers, parse_pipedream, read_layers, read_pipedream
 
 PLAIN = """DATA
 2
@@ -31,17 +25,10 @@ fc   -1  500 NONE 0 1000 NONE 0 1500 ALLREDUCE 8192 10
 """
 
 
-def _totals(file: LayerFile) -> tuple[float, float, float]:
-    """Seconds of all forward passes and of all backward passes, and bytes of all weight-gradient collectives."""
-    forward = sum(x.forward for x in file.layers)
-    backward = sum(x.input_gradient + x.weight_gradient for x in file.layers)
-    return CYCLE_S * forward, CYCLE_S * backward, sum(x.weight_comm.bytes for x in file.layers if x.weight_comm)
-
-
 def test_sums_and_tasks_of_a_plain_file() -> None:
     """Forward 1.5 us, backward 7.5 us; weights of the last layer are sent first, while the first layer computes."""
     file = parse_layers(PLAIN)
-    assert _totals(file) == pytest.approx((1.5e-6, 7.5e-6, 12288))
+    assert totals(file) == pytest.approx((1.5e-6, 7.5e-6, 12288))
     profile = file.profile(4)
     assert profile.compute_s == pytest.approx(9e-6)
     assert [t.bytes for t in profile.tasks if isinstance(t, Transfer)] == [8192, 4096]
@@ -209,10 +196,10 @@ def test_dallys_layer_files_have_their_published_sums(name: str) -> None:
     file = read_layers(_traces() / "dally" / "workload" / name)
     layers, forward, inputs, weights, megabytes = DALLY[name]
     assert len(file.layers) == layers
-    assert 1e3 * file.forward_s == pytest.approx(forward, rel=0.01)
+    forward_s, backward_s, gradient_bytes = totals(file)
+    assert 1e3 * forward_s == pytest.approx(forward, rel=0.01)
     assert 1e-6 * sum(x.input_gradient for x in file.layers) == pytest.approx(inputs, rel=0.01)
     assert 1e-6 * sum(x.weight_gradient for x in file.layers) == pytest.approx(weights, rel=0.01)
-    forward_s, backward_s, gradient_bytes = _totals(file)
     assert gradient_bytes / 1e6 == pytest.approx(megabytes, rel=0.01)
     profile = file.profile(8)
     assert profile.message_bytes == pytest.approx(gradient_bytes)

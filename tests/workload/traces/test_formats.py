@@ -9,7 +9,9 @@ import pytest
 
 from tests.workload.traces.examples import EXAMPLES, PHILLY, Example
 from weft.errors import TraceError
-from weft.workload.traces.reading import FORMATS, TRACE, detect, read
+from weft.workload.traces import FORMATS
+from weft.workload.traces.reading import detect, read
+from weft.workload.traces.rows import TRACE
 
 IDS = [f"{e.format}-{e.name}" for e in EXAMPLES]
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.draws import examples
 from tests.workload.traces.examples import EXAMPLES, Example
 from weft.errors import InputError
-from weft.workload.traces.reading import FORMATS, detect, read
+from weft.workload.traces import FORMATS
+from weft.workload.traces.reading import detect, read
 
 NASTY = st.sampled_from(
     ["", "nan", "inf", "-inf", "1e309", "-1", "9" * 400, "0x1f", "١٢", "\0", "\ufeff", "'", '"', '""', ",", "\t", "|",

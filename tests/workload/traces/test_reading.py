@@ -10,7 +10,8 @@ import pytest
 
 from tests.workload.traces.examples import EXAMPLES
 from weft.errors import EngineError, TraceError
-from weft.workload.traces.reading import TRACE, Trace, detect, read, sample, summary, write
+from weft.workload.traces.reading import detect, read, sample, summary, write
+from weft.workload.traces.rows import TRACE, Trace
 
 RAW = "job_id,submission_time,duration,num_gpu\n"
 
