@@ -1,30 +1,54 @@
 """Numbers and pictures of docs/papers/ada-srsf.md: python -m tools.ada_srsf [SWEEP...] runs the sweeps and draws them.
 
 Without names all sweeps are run (about half an hour on two cores), and `weft reproduce` as well (by the name figures).
-The numbers go to docs/papers/ada-srsf/sweeps.json and claims.json; sweeps that are not named keep theirs.
+The numbers go to docs/papers/ada-srsf/sweeps.json and claims.json; sweeps that are not named keep theirs. `draws`
+alone prints where published numbers lie among single draws of the jobs (60 draws, about 15 minutes of one core).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+
+from weft.place import lwf
 
 if TYPE_CHECKING:
+    from weft.model.plan import Placement
+    from weft.model.view import ClusterView, JobView
     from weft.research.claims import Claim
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "papers" / "ada-srsf"
 NUMBERS = FOLDER / "sweeps.json"
 SEEDS = 10
+DRAWS = 60  # as many as the authors' program was run with
+THEIR_COMM_S_PER_BYTE = 7.8125e-9  # what their account of the work left charges: 1 Gbit/s
+# Scenario, stack, whether LWF and LS count the work left as the authors do, how many times the bandwidth there is (what
+# asking makes of it in the authors' program, by placement), and the row of the paper.
+ROWS = (
+    ("ada-srsf", "srsf-1", False, 1.0, "SRSF(1)"), ("ada-srsf", "srsf-1", True, 1.0, "SRSF(1)"),
+    ("ada-srsf", "ada-srsf[place=ff]", False, 1.0, "FF"), ("ada-srsf", "ada-srsf[place=ff]", False, 2.28, "FF"),
+    ("ada-srsf", "ada-srsf[place=ls]", False, 1.0, "LS"), ("ada-srsf", "ada-srsf[place=ls]", True, 1.0, "LS"),
+    ("ada-srsf", "ada-srsf[place=ls]", True, 2.53, "LS"),
+    ("ada-srsf-16gb", "ada-srsf[place=ls]", False, 1.0, "LS"), ("ada-srsf-16gb", "srsf-3", False, 1.0, "SRSF(3)"),
+)  # fmt: skip
 
 
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
     from weft.research.ada_srsf.sweeps import SWEEPS, run_sweep
+
+    if sys.argv[1:2] == ["draws"]:
+        for line in draws(*map(int, sys.argv[2:])):
+            print(line, flush=True)
+        return
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
@@ -39,6 +63,47 @@ def main() -> None:
     for name, rows in numbers.items():
         _draw(name, rows)
         print(f"\n{SWEEPS[name].title}\n{table(rows)}")
+
+
+def their_workload(b_s_per_byte: float) -> Callable[[ClusterView, JobView, Placement], float]:
+    """The work left of a job as the authors' code counts it: 1 Gbit/s prices, whatever a byte takes, and not times the
+    number of GPUs."""
+    from weft.model.view import Spread
+
+    def work(view: ClusterView, job: JobView, gpus: Placement) -> float:
+        estimate = view.estimate(job.job, len(gpus), Spread.of(view.cluster, gpus))
+        comm_s = estimate.comm_s * THEIR_COMM_S_PER_BYTE / b_s_per_byte
+        return view.iterations_left(job.id) * (estimate.compute_s + comm_s)
+
+    return work
+
+
+def draws(n: int = DRAWS) -> Iterator[str]:
+    """Lines of a Markdown table: mean and deviation over draws of the jobs, the least and the largest, by how many
+    deviations the published number is above the mean, and the percent of the draws that are below it."""
+    from weft import api
+    from weft.research.ada_srsf import COLUMNS, TABLE_IV, TABLE_V
+    from weft.results.compare import flat_metrics
+    from weft.results.metrics import summary
+    from weft.scenario.problems import read_toml
+    from weft.scenario.shipped import scenario_path
+
+    yield "| scenario, stack | work left | bandwidth | column | published | mean (deviation) | range | apart | below |"
+    yield "|---|---|---:|---|---:|---:|---:|---:|---:|"
+    for scenario, stack, theirs, bandwidth, row in ROWS:
+        given = read_toml(scenario_path(scenario))
+        given["network"] |= {key: given["network"][key] / bandwidth for key in ("b_s_per_byte", "eta_s_per_byte")}
+        counted = their_workload(given["network"]["b_s_per_byte"]) if theirs else lwf.workload_gpu_s
+        with patch.object(lwf, "workload_gpu_s", counted):
+            runs = api.compare(given, [stack], range(n), workers=1).runs
+        metrics = [flat_metrics(summary(run)) for run in runs]
+        for (_, metric, words, _, factor), told in zip(COLUMNS, {**TABLE_IV, **TABLE_V}[row][1:], strict=True):
+            found = np.array([each[metric] for each in metrics], dtype=np.float64) * factor
+            mean, apart = found.mean(), found.std(ddof=1)
+            where = f"| {scenario}, {stack} | {'theirs' if theirs else 'the paper'} | {bandwidth:g} | {words} "
+            spread = f"| {mean:,.1f} ({apart:,.1f}) | {found.min():,.1f} to {found.max():,.1f} "
+            place = f"| {(told - mean) / apart:+.2f} | {100.0 * (found < told).mean():.0f} % |"
+            yield f"{where}| {told:,.1f} {spread}{place}"
 
 
 def rounded(value: Any) -> Any:
