@@ -1,17 +1,22 @@
-"""Numbers of docs/papers/titan.md: python -m tools.titan [claims|inside|accuracy|unstated|arriving|profit [JOBS]]
+"""Numbers of docs/papers/titan.md:
+python -m tools.titan [claims|inside|accuracy|unstated|arriving|readings|profit [JOBS]]
 
 `claims` runs the whole reproduction over three seeds and writes docs/papers/titan/claims.json. `inside` prints what
 Exp#7 is with limits on what devices of one server exchange, `accuracy` what Figure 12 is with them and with slower
 communication. `unstated` changes what the paper does not state about its traces, one thing at a time (seed 0; about
 a quarter of an hour of CPU; JOBS takes the first jobs only). `arriving` has the bytes that each arriving job sends by
 itself, where communication takes no time; `profit` what Titan and ElasticFlow earn until moments that both share.
+`readings` judges the claims about the traces by their own rules where communication takes no time and consolidation
+takes idle machines (three seeds; about ten minutes of CPU).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +31,15 @@ from weft.place.best_fit import Share, idle_first
 from weft.place.skew import Skew, skew_of
 from weft.registry import register
 from weft.research import reproduce
+from weft.research.checks import judge
 from weft.research.claims import Request
+from weft.research.titan import CLAIMS
 from weft.research.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
 from weft.results.metrics import machine_use, profit_rate, total
 from weft.results.series import Steps
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
 
 FOLDER = ROOT / "docs" / "papers" / "titan"
 INSIDE_GBPS = (None, 400.0, 200.0, 100.0, 80.0, 70.0, 60.0, 50.0, 25.0)
@@ -185,6 +195,37 @@ def unstated(jobs: int | None) -> Iterator[str]:
             yield row(f"trace 2, load {load:g}, {words}", found)
 
 
+def readings(jobs: int | None) -> Iterator[str]:
+    """Lines of a Markdown table: the claims about the traces, judged as they are by `weft reproduce`, where
+    communication takes no time and consolidation takes idle machines."""
+    _register()
+    stacks = IDLE | {DEALT: "fifo[place=dealt:idle-machines]"}
+
+    @cache
+    def of(trace: str) -> list[dict[str, Mapping[str, float]]]:
+        made = scenario(trace, quick=False)
+        made["cluster"]["nic_gbps"] = NO_TIME_GBPS
+        if jobs is not None:
+            made["workload"]["jobs"] = jobs
+        return [
+            {name: measured(_run(made, stack, seed)).numbers for name, stack in stacks.items()} for seed in SEEDS_ASKED
+        ]
+
+    lab: Any = SimpleNamespace(traces=SimpleNamespace(of=of))
+    yield "| claim | published | both readings | verdict |"
+    yield "|---|---:|---:|---|"
+    for name, check in CLAIMS.items():
+        if check.what.startswith("trace "):
+            found = check.measure(lab)
+            claim = judge(name, check, found, "titan", "", list(SEEDS_ASKED))
+            low, high = (f"{each:.4g}" for each in found.ci95 if each is not None)
+            yield f"| {name} | {check.published:.4g} | {found.value:.4g} [{low}, {high}] | {claim.verdict} |"
+
+
+def _run(made: dict[str, Any], stack: str, seed: int) -> RunResult:
+    return api.compare(made, [stack], [seed], workers=1).runs[0]
+
+
 def profit(jobs: int | None) -> Iterator[str]:
     """Lines of a Markdown table: total profit over time, to the end of each run and to moments that runs share."""
     yield "| seed, until | titan | elasticflow | titan over elasticflow |"
@@ -255,8 +296,8 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with kept():  # a reproduction that is interrupted goes on from the runs that it had finished
             write_claims(reproduce("titan", Request(seeds=3, workers=1)).claims, FOLDER)
-    elif asked[:1] in (["unstated"], ["arriving"], ["profit"]):
-        lines = {"unstated": unstated, "arriving": arriving, "profit": profit}[asked[0]]
+    elif asked[:1] in (["unstated"], ["arriving"], ["profit"], ["readings"]):
+        lines = {"unstated": unstated, "arriving": arriving, "profit": profit, "readings": readings}[asked[0]]
         with kept():
             for line in lines(int(asked[1]) if asked[1:] else None):
                 print(line, flush=True)
