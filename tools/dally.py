@@ -1,6 +1,7 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [claims|contention|factors|gandiva|latencies|leases|moves|queues|quick|timers|tiresias]
+python -m tools.dally [claims|contention|factors|gandiva|latencies|leases|moves|queues|quick|sooner|timers|tiresias|
+                       together|two-racks]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -18,19 +19,24 @@ from weft.physics.analytical import DALLY, Analytical, Hierarchy, slowed
 from weft.physics.by_shape import calibrated_profile, factor
 from weft.physics.cost import DALLY_TABLE_I
 from weft.research import claims_of, reproduce
-from weft.research.claims import Request, Runs
+from weft.research.claims import Measured, Request, Runs
 from weft.research.dally.beyond import (
+    BESIDE,
     CONTENDING,
     GANDIVAS,
     LATENCIES,
+    LEASED,
     LEASES,
     METRICS,
     MOVES,
+    ORDERS,
     QUEUES,
     RULES,
     TIRESIASES,
+    TWO_RACKS,
     beside,
     contention,
+    ended,
     longest,
     rows,
 )
@@ -44,7 +50,7 @@ THEIR_FACTORS = {
     "vgg11": 0.01549, "alexnet": 0.0199, "mobilenet-v3": 0.00639, "resnet18": 0.001223, "resnet50": 0.03395,
     "bert-large": 0.0001121,
 }  # fmt: skip
-MANY, TWENTY = range(10), range(20)  # where a run takes a second
+MANY, TWENTY, THIRTY = range(10), range(20), range(30)  # where a run takes a second
 JCT = ("jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s")
 
 
@@ -64,6 +70,31 @@ def seed_by_seed(runs: Runs) -> str:
     for stack in runs.by_stack:
         cells = [" / ".join(f"{(value or 0.0) / 1e3:,.0f}" for value in runs.values(stack, metric)) for metric in JCT]
         lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def over_seeds(runs: Runs) -> str:
+    """Completion times of each stack, mean over seeds with the 95 % interval, in thousands of seconds."""
+    lines = ["| stack | " + " | ".join(JCT) + " |", "|---|" + "---:|" * len(JCT)]
+    for stack in runs.by_stack:
+        found = [runs.metric(stack, metric, 1e-3) for metric in JCT]
+        cells = [_interval(each, 0) for each in found]
+        lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def sooner(runs: Runs, within_s: float) -> str:
+    """Percent of the jobs that are done sooner than under Tiresias, at the same moment (within so many seconds) and
+    later: mean over seeds with the 95 % interval, and seed by seed."""
+    lines = [f"| beside | stack | sooner | within {within_s:g} s | later |", "|---|---|---:|---:|---:|"]
+    for other in BESIDE:
+        for stack in ORDERS:
+            pairs = zip(runs.by_stack[stack], runs.by_stack[other], strict=True)
+            cells = []
+            for values in zip(*(ended(a, b, within_s) for a, b in pairs), strict=True):
+                told = " / ".join(f"{each:.1f}" for each in values)
+                cells.append(f"{_interval(Measured.over_seeds(values, least=0.0), 1)}: {told}")
+            lines.append(f"| `{other}` | `{stack}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -110,6 +141,11 @@ def factors() -> str:
     return "\n".join(lines)
 
 
+def _interval(found: Measured, digits: int) -> str:
+    mean, low, high = (f"{each or 0.0:,.{digits}f}" for each in (found.value, *found.ci95))
+    return f"{mean} [{low}, {high}]"
+
+
 def _ratio(mean: float, ci95: tuple[float | None, float | None]) -> str:
     low, high = ci95
     return f"{mean:.2f}" if low is None or high is None or low == high else f"{mean:.2f}, {low:.2f} to {high:.2f}"
@@ -138,15 +174,27 @@ def _tables(asked: Sequence[str]) -> None:
     tables = {
         "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
+        "two-racks": (TWO_RACKS, "batch-2"),
     }  # fmt: skip
-    asked = asked or [*tables, "factors", "queues", "latencies", "contention"]
+    asked = asked or [*tables, "factors", "sooner", "together", "queues", "latencies", "contention"]
     if "factors" in asked:
         print(f"\nfactors, Table I\n\n{factors()}", flush=True)
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
-            seeds = {"tiresias": MANY, "quick": TWENTY}.get(name, SEEDS)
+            seeds = {"tiresias": MANY, "two-racks": MANY, "quick": TWENTY}.get(name, SEEDS)
             print(table(beside(stacks, seeds, experiment, name == "quick", workers=1), stacks[0]), flush=True)
+    if "gandiva" in asked:
+        print(f"\ngandiva, batch-8, seeds 0 to {THIRTY[-1]}\n")
+        print(over_seeds(beside(GANDIVAS[1:], THIRTY, "batch-8", workers=1)), flush=True)
+    if "sooner" in asked:
+        print(f"\nsooner, batch-8, seeds 0 to {MANY[-1]}\n")
+        runs = beside((*ORDERS, *BESIDE), MANY, "batch-8", workers=1)
+        print(f"{sooner(runs, 0.0)}\n\n{sooner(runs, 60.0)}", flush=True)
+    if "together" in asked:
+        for experiment, seeds in (("batch-8", MANY), ("poisson-8", range(len(POISSON)))):
+            print(f"\ntogether, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")
+            print(over_seeds(beside(LEASED, seeds, experiment, workers=1)), flush=True)
     if "queues" in asked:
         for experiment, seeds in (("batch-8", SEEDS), ("poisson-8", range(len(POISSON)))):
             print(f"\nqueues, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")

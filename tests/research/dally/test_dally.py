@@ -19,14 +19,19 @@ from weft.research.checks import FEWEST_SEEDS
 from weft.research.claims import VERDICTS, Measured, Request, Runs
 from weft.research.dally import CLAIMS, QUICK_SEEDS, RELEASED_II, RELEASED_III, SEEDS, TABLE_II, TABLE_III
 from weft.research.dally.beyond import (
+    BESIDE,
     CONTENDING,
     GANDIVAS,
     LATENCIES,
+    LEASED,
     LEASES,
     MOVES,
+    ORDERS,
     QUEUES,
     RULES,
     TIRESIASES,
+    TWO_RACKS,
+    ended,
     longest,
     rows,
 )
@@ -238,7 +243,10 @@ def _inline(table: dict[str, object]) -> str:
 
 
 def test_timer_rules_are_stacks() -> None:
-    for name in (*RULES, *LEASES, *MOVES, *GANDIVAS, *TIRESIASES, *QUEUES, *LATENCIES, *CONTENDING):
+    tables = (
+        RULES, LEASES, MOVES, GANDIVAS, TIRESIASES, QUEUES, LATENCIES, CONTENDING, ORDERS, BESIDE, LEASED, TWO_RACKS
+    )  # fmt: skip
+    for name in (each for table in tables for each in table):
         resolve(name)
     pair = [weft.simulate(small("batch-8"), stack=name) for name in RULES[:2]]
     found = rows(Runs(pair), RULES[0])
@@ -301,6 +309,8 @@ def test_jobs_that_are_done_sooner(everything: Runs) -> None:
     assert theirs is not None
     assert 0.0 < mine < 100.0
     assert mine + theirs <= 100.0
+    assert ended(dally, tiresias) == pytest.approx((mine, 100.0 - mine - theirs, theirs))
+    assert ended(dally, dally) == (0.0, 100.0, 0.0)
     found = dict(zip(dally.jobs["job_id"], dally.jobs["jct_s"], strict=True))
     other = dict(zip(tiresias.jobs["job_id"], tiresias.jobs["jct_s"], strict=True))
     assert mine == pytest.approx(100.0 * sum(found[job] < other[job] for job in found) / len(found))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft.research.claims import Runs
 from weft.research.dally.runs import GANDIVA, scenario
 
@@ -40,6 +42,11 @@ QUEUES = (
     "gandiva[order=fifo]", "gandiva[order=sjf]", "gandiva[order=sjf,place=first-fit]", "dally[order=fifo]",
     "dally-manual[order=fifo]",
 )  # fmt: skip
+# Dally whose leases end together, on its own and beside a Gandiva without time slices and moves (2 racks).
+LEASED = (f"dally[{TOGETHER}]", f"dally-manual[{TOGETHER}]")
+TWO_RACKS = (GANDIVAS[1], LEASED[0])
+# Figure 9: Dally, and Dally with least attained service instead of Nw_sens, beside both kinds of Tiresias.
+ORDERS, BESIDE = ("dally", "dally[order=las:moving]"), ("tiresias-racks", "tiresias")
 # Gandiva with the latencies of the authors' ASTRA-sim: a strict queue, one that may be passed, and time slices.
 LATENCIES = ("gandiva[order=fifo]", "gandiva[order=fifo:backfill]", GANDIVA)
 # The rules alone, without preemption, and under Dally's order with leases that end together.
@@ -71,6 +78,17 @@ def beside(
     for seed in seeds:
         runs += _compare(scenario(experiment, seed, quick=quick), stacks, seed, workers)
     return Runs(runs)
+
+
+def ended(run: RunResult, other: RunResult, within_s: float = 0.0) -> tuple[float, float, float]:
+    """Percent of the jobs that end sooner than in another run, at the same moment (or so close to it), and later."""
+    from weft.results.metrics import finished_jobs
+
+    both = finished_jobs(run).join(finished_jobs(other), on="job_id", suffix="_other")
+    apart = (both["jct_s"] - both["jct_s_other"]).to_numpy()
+    sides = (apart < -within_s, np.abs(apart) <= within_s, apart > within_s)
+    sooner, same, later = (100.0 * float(np.mean(side)) for side in sides)
+    return sooner, same, later
 
 
 def longest(run: RunResult, share: float = 0.01) -> list[tuple[str, int, float]]:
