@@ -2,7 +2,7 @@
 
 Without names all sweeps are run (about half an hour on two cores), and `weft reproduce` as well (by the name figures).
 The numbers go to docs/papers/ada-srsf/sweeps.json and claims.json; sweeps that are not named keep theirs. `draws`
-alone prints where published numbers lie among single draws of the jobs (60 draws, about 15 minutes of one core).
+alone prints where published numbers lie among single draws of the jobs (60 draws, about 12 minutes of one core).
 """
 
 from __future__ import annotations
