@@ -34,8 +34,7 @@ def _owed_by_kernel(
     link_of, n_of = (np.array([x for flows in jobs for x in f(flows)], np.int64) for f in (dict.keys, dict.values))
     wide = np.array([(*links, -1, -1)[:2] for links, _ in others], np.int64)
     most, room = np.array([most for _, most in others]), np.array(capacity)
-    plain = np.ones(len(others))
-    found = ShortestRule().kernel.owed(begins, link_of, n_of, wide, most, plain, room, np.array(weights), ROUNDS)
+    found = ShortestRule().kernel.owed(begins, link_of, n_of, wide, most, room, np.array(weights), ROUNDS)
     return [float(rate) for rate in found]
 
 
@@ -90,9 +89,8 @@ def _rates_by_kernel(
     none, weights = np.zeros((0, 1), np.int64), np.ones(len(jobs))
     rule = ShortestRule()
     rule.kernel.decide(
-        np.arange(len(job)), job, path, left, np.array(capacity), none, np.zeros(0), np.zeros(0), 1.0, weights, ROUNDS,
-        caps,
-    )  # fmt: skip
+        np.arange(len(job)), job, path, left, np.array(capacity), none, np.zeros(0), weights, ROUNDS, caps
+    )
     return [[float(rate) for rate in caps[job == j]] for j in range(len(jobs))]
 
 

@@ -44,7 +44,7 @@ PACES: dict[str, Callable[[], Pace]] = {
     "flow host-only": lambda: Flow(FlowSpec(host_only=True)), "flow fill": lambda: Flow(FlowSpec(fill=True)),
     "flow quantised": lambda: Flow(FlowSpec(quantised=True)), "mcs": Mcs, "ccml": Ccml, "pcc": Pcc, "tcp": Tcp,
     "shortest": Shortest,
-    "shortest:patient": lambda: Shortest(patient=True),
+    "shortest:patient": lambda: Shortest.from_text("patient"),
     "equal": Equal, "fair": Fair,
 }  # fmt: skip
 

@@ -6,7 +6,8 @@ from several. Among our jobs, those that send for a smaller part of their iterat
 iterations costs others less. What is left is ours, and goes to jobs one after the other: shortest remaining iteration
 first. `owed` and `rates` are meant to be read; shortest_kernel.py does the same for thousands of jobs.
 
-`shortest:patient` (patient.py) also learns how long foreign flows last, and waits for those that will leave soon.
+`shortest:patient` (patient.py) learns how long foreign flows last. A job either pushes them aside or waits for them,
+whichever costs less.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from weft.compiled import load
 from weft.errors import StackError
 from weft.model.flows import FlowSet
 from weft.pace.base import RatedPace
-from weft.pace.rates import NOBODY, Demand, Floats, Ints, Limits, Moment, Others, RateRule, Transport
+from weft.pace.rates import NOBODY, Demand, Ints, Limits, Moment, Others, RateRule, Transport
 
 WEIGHT = 8.0  # a job of ours weighs as much as so many foreign flows on a link
 ROUNDS = 40  # in which prices are settled; where flows meet on one link the first is exact
@@ -30,26 +31,25 @@ ROUNDS = 40  # in which prices are settled; where flows meet on one link the fir
 
 def owed(
     jobs: Sequence[Mapping[int, int]], weights: Sequence[float], others: Sequence[tuple[Sequence[int], float]],
-    capacity: Sequence[float], theirs: Sequence[float] | None = None,
+    capacity: Sequence[float],
 ) -> list[float]:  # fmt: skip
     """Bytes per second that are foreign flows' own, given the flows of each job on each link and its weight, and of
-    foreign flows the links, the most that they ask for and what they weigh (1 if nothing else is said).
+    foreign flows the links and the most that they ask for.
 
-    Every link has a price. A foreign flow has weight / s^2, where s is the sum of prices on its path; each flow of a
-    job has weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is
-    asked for than a link carries, and fall where it is less (utility 2 sqrt(x): alpha-fair sharing with alpha = 1/2).
-    Links without foreign flows have no price.
+    Every link has a price. A foreign flow has 1 / s^2, where s is the sum of prices on its path; each flow of a job has
+    weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is asked
+    for than a link carries, and fall where it is less (utility 2 sqrt(x): alpha-fair sharing with alpha = 1/2). Links
+    without foreign flows have no price.
     """
-    weighs = theirs or [1.0] * len(others)
     met = list(dict.fromkeys(link for links, _ in others for link in links))
     ours = [{link: n for link, n in flows.items() if link in met} for flows in jobs]
     asked = dict.fromkeys(met, 0.0)
     for flows, weight in zip(ours, weights, strict=True):
         for link, n in flows.items():
             asked[link] += weight / n
-    for (links, _), weight in zip(others, weighs, strict=True):
+    for links, _ in others:
         for link in links:
-            asked[link] += weight
+            asked[link] += 1.0
     price = {link: math.sqrt(asked[link] / capacity[link]) for link in met}
     rates = [0.0] * len(others)
     for _ in range(ROUNDS):
@@ -60,7 +60,7 @@ def owed(
                 asked[link] += n * weight / (cost * cost)
         for k, (links, most) in enumerate(others):
             cost = sum(price[link] for link in links)
-            rates[k] = min(weighs[k] / (cost * cost), most)
+            rates[k] = min(1.0 / (cost * cost), most)
             for link in links:
                 asked[link] += rates[k]
         price = {link: price[link] * math.sqrt(math.sqrt(asked[link] / capacity[link])) for link in met}
@@ -115,7 +115,6 @@ class ShortestRule(RateRule):
         """Nobody else sends yet."""
         self.capacity = demand.capacity
         self.part: dict[int, float] = {}  # by a job's uid: the fraction of an iteration alone for which it sends
-        self.sends_s: dict[int, float] = {}  # the same in seconds, of jobs that compute
         self.others(NOBODY)
 
     @property
@@ -133,61 +132,59 @@ class ShortestRule(RateRule):
         if busy:
             uid, sends_s, compute_s = int(flows.uid[rows[0]]), max(busy.values()), float(flows.compute_s[rows].max())
             self.part[uid] = sends_s / (sends_s + compute_s)
-            if compute_s > 0.0:  # foreign flows compute nothing
-                self.sends_s[uid] = sends_s
 
     def gone(self, rows: Ints, flows: FlowSet) -> None:
         """Forget it."""
         for uid in set(flows.uid[rows].tolist()):
             self.part.pop(uid, None)
-            self.sends_s.pop(uid, None)
 
     def others(self, there: Others) -> None:
         """Remember them."""
         self.there = there
 
-    def weights(self, part: Floats) -> Floats:
-        """What jobs weigh that send for these parts of their iterations."""
-        found: Floats = self.weight * (part.mean() if len(part) else 1.0) / part
-        return found
-
-    def stays_s(self, now_s: float) -> tuple[Floats, float]:
-        """How long each foreign flow will still be there (0: nobody knows), and the factor of patience."""
-        return np.zeros(len(self.there.most)), 1.0
-
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
         """Caps, job by job, on what each link has left when others have had what they are owed."""
         uids, job = np.unique(flows.uid[live], return_inverse=True)
         part = np.array([self.part.get(uid, 1.0) for uid in uids.tolist()])
-        caps = np.zeros(len(flows))
+        weights, caps = self.weight * (part.mean() if len(part) else 1.0) / part, np.zeros(len(flows))
         self.kernel.decide(
-            live, job, flows.path, flows.size - flows.sent, self.capacity, self.there.path, self.there.most,
-            *self.stays_s(when.now_s), self.weights(part), ROUNDS, caps,
+            live, job, flows.path, flows.size - flows.sent, self.capacity, self.there.path, self.there.most, weights,
+            ROUNDS, caps,
         )  # fmt: skip
         return Limits(caps)
 
 
 class Shortest(RatedPace):
-    """`shortest`, or `shortest:X` for jobs that weigh as much as X foreign flows on one link; `shortest:patient`."""
+    """`shortest`, or `shortest:X` for jobs that weigh as much as X foreign flows on one link. `shortest:patient`, or
+    `shortest:patient=X` for another price of what others lose."""
 
-    def __init__(self, weight: float = WEIGHT, patient: bool = False) -> None:
-        self.weight, self.patient = weight, patient
-        self.name = "shortest:patient" if patient else "shortest" if weight == WEIGHT else f"shortest:{weight:g}"
+    def __init__(self, weight: float = WEIGHT, price: float | None = None) -> None:
+        from weft.pace.shortest.patient import PRICE
+
+        self.weight, self.price = weight, price
+        if price is not None:
+            self.name = "shortest:patient" if price == PRICE else f"shortest:patient={price:g}"
+        else:
+            self.name = "shortest" if weight == WEIGHT else f"shortest:{weight:g}"
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
-        """`shortest`, `shortest:X` or `shortest:patient`."""
+        """`shortest`, `shortest:X`, `shortest:patient` or `shortest:patient=X`."""
+        from weft.pace.shortest.patient import PRICE
+
         if arg is None or arg == "patient":
-            return cls(patient=arg is not None)
+            return cls(price=None if arg is None else PRICE)
+        number = arg.removeprefix("patient=")
         try:
-            weight = float(arg)
+            value = float(number)
         except ValueError:
-            weight = 0.0
-        if not 1e-3 <= weight <= 1e6:
+            value = 0.0
+        if not 1e-3 <= value <= 1e6:
             raise StackError(
-                f"shortest:{arg}: write shortest, shortest:patient, or shortest:X with a number X from 0.001 to 1000000"
+                f"shortest:{arg}: write shortest, shortest:X, shortest:patient, or shortest:patient=X, with a number X "
+                "from 0.001 to 1000000"
             )
-        return cls(weight)
+        return cls(value) if number == arg else cls(price=value)
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows whose senders keep the rate they were given: it leaves others what they are owed."""
@@ -197,4 +194,4 @@ class Shortest(RatedPace):
         """The rule of one run."""
         from weft.pace.shortest.patient import PatientRule
 
-        return PatientRule() if self.patient else ShortestRule(self.weight)
+        return ShortestRule(self.weight) if self.price is None else PatientRule(self.price)

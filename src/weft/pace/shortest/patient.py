@@ -1,31 +1,96 @@
-"""shortest:patient: wait for foreign flows that will leave soon, and push against those that will stay.
+"""shortest:patient: a job pushes foreign flows aside, or waits for them, whichever costs less.
 
-A foreign flow weighs (lambda S / r)^2. S is the least that any of the jobs that it meets still needs at full rate. r is
-for how long the flow will still be there. Nobody says so, and it is learned from what a switch can count: the mean time
-for which flows that have ended went on after the age that this one has now. lambda is 0.7 L / T, where L is the mean
-lifetime of foreign flows and T the mean time for which our running jobs send in an iteration. Jobs weigh more while
-others wait for GPUs, because a second saved then counts for those who wait, too.
+A job that sends at full rate takes bytes from foreign flows; a job that waits for them loses time. It pushes if
+
+    price * lost * S < V * (L / 2 + r + w / 2).
+
+On the left is what others lose: `lost` is how much slower foreign flows are while the job sends, in line rates, and S
+the seconds for which it still has to. On the right is what waiting is expected to cost: r is how long the foreign flow
+that stays longest will still be there, L the mean lifetime of foreign flows (after one another comes), and w for how
+long the job has waited, so that nobody waits for ever. V is 1 and the jobs that wait for GPUs, because a second saved
+counts for them, too. A price that holds on slow and on fast links is X (L / T)^(3/4), where T is the mean time for
+which our jobs send in an iteration alone. How long flows last is learned from those that have ended, which a switch can
+count; before enough have, the rule is that of `shortest`.
+
+Who pushes goes before foreign flows, and who waits has what these leave; among each, the shortest goes first. `shares`
+and `pushing` are meant to be read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from weft.pace.rates import Demand, Floats, Others
+from weft.model.flows import FlowSet
+from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, Others
 from weft.pace.shortest import ShortestRule
 
-GENTLE, PUSHING = 1.2, 200.0  # what a job weighs in foreign flows: usually, and while jobs wait for GPUs
-PATIENCE = 0.7  # lambda, in lifetimes of foreign flows over the time for which a job sends
-ENOUGH, KEPT = 20, 1000  # lifetimes: before so many are known all foreign flows weigh 1; the last so many count
+PRICE = 0.85  # X: what a second of line rate that others lose is worth in seconds of a job, where a job sends for L
+POWER = 0.75
+ENOUGH, KEPT = 20, 1000  # lifetimes: before so many are known the rule is that of `shortest`; the last so many count
+
+
+def shares(flows: Sequence[tuple[Sequence[int], float]], room: Sequence[float]) -> list[float]:
+    """Max-min rates of foreign flows, given the links of each and the most that it asks for."""
+    room, rate = list(room), [-1.0] * len(flows)
+    while any(r < 0.0 for r in rate):
+        left = [k for k, r in enumerate(rate) if r < 0.0]
+        part = {link: room[link] / sum(link in flows[k][0] for k in left) for k in left for link in flows[k][0]}
+        most = {k: min(flows[k][1], *(part[link] for link in flows[k][0])) for k in left}
+        least = min(most.values())
+        for k in (k for k in left if most[k] <= least * (1.0 + 1e-12)):
+            rate[k] = least
+            for link in flows[k][0]:
+                room[link] = max(room[link] - least, 0.0)
+    return rate
+
+
+def pushing(
+    jobs: Sequence[tuple[Mapping[int, int], float]], others: Sequence[tuple[Sequence[int], float]],
+    capacity: Sequence[float], costs: Sequence[float], price: float,
+) -> list[bool]:  # fmt: skip
+    """Which jobs push, given the flows of each on each link, its seconds left, and what waiting is expected to cost
+    it."""
+    room, pushes = list(capacity), [False] * len(jobs)
+    for j in sorted(range(len(jobs)), key=lambda j: jobs[j][1]):
+        flows, seconds = jobs[j]
+        rate = min((room[link] / n for link, n in flows.items()), default=0.0)
+        alone = min((capacity[link] / n for link, n in flows.items()), default=0.0)
+        if rate <= 1e-6 * alone:
+            continue
+        then = [max(free - rate * flows.get(link, 0), 0.0) for link, free in enumerate(room)]
+        lost = (sum(shares(others, room)) - sum(shares(others, then))) / min(capacity[link] for link in flows)
+        if lost <= 1e-6 or price * lost * seconds * alone / rate < costs[j]:
+            room, pushes[j] = then, True
+    return pushes
 
 
 class PatientRule(ShortestRule):
-    """`shortest` with foreign flows that weigh more the sooner they will leave."""
+    """`shortest` with jobs that push or wait."""
+
+    def __init__(self, price: float = PRICE) -> None:
+        super().__init__()
+        self.price = price
 
     def begin(self, demand: Demand) -> None:
         """Nobody has ended yet."""
         self._lasted: Floats = np.zeros(0)
+        self._sends_s, self._jobs = 0.0, 0  # by all jobs so far in an iteration alone, and how many they are
+        self._began: dict[int, list[float]] = {}  # by uid: when a job began to send, and the seconds that it needed
         super().begin(demand)
+
+    def came(self, rows: Ints, flows: FlowSet) -> None:
+        """How long it sends in an iteration alone counts for the price. Foreign flows compute nothing."""
+        super().came(rows, flows)
+        part, compute_s = self.part.get(int(flows.uid[rows[0]]), 0.0), float(flows.compute_s[rows].max())
+        if part > 0.0 and compute_s > 0.0:
+            self._sends_s, self._jobs = self._sends_s + compute_s * part / (1.0 - part), self._jobs + 1
+
+    def over(self, rows: Ints, flows: FlowSet) -> None:
+        """A job none of whose flows send begins anew."""
+        for uid in {*flows.uid[rows].tolist()} - {*flows.uid[flows.active].tolist()}:
+            self._began.pop(uid, None)
 
     def others(self, there: Others) -> None:
         """Remember how long those lasted that have ended."""
@@ -34,20 +99,29 @@ class PatientRule(ShortestRule):
         self._sorted = np.sort(self._lasted)
         self._longer = np.append(np.cumsum(self._sorted[::-1])[::-1], 0.0)  # sums of the longest ones
 
-    def weights(self, part: Floats) -> Floats:
-        """Jobs that send for a smaller part of their iterations weigh more by the square of it."""
-        found: Floats = (PUSHING if self.waiting else GENTLE) * ((part.mean() if len(part) else 1.0) / part) ** 2
-        return found
-
-    def stays_s(self, now_s: float) -> tuple[Floats, float]:
-        """The mean time for which those went on that were there for longer than each flow is now. One more, which goes
-        on for the mean lifetime, keeps it above 0."""
-        n = len(self._sorted)
-        if n < ENOUGH or not self.sends_s:
-            return super().stays_s(now_s)
-        age = now_s - self.there.since_s
+    def stays_s(self, now_s: float) -> Floats:
+        """The mean time for which those went on that were there for longer than each flow is now. One more counts:
+        it goes on for the mean lifetime, or for as long as the flow has been there if that is more."""
+        n, age = len(self._sorted), now_s - self.there.since_s
         at = np.searchsorted(self._sorted, age, "right")
-        mean_s = float(self._longer[0]) / n
-        stays: Floats = (self._longer[at] - (n - at) * age + mean_s) / (n - at + 1)
-        usual_s = sum(self.sends_s.values()) / len(self.sends_s)
-        return stays, PATIENCE * mean_s / usual_s
+        one_more = np.maximum(self._longer[0] / n, age)
+        stays: Floats = (self._longer[at] - (n - at) * age + one_more) / (n - at + 1)
+        return stays
+
+    def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
+        """Caps of those who push, then of those who wait."""
+        if len(self._lasted) < ENOUGH or not self._jobs or not len(self.there.most):
+            return super().decide(when, flows, live)
+        uids, job = np.unique(flows.uid[live], return_inverse=True)
+        began = [self._began.setdefault(uid, [when.now_s, -1.0]) for uid in uids.tolist()]
+        late = when.now_s - np.array([each[0] for each in began])
+        whole, caps = np.array([each[1] for each in began]), np.zeros(len(flows))
+        usual_s = float(self._longer[0]) / len(self._sorted)
+        price = self.price * (usual_s * self._jobs / self._sends_s) ** POWER / (1.0 + self.waiting)
+        self.kernel.push(
+            live, job, flows.path, flows.size - flows.sent, self.capacity, self.there.path, self.there.most,
+            self.stays_s(when.now_s), 0.5 * usual_s, price, late, whole, caps,
+        )  # fmt: skip
+        for each, needed in zip(began, whole.tolist(), strict=True):
+            each[1] = needed
+        return Limits(caps)

@@ -296,7 +296,7 @@ CLAIMS: dict[str, _Check] = {
         for pace, published in (("mcs", 33.6), ("ccml", 23.3))
     },
     **{
-        f"beyond.{pace.replace(':', '-')}{name}": replace(
+        f"beyond.{own}{name}": replace(
             _saving(
                 f"{words}, seeds from 6 on: {pace}, our own pace, saves average JCT over tcp:cubic (more than 0)", None,
                 place(pace, held_out=True), place("tcp:cubic", held_out=True), rule=_MORE_THAN_NOTHING,
@@ -308,7 +308,7 @@ CLAIMS: dict[str, _Check] = {
             ),
             slow=True,
         )
-        for pace in ("shortest", "shortest:patient")
+        for pace, own in beyond.OWN.items()
         for name, words, place in beyond.WHERE
     },
     **{
