@@ -52,6 +52,7 @@ def test_network_file(tmp_path: Path) -> None:
         ({"topologies-per-dim": ["Ring", "Torus", "Ring"]}, "'Torus'"),
         ({"units-count": None}, "units-count is missing"),
         ({"units-count": [2, 0, 2]}, "at least 1 unit"),
+        ({"nic-latency": 4}, "nic-latency is missing or no list"),
     ],
 )
 def test_bad_network_files(tmp_path: Path, change: dict[str, object], message: str) -> None:

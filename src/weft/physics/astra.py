@@ -46,7 +46,7 @@ def read_network(path: str | Path) -> Hierarchy:
     for name, values in lists.items():
         if len(values) != n or not n:
             raise InputError(f"{path}: {name} has {len(values)} entries, units-count {n}; give one for each dimension")
-    nic = raw.get("nic-latency", [0] * n)
+    nic = _list(raw, "nic-latency", path) if "nic-latency" in raw else []
     dimensions = []
     for i in range(n):
         kind = str(lists["topologies-per-dim"][i])
