@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
 from weft.physics.analytical import MODERN, Analytical, Dimension, Hierarchy, calibrated, iteration_s, scaled
-from weft.physics.cost import DALLY_TABLE_I, THEMIS, Cached, TierTable
+from weft.physics.cost import DALLY_TABLE_I, THEMIS, Cached, CostModel, Shape, TierTable
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec
@@ -124,11 +124,17 @@ def test_tables() -> None:
 
 
 def test_each_shape_is_asked_once() -> None:
-    model = Cached(Analytical(MODERN))
+    asked: list[Shape] = []
+
+    class Asked(CostModel):
+        def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
+            asked.append(shape)
+            return float(len(asked))
+
+    model, shapes = Cached(Asked()), (((2,),), ((1, 1),))
     for _ in range(3):
-        for shape in (((2,),), ((1, 1),)):
-            model.exposed_s(FOUR, "m", shape)
-    assert len(model.known) == 2
+        assert [model.exposed_s(FOUR, "m", shape) for shape in shapes] == [1.0, 2.0]
+    assert tuple(asked) == shapes
 
 
 def test_a_dimension_must_make_sense() -> None:

@@ -103,10 +103,10 @@ class Cached(CostModel):
 
     def __init__(self, model: CostModel) -> None:
         self.model = model
-        self.known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # the profile is kept, and so its id
+        self._known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # the profile is kept, and so its id
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         key = (id(profile), model, shape)
-        if key not in self.known:
-            self.known[key] = (profile, self.model.exposed_s(profile, model, shape))
-        return self.known[key][1]
+        if key not in self._known:
+            self._known[key] = (profile, self.model.exposed_s(profile, model, shape))
+        return self._known[key][1]
