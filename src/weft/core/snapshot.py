@@ -50,7 +50,7 @@ def _save_rest(table: Table) -> dict[str, Any]:
 
 
 def _records(table: Table, job_ids: Iterable[str], pool: _Pool) -> dict[str, dict[str, Any]]:
-    """Jobs as `Changes` has them."""
+    """The records of these jobs, in the form that `Changes` describes."""
     found: dict[str, dict[str, Any]] = {}
     for job_id in job_ids:
         if job_id in table.jobs:

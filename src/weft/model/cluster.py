@@ -125,7 +125,7 @@ class Cluster:
 
     @cached_property
     def known(self) -> defaultdict[str, dict[Any, Any]]:
-        """What has been worked out about it, by subject. There are few clusters, and many questions about each."""
+        """Answers about the cluster, kept by subject: there are few clusters, and many questions about each."""
         return defaultdict(dict)
 
     @cached_property

@@ -20,7 +20,7 @@ from weft.place.pattern import HD, Dealing
 
 
 class _Around(Place):
-    """A place that asks another one. What it does not change is as the place inside has it."""
+    """A place that asks another one, the place inside, and changes its answers. The rest it takes from that place."""
 
     def __init__(self, inner: Place) -> None:
         self.inner = inner

@@ -1,6 +1,6 @@
 """Serving claims from one pool: jobs whose lease is over give their GPUs back and are offered again with the rest.
 
-Also Outcome and Ask: what serving claims leads to, in whatever way, and how place is asked while they are served.
+`Outcome` is what serving claims leads to, from a pool or not; `Ask` is how place is asked meanwhile.
 """
 
 from __future__ import annotations

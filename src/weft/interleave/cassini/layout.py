@@ -26,7 +26,7 @@ class Meeting:
     """Links that carry the same jobs: one vertex of the affinity graph.
 
     `problems` are the different ways in which these links are used, as (capacity, arcs of each job). Links that even
-    the peaks of all jobs together cannot fill are left out. `score` is the worst score among them.
+    the peaks of all jobs together cannot fill are left out. `score` is the worst score of the links that are left.
     """
 
     jobs: tuple[str, ...]
@@ -267,7 +267,7 @@ def _take_scores(meeting: Meeting, layout: Layout, group: Group, solved: Sequenc
 def worst_score(
     meeting: Meeting, layout: Layout, periods_s: Mapping[str, float], shifts_s: Mapping[str, float]
 ) -> float:  # fmt: skip
-    """The worst link of a meeting at these shifts; jobs without one drift past."""
+    """The score of a meeting's worst link at these shifts; jobs without a shift drift past."""
     worst = math.inf
     for i, (capacity, _) in enumerate(meeting.problems):
         circles = circles_of(meeting, i, layout, periods_s)

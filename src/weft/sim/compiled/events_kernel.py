@@ -213,7 +213,7 @@ def hand_over_gpus(E, now):
 
 @inner()
 def fire(E, x, now):
-    """The event of a node."""
+    """Handle the event of a node: its gate opens, its latency is over, it catches up with a lead, or it is done."""
     node = m.nodes(E)[x]
     if node.state == GATED:
         account(E, node.job, now).n_gate -= 1

@@ -229,7 +229,7 @@ def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
 
 
 def scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:
-    """A time that is so many times as long, for a reason that its source then states."""
+    """A time multiplied by a ratio. Its source then says that it is estimated, and why."""
     source = base.source.removeprefix("estimated ")
     return replace(
         base, gpu=gpu, batch=batch, estimated=True, forward_s=base.forward_s * ratio,
