@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Final
 
 import numpy as np
 
@@ -35,13 +34,8 @@ class View:
         self._world = world
         self._seed = seed
         self._knows_traffic = world if isinstance(world, KnowsTraffic) else None
-        self.cluster: Final[Cluster] = table.cluster
-        self.waiting: Final[Mapping[str, JobView]] = table.waiting
-        self.running: Final[Mapping[str, JobView]] = table.running
-        self.placements: Final[Mapping[str, Placement]] = table.placements
-        self.demand: Final[Mapping[tuple[int, float], int]] = table.demand
-        self.facts: Final = world.facts
-        self.restart_s: Final[float] = world.restart_s if isinstance(world, KnowsRestart) else RESTART_S
+        self._restart_s = world.restart_s if isinstance(world, KnowsRestart) else RESTART_S
+        self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
         self._news = True
@@ -61,8 +55,28 @@ class View:
         return self._news
 
     @property
+    def cluster(self) -> Cluster:
+        return self._table.cluster
+
+    @property
+    def waiting(self) -> Mapping[str, JobView]:
+        return self._table.waiting
+
+    @property
+    def running(self) -> Mapping[str, JobView]:
+        return self._table.running
+
+    @property
     def offer(self) -> Offer:
         return self._table.gpus.offer
+
+    @property
+    def placements(self) -> Mapping[str, Placement]:
+        return self._table.placements
+
+    @property
+    def demand(self) -> Mapping[tuple[int, float], int]:
+        return self._table.demand
 
     def waiting_by(
         self, key: Callable[[JobView], float | tuple[float, ...]], priorities: bool = True, most: int | None = None
@@ -88,11 +102,21 @@ class View:
         waiting, held = self._table.waiting, self._table.held
         return [] if len(held) == len(waiting) else waiting.without(held)
 
+    @property
+    def facts(self) -> frozenset[Fact]:
+        """What the world knows about jobs."""
+        return self._world.facts
+
+    @property
+    def restart_s(self) -> float:
+        """What a restart costs: as the world says, else half a minute."""
+        return self._restart_s
+
     def job(self, job_id: str) -> JobView:
         return self._table.jobs[job_id]
 
     def iterations_done(self, job_id: str) -> int:
-        if Fact.ITERATIONS_LEFT not in self.facts:
+        if not self._knows_progress:
             raise StackError(
                 f"a policy asked how far job {job_id} is, which the {self._world.name} world does not know; "
                 "policies say so in `needs`"
