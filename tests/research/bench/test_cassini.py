@@ -22,7 +22,7 @@ def test_a_smaller_decision_and_its_circles() -> None:
     assert found["wall_s"] > 0.0
     circles = random_circles(np.random.default_rng(0), 3)
     assert len(circles) == 3
-    assert all(circle.load > 0 for circle in circles)
+    assert all(circle.pieces for circle in circles)
 
 
 @pytest.mark.parametrize("servers", [40, 100])  # an even and an odd number of racks of 20

@@ -6,11 +6,27 @@ Passing every array to every function made calls cost more than the work they do
 
 from typing import Any
 
+import numpy as np
 from llvmlite import binding
 from numba import cfunc, config, njit, types
 
 from weft.sim.compiled import plain_memory, rows_kernel
-from weft.sim.compiled.state import Arrays, allocate
+from weft.sim.compiled.state import (
+    CHAIN,
+    COMP,
+    FLOW,
+    GPU,
+    JOB,
+    LEAD,
+    LINK,
+    LOAD,
+    NODE,
+    RECORD,
+    SCALARS,
+    SEAT,
+    SEGMENT,
+    Arrays,
+)
 
 TABLE = types.int64  # the type of E
 
@@ -48,7 +64,13 @@ def apart(signature):
 
 _keep: dict[str, tuple[object, object]] = {}  # compiled code lives as long as somebody holds it
 
+U1, I4, I8, F8 = (np.dtype(kind) for kind in (np.uint8, np.int32, np.int64, np.float64))
+
 _access = plain_memory if config.DISABLE_JIT else rows_kernel
+
+
+def _rows(name, dtype):
+    return _access.reader(name, _address_of(name), dtype)
 
 
 def _address_of(name):
@@ -56,9 +78,46 @@ def _address_of(name):
     return 2 * Arrays._fields.index(name)
 
 
-# Each array by its name: `jobs`, `nodes` and so on are functions of E. There is one record of `scalars`.
-for _name, _array in allocate(1, 1)._asdict().items():
-    _make = _access.reader if _array.ndim else _access.one
-    globals()[_name] = _make(_name, _address_of(_name), _array.dtype)
+jobs = _rows("jobs", JOB)
+nodes = _rows("nodes", NODE)
+succ = _rows("succ", I4)
+flows = _rows("flows", FLOW)
+ranks = _rows("ranks", I4)
+leads = _rows("leads", LEAD)
+follows = _rows("follows", I4)
+links = _rows("links", LINK)
+gpus = _rows("gpus", GPU)
+comps = _rows("comps", COMP)
+heap_key = _rows("heap_key", F8)
+heap_id = _rows("heap_id", I4)
+where = _rows("where", I4)
+ready = _rows("ready", I4)
+finished_nodes = _rows("finished_nodes", I4)
+fresh = _rows("fresh", I4)
+dirty = _rows("dirty", I4)
+held = _rows("held", I4)
+dirty_gpus = _rows("dirty_gpus", I4)
+batch = _rows("batch", I4)
+members = _rows("members", I4)
+ticked = _rows("ticked", I4)
+work_nodes = _rows("work_nodes", I4)
+work_links = _rows("work_links", I4)
+work_stack = _rows("work_stack", I4)
+fill_key = _rows("fill_key", I8)
+fill_id = _rows("fill_id", I4)
+ratios = _rows("ratios", F8)
+records = _rows("records", RECORD)
+segments = _rows("segments", SEGMENT)
+finished = _rows("finished", I4)
+scalars = _access.one("scalars", _address_of("scalars"), SCALARS)
+seats = _rows("seats", SEAT)
+drawn = _rows("drawn", I4)
+starters = _rows("starters", I4)
+loads = _rows("loads", LOAD)
+live = _rows("live", U1)
+since = _rows("since", F8)
+stirs = _rows("stirs", I4)
+noted = _rows("noted", U1)
+chain = _rows("chain", CHAIN)
 
 n_jobs, n_links, n_records = (_access.word(_address_of(name) + 1) for name in ("jobs", "links", "records"))
