@@ -21,7 +21,7 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.order.fifo import Fifo
 from weft.place.base import Answer, Place
 from weft.research.claims import Measured, Request
-from weft.research.flows.beyond import AGAINST, WHERE
+from weft.research.flows.beyond import AGAINST, EVEN, WHERE
 from weft.research.flows.runs import Lab, Setting, interval, others_more, others_more_together, saved
 from weft.results.run import RunResult
 from weft.scenario import Scenario
@@ -96,16 +96,17 @@ def uncontended_table(seeds: Sequence[int]) -> Iterator[str]:
 
 
 def patient_table(request: Request, places: Iterable[tuple[str, str, Callable[..., Setting]]]) -> Iterator[str]:
-    """Lines of a Markdown table: what shortest:patient saves over other paces, and what others get beside it."""
+    """Lines of a Markdown table: what shortest:patient saves over other paces at two prices, and what others get."""
     yield f"| saved over | {' | '.join(AGAINST)} | others meanwhile, over `fair` | by the end of both, over `fair` |"
     yield "|---|" + "---:|" * (len(AGAINST) + 2)
     for _, words, place in places:
-        ours, *theirs = (place(pace, held_out=True) for pace in ("shortest:patient", *AGAINST))
-        lab = Lab(request, (ours, *theirs))
-        fair = theirs[AGAINST.index("fair")]
-        found = [saved(lab, ours, other) for other in theirs]
-        found += [others_more(lab, ours, fair), others_more_together(lab, ours, fair)]
-        yield f"| {words} | " + " | ".join(interval(each) for each in found) + " |"
+        theirs = [place(pace, held_out=True) for pace in AGAINST]
+        both = [place(pace, held_out=True) for pace in ("shortest:patient", EVEN)]
+        lab, fair = Lab(request, (*both, *theirs)), theirs[AGAINST.index("fair")]
+        for ours in both:
+            found = [saved(lab, ours, other) for other in theirs]
+            found += [others_more(lab, ours, fair), others_more_together(lab, ours, fair)]
+            yield f"| `{ours.pace}`, {words} | " + " | ".join(interval(each) for each in found) + " |"
 
 
 def main() -> None:

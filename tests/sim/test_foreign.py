@@ -252,8 +252,8 @@ def test_cross_traffic_is_drawn_by_seed_server_and_turn() -> None:
     lengths, targets = [], set()
     for turn in range(200):
         for server in range(4):
-            drawn = others._drawn(server, turn)
-            assert drawn == again._drawn(server, turn)
+            drawn = others.drawn(server, turn)
+            assert drawn == again.drawn(server, turn)
             assert drawn.when_s == 2.0 * turn
             assert drawn.path[0] == CLUSTER.topology.route(server, (server + 1) % 4)[0]  # out of its own NIC
             targets.add((server, drawn.path))
@@ -261,7 +261,7 @@ def test_cross_traffic_is_drawn_by_seed_server_and_turn() -> None:
     assert len(targets) == 12
     assert 0.2 <= min(lengths) < 0.3
     assert 1.9 < max(lengths) <= 2.0
-    assert [other._drawn(0, t) for t in range(9)] != [others._drawn(0, t) for t in range(9)]
+    assert [other.drawn(0, t) for t in range(9)] != [others.drawn(0, t) for t in range(9)]
 
 
 def test_cross_traffic_is_the_same_whatever_ours_do() -> None:

@@ -89,7 +89,7 @@ class Others:
         now = engine.now
         if self.cross is not None and self._turn * self.cross.every_s <= now:
             for server in range(len(self.bytes) - self._given):
-                heapq.heappush(self._changes, self._drawn(server, self._turn))
+                heapq.heappush(self._changes, self.drawn(server, self._turn))
             self._turn += 1
         while self._changes and self._changes[0].when_s <= now:
             change = heapq.heappop(self._changes)
@@ -127,7 +127,7 @@ class Others:
             self.bytes[k] += engine.sent_bytes(row) * (1.0 - self._loss)
             engine.detach(row)
 
-    def _drawn(self, server: int, round_: int) -> _Change:
+    def drawn(self, server: int, round_: int) -> _Change:
         """Where a server sends in one round, and until when (at most until the next round)."""
         assert self.cross is not None
         draw = np.random.Generator(np.random.Philox(key=[self.seed, server], counter=round_))
