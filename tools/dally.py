@@ -1,7 +1,7 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
-python -m tools.dally [claims|contention|factors|gandiva|latencies|leases|moves|queues|quick|sooner|timers|tiresias|
-                       together|two-racks]
+python -m tools.dally [claims|contention|factors|gandiva|latencies|leases|moves|order|queues|quick|sooner|timers|
+                       tiresias|together|two-racks]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -42,6 +42,7 @@ from weft.research.dally.beyond import (
 )
 from weft.research.dally.latency import SHAPES
 from weft.research.dally.runs import POISSON
+from weft.results.metrics import summary
 
 FOLDER = ROOT / "docs" / "papers" / "dally"
 SEEDS = (0, 1, 2)
@@ -51,6 +52,7 @@ THEIR_FACTORS = {
     "bert-large": 0.0001121,
 }  # fmt: skip
 MANY, TWENTY, THIRTY = range(10), range(20), range(30)  # where a run takes a second
+FIVE = range(5)  # where a run takes minutes
 JCT = ("jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s")
 
 
@@ -73,6 +75,16 @@ def seed_by_seed(runs: Runs) -> str:
     return "\n".join(lines)
 
 
+def queueing(runs: Runs) -> str:
+    """Mean and P95 of queueing of each stack at each seed, in thousands of seconds."""
+    lines = ["| stack | mean queueing | P95 queueing |", "|---|---:|---:|"]
+    for stack, mine in runs.by_stack.items():
+        found = [summary(run)["queueing_s"] for run in mine]
+        cells = [" / ".join(f"{each[name] / 1e3:,.0f}" for each in found) for name in ("mean", "p95")]
+        lines.append(f"| `{stack}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def over_seeds(runs: Runs) -> str:
     """Completion times of each stack, mean over seeds with the 95 % interval, in thousands of seconds."""
     lines = ["| stack | " + " | ".join(JCT) + " |", "|---|" + "---:|" * len(JCT)]
@@ -85,13 +97,18 @@ def over_seeds(runs: Runs) -> str:
 
 def sooner(runs: Runs, within_s: float) -> str:
     """Percent of the jobs that are done sooner than under Tiresias, at the same moment (within so many seconds) and
-    later: mean over seeds with the 95 % interval, and seed by seed."""
-    lines = [f"| beside | stack | sooner | within {within_s:g} s | later |", "|---|---|---:|---:|---:|"]
-    for other in BESIDE:
+    later; sooner of those that are not done at the same moment, and of the jobs of more than one GPU: mean over seeds
+    with the 95 % interval, and seed by seed. A Tiresias may have been run with fewer seeds, the first ones."""
+    lines = [
+        f"| beside | stack | sooner | within {within_s:g} s | later | sooner of the others | of more than one GPU |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for other in (each for each in BESIDE if each in runs.by_stack):
         for stack in ORDERS:
-            pairs = zip(runs.by_stack[stack], runs.by_stack[other], strict=True)
+            pairs = list(zip(runs.by_stack[stack], runs.by_stack[other], strict=False))
+            found = [(*ended(a, b, within_s), ended(a, b, within_s, least_gpus=2)[0]) for a, b in pairs]
             cells = []
-            for values in zip(*(ended(a, b, within_s) for a, b in pairs), strict=True):
+            for values in zip(*((s, m, late, 100.0 * s / (s + late), gpus) for s, m, late, gpus in found), strict=True):
                 told = " / ".join(f"{each:.1f}" for each in values)
                 cells.append(f"{_interval(Measured.over_seeds(values, least=0.0), 1)}: {told}")
             lines.append(f"| `{other}` | `{stack}` | " + " | ".join(cells) + " |")
@@ -176,21 +193,34 @@ def _tables(asked: Sequence[str]) -> None:
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
         "two-racks": (TWO_RACKS, "batch-2"),
     }  # fmt: skip
-    asked = asked or [*tables, "factors", "sooner", "together", "queues", "latencies", "contention"]
+    asked = asked or [*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention"]
     if "factors" in asked:
         print(f"\nfactors, Table I\n\n{factors()}", flush=True)
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")
             seeds = {"tiresias": MANY, "two-racks": MANY, "quick": TWENTY}.get(name, SEEDS)
-            print(table(beside(stacks, seeds, experiment, name == "quick", workers=1), stacks[0]), flush=True)
+            runs = beside(stacks, seeds, experiment, name == "quick", workers=1)
+            print(table(runs, stacks[0]), flush=True)
+            if name == "two-racks":
+                print(f"\n{seed_by_seed(runs)}", flush=True)
     if "gandiva" in asked:
         print(f"\ngandiva, batch-8, seeds 0 to {THIRTY[-1]}\n")
         print(over_seeds(beside(GANDIVAS[1:], THIRTY, "batch-8", workers=1)), flush=True)
     if "sooner" in asked:
-        print(f"\nsooner, batch-8, seeds 0 to {MANY[-1]}\n")
-        runs = beside((*ORDERS, *BESIDE), MANY, "batch-8", workers=1)
-        print(f"{sooner(runs, 0.0)}\n\n{sooner(runs, 60.0)}", flush=True)
+        print(f"\nsooner, batch-8, seeds 0 to {MANY[-1]} (`{BESIDE[1]}`: to {FIVE[-1]})\n")
+        first, last = (
+            beside((*ORDERS, BESIDE[0]), MANY, "batch-8", workers=1),
+            beside(BESIDE[1:], FIVE, "batch-8", workers=1),
+        )
+        runs = Runs([*first.of(list(first.by_stack)), *last.of(BESIDE[1:])])
+        print(f"{sooner(runs, 0.0)}\n\n{sooner(runs, 60.0)}\n\n{over_seeds(runs)}", flush=True)
+        print(f"\nsooner, poisson-8, seeds 0 to {SEEDS[-1]}\n")
+        runs = beside((*ORDERS, *BESIDE), SEEDS, "poisson-8", workers=1)
+        print(f"{sooner(runs, 0.0)}\n\n{seed_by_seed(runs)}", flush=True)
+    if "order" in asked:
+        print(f"\norder, batch-16, seeds 0 to {SEEDS[-1]}\n")
+        print(queueing(beside((*ORDERS, *BESIDE), SEEDS, "batch-16", workers=1)), flush=True)
     if "together" in asked:
         for experiment, seeds in (("batch-8", MANY), ("poisson-8", range(len(POISSON)))):
             print(f"\ntogether, {experiment}, seeds {seeds[0]} to {seeds[-1]}\n")

@@ -314,6 +314,9 @@ def test_jobs_that_are_done_sooner(everything: Runs) -> None:
     found = dict(zip(dally.jobs["job_id"], dally.jobs["jct_s"], strict=True))
     other = dict(zip(tiresias.jobs["job_id"], tiresias.jobs["jct_s"], strict=True))
     assert mine == pytest.approx(100.0 * sum(found[job] < other[job] for job in found) / len(found))
+    larger = [job for job, gpus in dally.jobs.select("job_id", "gpus").iter_rows() if gpus > 1]
+    sooner = 100.0 * sum(found[job] < other[job] for job in larger) / len(larger)
+    assert ended(dally, tiresias, least_gpus=2)[0] == pytest.approx(sooner)
 
 
 def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

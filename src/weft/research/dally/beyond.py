@@ -80,11 +80,13 @@ def beside(
     return Runs(runs)
 
 
-def ended(run: RunResult, other: RunResult, within_s: float = 0.0) -> tuple[float, float, float]:
-    """Percent of the jobs that end sooner than in another run, at the same moment (or so close to it), and later."""
+def ended(run: RunResult, other: RunResult, within_s: float = 0.0, least_gpus: int = 1) -> tuple[float, float, float]:
+    """Percent of the jobs (of so many GPUs at least) that end sooner than in another run, at the same moment (or so
+    close to it), and later."""
     from weft.results.metrics import finished_jobs
 
     both = finished_jobs(run).join(finished_jobs(other), on="job_id", suffix="_other")
+    both = both.filter(both["gpus"] >= least_gpus)
     apart = (both["jct_s"] - both["jct_s_other"]).to_numpy()
     sides = (apart < -within_s, np.abs(apart) <= within_s, apart > within_s)
     sooner, same, later = (100.0 * float(np.mean(side)) for side in sides)
