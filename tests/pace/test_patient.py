@@ -193,6 +193,22 @@ def test_the_kernel_pushes_as_the_plain_rule_does(
         assert pushes.tolist() == expected
 
 
+def test_who_is_far_away_keeps_what_it_has() -> None:
+    """Links of 10. A job on link 0 meets a flow over links 0 and 1. It shares link 1 with a second flow, and that
+    one shares link 2 with a third; each has 5. If the first is pushed aside, the second cannot have more, for the third
+    keeps its 5. So others lose half of a line rate, and at a high price the job waits for what is free: 5. Without the
+    third flow the second has all that the first loses, and the job pushes."""
+    chain, ten = np.array([[0, 1], [1, 2], [2, 3]]), np.full(4, 10.0)
+    for flows, rate in ((chain, 5.0), (chain[:2], 10.0)):
+        n, caps = len(flows), np.zeros(1)
+        one, zero = np.zeros(1, np.int64), np.zeros(1)
+        PatientRule().kernel.push(
+            one, one, np.array([[0, -1]]), np.array([10.0]), ten, flows, np.full(n, INF), np.full(n, 2.0), 0.5, 100.0,
+            zero, np.full(1, -1.0), caps,
+        )  # fmt: skip
+        assert caps[0] == pytest.approx(rate)
+
+
 def _all_are_near(jobs: list[dict[int, int]], others: list[tuple[list[int], float]]) -> bool:
     """Whether every foreign flow meets each job or shares a link with one that does."""
     for mine in jobs:
