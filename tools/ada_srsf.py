@@ -107,12 +107,12 @@ def draws(n: int = DRAWS) -> Iterator[str]:
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to five significant digits: more would be noise, and change with every rounding."""
+    """Numbers to six significant digits: more would be noise, and change with every rounding."""
     if isinstance(value, list):
         return [rounded(v) for v in value]
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -165,7 +165,8 @@ def _figures() -> None:
 def write_claims(claims: Iterable[Claim], folder: Path) -> None:
     """What a whole reproduction measured, beside its page: a line for each claim."""
     kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds", "released")
-    rows = [rounded({k: v for k, v in claim.to_dict().items() if k in kept and v is not None}) for claim in claims]
+    found = [{k: claim.to_dict()[k] for k in kept if k in claim.to_dict()} for claim in claims]
+    rows = [rounded({k: v for k, v in row.items() if v is not None or k == "published"}) for row in found]
     text = ",\n".join(f" {json.dumps(row)}" for row in rows)
     (folder / "claims.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
