@@ -72,11 +72,12 @@ def frontier(lab: Lab) -> Callable[[], Figure] | None:
     return lambda: draw([points[pace] for pace in PUSHES], {"tcp:cubic": (0.0, 0.0)} | {p: points[p] for p in OTHERS})
 
 
-_LEFT = ("mcs", "flow:leaves=15%", "ccml", EVEN)  # paces with another one at their right: their names stand at the left
+_LEFT = ("mcs", "flow:leaves=15%", "ccml")  # paces with another one at their right: their names stand at the left
 
 
 def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, float]]) -> Figure:
-    """The pushes of our own pace as a line, the other paces as points; `fair` marks what others are owed."""
+    """Our pace with more and more push as a line, other paces as points, ours in the colour of the line; `fair` marks
+    what others are owed."""
     from weft.results.pictures.style import PALETTE, house_style, new_figure, tidy_axes
 
     with house_style():
@@ -85,7 +86,8 @@ def draw(ours: Sequence[tuple[float, float]], others: dict[str, tuple[float, flo
         for pace, (x, y) in zip(PUSHES, ours, strict=True):
             axes.annotate(pace, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=PALETTE[0])
         for pace, (x, y) in others.items():
-            axes.plot([x], [y], color=PALETTE[1], marker="s", markersize=4, linestyle="none")
+            colour = PALETTE[0 if pace in OWN else 1]
+            axes.plot([x], [y], color=colour, marker="s", markersize=4, linestyle="none")
             left = pace in _LEFT
             aside, side = ((-5, -3), "right") if left else ((5, -10), "left")
             axes.annotate(pace, (x, y), xytext=aside, textcoords="offset points", fontsize=8, ha=side)
