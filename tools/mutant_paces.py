@@ -162,7 +162,7 @@ PACES: list[Mutant] = [
         ("a job waits for ever", "usual + stay + 0.5 * waited", "usual + stay"),
         ("sending counts as waiting", "late[j] - (whole[j] - seconds[j])", "late[j]"),
         ("who waits goes before others", "    leave(others, theirs, room)\n", ""),
-        ("flows far away do not count", "free[link] -= theirs[other]", "pass"),
+        ("flows far away do not count", "max(free[link] - theirs[other], 0.0)", "free[link]"),
         ("a slow job costs less", "* seconds[j] * alone / rate <", "* seconds[j] <"),
     ),
     *_of(

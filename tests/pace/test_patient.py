@@ -161,8 +161,8 @@ def test_the_kernel_pushes_as_the_plain_rule_does(
     jobs: list[tuple[list[list[int]], float]], foreign: list[tuple[list[int], float, float]], price: float
 ) -> None:
     """Jobs whose flows have as many bytes each, beside foreign flows. What the plain rule says of others is exact; the
-    kernel looks at those whom a job meets and at their neighbours, so here all are on five links. Whatever is decided,
-    no link carries more than it can, and those who push leave the others no less than the plain rule says."""
+    kernel looks at those whom a job meets and at their neighbours, so they are compared where these are all. Whatever
+    is decided, no link carries more than it can."""
     capacity = [10.0] * _LINKS
     others = [(links, most) for links, most, _ in foreign]
     job = np.array([j for j, (paths, _) in enumerate(jobs) for _ in paths])
@@ -207,6 +207,38 @@ def test_who_is_far_away_keeps_what_it_has() -> None:
             zero, np.full(1, -1.0), caps,
         )  # fmt: skip
         assert caps[0] == pytest.approx(rate)
+
+
+def test_rounding_does_not_leave_less_than_nothing() -> None:
+    """Links of 10. A first job takes all of link 0, so flows over links 0 and 1 and over links 0 and 2 have nothing, and
+    three more on link 1 have 10 / 3 each. A second job meets one of the former two on link 2. Three times 10 / 3 is
+    more than 10 by a rounding error; the other of the two has nothing, not less, and the second job has all of link 2.
+    (With less than nothing the kernel did not end.)"""
+    others, caps = np.array([[0, 1], [0, 2], [1, -1], [1, -1], [1, -1]]), np.zeros(2)
+    PatientRule().kernel.push(
+        np.arange(2), np.arange(2), np.array([[0, -1], [2, -1]]), np.array([1.0, 2.0]), np.full(3, 10.0), others,
+        np.full(5, INF), np.full(5, 2.0), 0.5, 1e-3, np.zeros(2), np.full(2, -1.0), caps,
+    )  # fmt: skip
+    assert caps == pytest.approx([10.0, 10.0])
+
+
+def test_a_job_that_sends_nothing_is_no_part_of_the_price() -> None:
+    """On one server it has no flows at all, as agents tell of it. Nor does a job count whose computing is nothing
+    beside its sending."""
+    rule, flows, live = _rule(compute_s=1e-20)
+    rule.came(np.zeros(0, np.int64), flows)
+    rule.others(_told([2.0] * ENOUGH, [10.0], int(flows.path[live[0]][0])))
+    assert 0.0 < _rate(rule, flows, live) < 10.0  # as `shortest` does
+
+
+def test_what_it_calls_is_compiled_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`prepare` asks it once before and once after it knows how long foreign flows last."""
+    called: list[str] = []
+    kernel = PatientRule().kernel
+    for name in ("decide", "push"):
+        monkeypatch.setattr(kernel, name, lambda *_, name=name: called.append(name))
+    Shortest.from_text("patient").prepare()
+    assert called == ["decide", "push"]
 
 
 def _all_are_near(jobs: list[dict[int, int]], others: list[tuple[list[int], float]]) -> bool:

@@ -157,9 +157,9 @@ def rehearse(rule: RateRule) -> None:
     flows.active[0], flows.rate[0] = True, 1e9  # it sends as fast as the link can
     rule.begin(Demand(capacity))
     rule.came(live, flows)
-    if rule.minds_others:
-        rule.others(Others(np.zeros((1, 1), np.int64), np.full(1, math.inf), np.zeros(1), np.zeros(0)))
     for slot in range(2):
+        if rule.minds_others:  # in the second slot it knows how long a hundred others have lasted
+            rule.others(Others(np.zeros((1, 1), np.int64), np.full(1, math.inf), np.zeros(1), np.ones(100 * slot)))
         rule.decide(Moment(slot), flows, live)
         rule.carried(slot, flows, live, Carried(np.zeros(1), np.zeros(1, np.bool_)))
     rule.over(live, flows)

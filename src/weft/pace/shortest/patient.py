@@ -7,7 +7,7 @@ A job that sends at full rate takes bytes from foreign flows; a job that waits f
 On the left is what others lose: `lost` is how much slower foreign flows are while the job sends, in line rates, and S
 the seconds for which it still has to. On the right is what waiting is expected to cost: r is how long the foreign flow
 that stays longest will still be there, L the mean lifetime of foreign flows (after one another comes), and w for how
-long the job has waited, so that nobody waits for ever. V is 1 and the jobs that wait for GPUs, because a second saved
+long the job has waited, so that nobody waits for ever. V is 1 plus the jobs that wait for GPUs, because a second saved
 counts for them, too. A price that holds on slow and on fast links is X (L / T)^(3/4), where T is the mean time for
 which our jobs send in an iteration alone. How long flows last is learned from those that have ended, which a switch can
 count; before enough have, the rule is that of `shortest`.
@@ -81,10 +81,12 @@ class PatientRule(ShortestRule):
         super().begin(demand)
 
     def came(self, rows: Ints, flows: FlowSet) -> None:
-        """How long it sends in an iteration alone counts for the price. Foreign flows compute nothing."""
+        """How long it sends in an iteration alone counts for the price. Foreign flows compute nothing, so they send all
+        the time."""
         super().came(rows, flows)
-        part, compute_s = self.part.get(int(flows.uid[rows[0]]), 0.0), float(flows.compute_s[rows].max())
-        if part > 0.0 and compute_s > 0.0:
+        part = self.part.get(int(flows.uid[rows[0]]), 0.0) if len(rows) else 0.0
+        if 0.0 < part < 1.0:
+            compute_s = float(flows.compute_s[rows].max())
             self._sends_s, self._jobs = self._sends_s + compute_s * part / (1.0 - part), self._jobs + 1
 
     def over(self, rows: Ints, flows: FlowSet) -> None:

@@ -259,7 +259,7 @@ def push(live, job, path, left, capacity, others, most, stays, usual, price, lat
                     free[link] = room[link]
                     for other in flow_of[lies[link] : lies[link + 1]]:
                         if not seen[other]:
-                            free[link] -= theirs[other]
+                            free[link] = max(free[link] - theirs[other], 0.0)  # rounding can take it below 0
         line = np.inf
         for e in range(begins[j], begins[j + 1]):
             free[link_of[e]] = max(free[link_of[e]] - rate * n_of[e], 0.0)
