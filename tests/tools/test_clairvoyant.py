@@ -35,7 +35,7 @@ def test_a_plan_by_hand(price: float, taken: float, lost: float) -> None:
     assert plan(loss, 2, 1, price) == pytest.approx((taken, lost))
 
 
-def test_a_plan_is_faster_and_costs_others_less_at_higher_prices() -> None:
+def test_a_plan_is_slower_and_costs_others_less_at_higher_prices() -> None:
     """A slice of `flows`: times rise with the price and losses fall; nobody is faster than where nobody else sends."""
     data = Scenario.load(scenario_path("flows")).model_dump(exclude_unset=True)
     data["workload"] |= {"jobs": 4, "iterations": [4, 6]}
