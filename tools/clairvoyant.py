@@ -6,7 +6,7 @@ can at full rate, all of its flows in step, and foreign flows share max-min what
 job the sum of its time and of what others lose, at a price, is as small as it can be (dynamic programming). It prints
 the times over those with MCS and the losses over those beside `fair`, both of all jobs together.
 
-It is no strict bound. Sending takes whole steps, so an iteration can be planned up to a step too long; no wait is longer
+It is no strict bound. Sending takes whole steps, so an iteration may be up to a step too long; no wait is longer
 than PATIENCE_S; losses are rounded to tenths of a line rate for each line rate that the job sends, and count as 4 where
 they are more. Foreign flows ask for all that they can get, and a job computes first and sends then.
 """

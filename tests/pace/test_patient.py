@@ -210,7 +210,7 @@ def test_who_is_far_away_keeps_what_it_has() -> None:
 
 
 def test_rounding_does_not_leave_less_than_nothing() -> None:
-    """Links of 10. A first job takes all of link 0, so flows over links 0 and 1 and over links 0 and 2 have nothing, and
+    """Links of 10. A first job takes all of link 0, so flows on links 0 and 1 and on 0 and 2 have nothing, and
     three more on link 1 have 10 / 3 each. A second job meets one of the former two on link 2. Three times 10 / 3 is
     more than 10 by a rounding error; the other of the two has nothing, not less, and the second job has all of link 2.
     (With less than nothing the kernel did not end.)"""
