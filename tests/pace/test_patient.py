@@ -278,3 +278,20 @@ def test_on_the_testbed_it_learns_and_jobs_end() -> None:
     assert ends[0] != ends[1]
     assert None not in ends[0]
     assert runs[3].foreign_bytes_per_s > 1.02 * runs[0].foreign_bytes_per_s  # type: ignore[operator]
+
+
+def test_a_job_beside_a_flow_that_never_ends_goes_on() -> None:
+    """Enough short flows have ended for lifetimes to be known; then one that never ends crosses the job's links in each
+    direction, and nothing starts or ends any more. At a high price the job waits, and still pushes when it has waited
+    long enough."""
+    data = Scenario.load(scenario_path("flows")).model_dump(exclude_unset=True)
+    data["workload"] |= {"jobs": 1, "iterations": [3, 3], "models": ["vgg19[batch=64,workers=3]"]}
+    names = ["s0", "s1"]
+    short = [
+        {"src": names[i % 2], "dst": names[1 - i % 2], "start_s": 0.01 * i, "end_s": 0.01 * i + 0.2} for i in range(24)
+    ]
+    endless = [{"src": a, "dst": b, "start_s": 0.5} for a, b in (names, names[::-1])]
+    data["network"] = {"foreign": short + endless}
+    run = weft.simulate(data, stack="fifo[place=first-fit,pace=shortest:patient=5]", seed=1)
+    assert run.jobs["finish_s"].to_list() != [None]
+    assert run.jobs["finish_s"][0] < 120.0

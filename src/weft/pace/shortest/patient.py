@@ -67,7 +67,10 @@ def pushing(
 
 
 class PatientRule(ShortestRule):
-    """`shortest` with jobs that push or wait."""
+    """`shortest` with jobs that push or wait. It is asked every 10 s as well, even if no transfer starts or ends: a job
+    may have waited long enough by then."""
+
+    slot_s = 10.0
 
     def __init__(self, price: float = PRICE) -> None:
         super().__init__()
