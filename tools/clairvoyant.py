@@ -22,17 +22,15 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from tools.flows import Pinned
+from tools.flows import Pinned, lost_bytes, uncontended_table
 from weft.core.layered import Layered
 from weft.order.fifo import Fifo
 from weft.pace.rates import Transport
 from weft.pace.shortest.patient import shares
-from weft.research.claims import Measured
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
-from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
-from weft.sim.foreign import Others, delivered_alone
+from weft.sim.foreign import Others
 
 Floats = npt.NDArray[np.float64]
 STEP_S, SLOPE, SLOPES = 0.01, 0.1, 41  # a step; what others lose for what a job sends, in tenths of a line rate
@@ -142,10 +140,9 @@ def study(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
         pace: build_stack(given, Layers(f"fifo[place=first-fit,pace={pace}]")) for pace in ("mcs", "fair", "shortest")
     }
     runs = {p: simulate(cluster, [*jobs.values()], stacks[p], network, circumstances) for p in ("mcs", "fair")}
+    fair_lost = lost_bytes(cluster, network, seed, runs["fair"])
     end_s = float(runs["fair"].jobs["finish_s"].max())  # type: ignore[arg-type]
-    assert runs["fair"].foreign_bytes_per_s is not None
     assert network.cross_traffic is not None
-    fair_lost = delivered_alone(cluster, network, seed, [end_s])[0] - runs["fair"].foreign_bytes_per_s * end_s
     drawn = Others(cluster, network, seed, Transport())
     rounds = int((1.5 * end_s + 60.0) / network.cross_traffic.every_s)
     flows = [drawn.drawn(server, turn) for turn in range(rounds) for server in range(len(cluster.servers))]
@@ -169,16 +166,5 @@ def study(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-def main() -> None:
-    """Print a table over seeds 6 to 15."""
-    given = Scenario.load(scenario_path("flows"))
-    rows = [study(given, seed) for seed in range(6, 16)]
-    print("| | time on GPUs over that with MCS | what cross traffic loses over its loss beside `fair` |")
-    print("|---|---:|---:|")
-    for key in rows[0]:
-        cells = [Measured.over_seeds([row[key][i] for row in rows]) for i in (0, 1)]
-        print(f"| {key} | " + " | ".join(f"{c.value:.3f} [{c.ci95[0]:.3f}, {c.ci95[1]:.3f}]" for c in cells) + " |")
-
-
 if __name__ == "__main__":
-    main()
+    print(*uncontended_table(study), sep="\n")

@@ -3,8 +3,8 @@
 `python -m tools.flows` runs the frontier and draws it. `python -m tools.flows claims` runs all claims over five seeds,
 with the experiments that change one thing in each, and writes what they measured to claims.json and causes.json. Both
 take runs that were kept. `python -m tools.flows uncontended` prints the table of jobs that meet only the traffic of
-others (7 minutes beside other work), `python -m tools.flows patient` that of shortest:patient on thirty seeds (half an
-hour of CPU; two numbers after it are another first seed and how many).
+others (7 minutes beside other work), `python -m tools.flows patient` that of shortest:patient on thirty seeds (two
+numbers after it are another first seed and how many).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from tools.ada_srsf import ROOT, save_figure, write_claims
 from weft.core.layered import Layered
+from weft.model.cluster import Cluster
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.order.fifo import Fifo
@@ -29,6 +30,7 @@ from weft.scenario.build import Layers, build_cluster, build_stack, build_worklo
 from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
 from weft.sim.foreign import delivered_alone
+from weft.sim.spec import NetworkSpec
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
 TOGETHER = ("mcs", "fair", "shortest")
@@ -55,6 +57,13 @@ class Pinned(Place):
         return Answer(self.gpus, "where the job was in another run", state)
 
 
+def lost_bytes(cluster: Cluster, network: NetworkSpec, seed: int, run: RunResult) -> float:
+    """What cross traffic delivers less in a run than it would without any job."""
+    end_s = float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
+    assert run.foreign_bytes_per_s is not None
+    return float(delivered_alone(cluster, network, seed, [end_s])[0]) - run.foreign_bytes_per_s * end_s
+
+
 def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     """Mean time on GPUs over MCS's, and bytes that cross traffic loses over those beside `fair`: of all jobs together,
     and of each job by itself, from the start and on the GPUs that it has with MCS."""
@@ -66,9 +75,7 @@ def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     }
 
     def lost(run: RunResult) -> float:
-        end_s = float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
-        assert run.foreign_bytes_per_s is not None
-        return float(delivered_alone(cluster, network, seed, [end_s])[0]) - run.foreign_bytes_per_s * end_s
+        return lost_bytes(cluster, network, seed, run)
 
     whole = {pace: simulate(cluster, [*jobs.values()], stacks[pace], network, circumstances) for pace in TOGETHER}
     mcs_s, fair_lost = float(whole["mcs"].jobs["run_s"].sum()), lost(whole["fair"])
@@ -84,11 +91,12 @@ def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-def uncontended_table(seeds: Sequence[int]) -> Iterator[str]:
-    """Lines of a Markdown table over these seeds."""
+def uncontended_table(study: Callable[[Scenario, int], dict[str, tuple[float, float]]]) -> Iterator[str]:
+    """Lines of a Markdown table over seeds 6 to 15 of `flows`: times over those with MCS, and losses over those beside
+    `fair`."""
     given = Scenario.load(scenario_path("flows"))
-    rows = [uncontended(given, seed) for seed in seeds]
-    yield "| | time on GPUs over that with MCS | what cross traffic loses over its loss beside `fair` |"
+    rows = [study(given, seed) for seed in range(6, 16)]
+    yield "| | time on GPUs over that with MCS | what cross traffic loses, over its loss beside `fair` |"
     yield "|---|---:|---:|"
     for key in rows[0]:
         cells = [Measured.over_seeds([row[key][i] for row in rows]) for i in (0, 1)]
@@ -115,7 +123,7 @@ def main() -> None:
     from weft.research.flows import reproduce
 
     if sys.argv[1:] == ["uncontended"]:
-        print(*uncontended_table(range(6, 16)), sep="\n")
+        print(*uncontended_table(uncontended), sep="\n")
         return
     if sys.argv[1:2] == ["patient"]:
         first, n = (int(each) for each in sys.argv[2:] or (FRESH.start, len(FRESH)))

@@ -4,16 +4,18 @@ A job that sends at full rate takes bytes from foreign flows; a job that waits f
 
     price * lost * S < V * (L / 2 + r + w / 2).
 
-On the left is what others lose: `lost` is how much slower foreign flows are while the job sends, in line rates, and S
-the seconds for which it still has to. On the right is what waiting is expected to cost: r is how long the foreign flow
-that stays longest will still be there, L the mean lifetime of foreign flows (after one another comes), and w for how
-long the job has waited, so that nobody waits for ever. V is 1 plus the jobs that wait for GPUs, because a second saved
-counts for them, too. A price that holds on slow and on fast links is X (L / T)^(3/4), where T is the mean time for
-which our jobs send in an iteration alone. How long flows last is learned from those that have ended, which a switch can
-count; before enough have, the rule is that of `shortest`.
+The left side is what others lose. `lost` is how much slower foreign flows are while the job sends, in line rates, and S
+is for how many seconds the job still has to send. The right side is what waiting is expected to cost. r is how long the
+foreign flow that stays longest will still be there. L is the mean lifetime of foreign flows; half of it stands for
+flows that come later. w is how long the job has waited, so nobody waits for ever. V is 1 plus the number of jobs that
+wait for GPUs, because a second that is saved counts for them, too.
 
-Who pushes goes before foreign flows, and who waits has what these leave; among each, the shortest goes first. `shares`
-and `pushing` are meant to be read.
+The price is X (L / T)^(3/4), where T is the mean time for which our jobs send in an iteration alone. So one X serves
+slow and fast links. How long flows last is learned from those that have ended, which a switch can count. Before enough
+have ended, the rule is that of `shortest`.
+
+Jobs that push are served before foreign flows, and jobs that wait have what foreign flows leave. Among jobs that push,
+and among those that wait, the shortest goes first. `shares` and `pushing` are meant to be read.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from weft.model.flows import FlowSet
 from weft.pace.rates import Demand, Floats, Ints, Limits, Moment, Others
 from weft.pace.shortest import ShortestRule
 
-PRICE = 0.85  # X: what a second of line rate that others lose is worth in seconds of a job, where a job sends for L
-POWER = 0.75
+PRICE = 0.85  # X: seconds of a job's time that are worth one second of a line rate to others, where T is as long as L
+POWER = 0.75  # of L / T in the price
 ENOUGH, KEPT = 20, 1000  # lifetimes: before so many are known the rule is that of `shortest`; the last so many count
 
 

@@ -4,8 +4,8 @@ __init__.py and `shares` and `pushing` in patient.py do the same in plain Python
 import numpy as np
 from numba import njit
 
-BUSY = 1e-6  # a job that can have no more than this part of its full rate waits for its turn
-NEARLY = 1.0 + 1e-12
+BUSY = 1e-6  # a job that can have no more than this part of its full rate waits; so small a loss to others is none
+NEARLY = 1.0 + 1e-12  # rates that differ by less are the same
 
 
 @njit(cache=True, nogil=True)
