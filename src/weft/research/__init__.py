@@ -61,5 +61,5 @@ def claims_of(name: str, quick: bool = False) -> dict[str, Check]:
 
 def _paper(name: str) -> Any:
     if name not in PAPERS:
-        raise InputError(f"reproduce: there is no paper {name}{near(name, list(PAPERS))}")
+        raise InputError(f"reproduce: there is no paper {name or 'without a name'}{near(name, list(PAPERS))}")
     return import_module(PAPERS[name][0])

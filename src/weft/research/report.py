@@ -176,7 +176,7 @@ def _cells(claim: Claim, titles: Sequence[str], cause: int | None) -> tuple[str,
         changes = [found.value for found in claim.cross_traffic or ()]
         cells.append("; ".join("-" if change is None else f"{change:+.1f} %" for change in changes))
     if RELEASED in titles:
-        cells.append("; ".join(map(_number, claim.released)) if claim.released else "")
+        cells.append("; ".join(dict.fromkeys(map(_number, claim.released or ()))))  # one where nothing was repaired
     return (*cells, f"no ({cause})" if cause and claim.verdict == "no" else claim.verdict)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from weft.errors import InputError
-from weft.research import claims_of, reproduce
+from weft.research import claims_of, reproduce, titan
 from weft.research.claims import Measured, Request
 from weft.research.titan.runs import (
     DEALT,
@@ -49,6 +49,17 @@ def test_section_ii_and_the_testbed() -> None:
     assert all(claim.holds for claim in result.claims)
     assert found["section-ii.hived"].measured == 1.5
     assert "Figure 8" in "".join(result.notes)
+
+
+def test_a_bound_that_a_few_states_keep_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One state refutes it, however few there are."""
+    monkeypatch.setattr(titan, "QUICK_STATES", {False: 150, True: 3})
+    claims = ("exact.titan.bound-broken", "exact.titan.ratio", "exact.titan-printed.bound-broken")
+    kept, ratio, broken = reproduce("titan", Request(quick=True, claims=claims)).claims
+    assert (kept.measured, ratio.measured) == (0.0, 100.0)
+    assert kept.verdict == ratio.verdict == "not judged"
+    assert broken.measured
+    assert broken.verdict == "no"
 
 
 def test_notes_say_where_the_jobs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +223,6 @@ def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import weft
-    from weft.research import titan
     from weft.research.report import render
     from weft.research.titan import runs as titan_runs
 

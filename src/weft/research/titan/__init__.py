@@ -68,7 +68,7 @@ _Numbers = Mapping[str, Mapping[str, float]]  # at one seed, by placer and by th
 
 
 def _check(what: str, published: float, unit: str, measure: Callable[[_Lab], float], rule: Rule) -> _Check:
-    """A claim about a plain number in which nothing is left to chance."""
+    """A claim about one number: no seeds are compared. States for the exact solver are drawn, but each counts."""
     return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False)
 
 
@@ -327,6 +327,8 @@ def reproduce(request: Request) -> Reproduction:
         seeds = f"--seeds {len(lab.traces.seeds)} --seed {request.seed}"
         command = f"weft reproduce {PAPER} --claim {name} {seeds}{' --quick' * request.quick} --json"
         claim = judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, lab.traces.seeds)
+        if name.startswith("exact") and claim.holds and request.quick:
+            claim = replace(claim, verdict="not judged")  # one state refutes a bound; a few that keep it show nothing
         claims.append(replace(claim, what=_labelled(claim.what)))
     quick = (
         (
