@@ -44,20 +44,22 @@ def cache_dir(package: str = "weft.sim.compiled") -> Path:
 
 def sources(package: str) -> list[Path]:
     """The kernels of a package, and every module of ours from which they take functions or constants."""
-    folder = _ROOT.joinpath(*package.split("."))
-    found: set[Path] = set()
-    todo = sorted(folder.glob("*_kernel.py"))
+    found: set[str] = set()
+    todo = sorted(map(str, _ROOT.joinpath(*package.split(".")).glob("*_kernel.py")))
     while todo:
         source = todo.pop()
         if source in found:
             continue
         found.add(source)
-        for module, several, one in _IMPORTS.findall(source.read_text(encoding="utf-8")):
-            at = _ROOT.joinpath(*module.split("."))
+        for module, several, one in _IMPORTS.findall(Path(source).read_text(encoding="utf-8")):
+            at = os.path.join(_ROOT, *module.split("."))
+            if os.path.isfile(f"{at}.py"):
+                todo.append(f"{at}.py")
+                continue
             names = [name.split(" as ")[0].split("#")[0].strip() for name in re.split("[,\n]", several or one)]
-            inside = [at / f"{name}.py" for name in names if name]
-            todo += [path for path in (at.with_suffix(".py"), at / "__init__.py", *inside) if path.is_file()]
-    return sorted(found)
+            inside = [os.path.join(at, f"{name}.py") for name in ("__init__", *names) if name]
+            todo += filter(os.path.isfile, inside)
+    return [Path(source) for source in sorted(found)]
 
 
 def cache_root() -> Path:
