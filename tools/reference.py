@@ -55,7 +55,7 @@ carries as many of them as `flows` says, and all advance in lock step. A cycle o
 
 def commands() -> str:
     """docs/commands.md."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(app())
     parts = [COMMANDS_HEAD]
     for name, command in root.commands.items():
         parts += _command(f"weft {name}", command)

@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,8 +33,9 @@ _IMPORTS = re.compile(r"^from (weft[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULT
 @cache
 def cache_dir(package: str = "weft.sim.compiled") -> Path:
     """Where the compiled kernels of a package are kept."""
-    digest = hashlib.sha256(f"{sys.version} {version('numba')} {version('llvmlite')} {_ROOT}".encode())
-    config: Any = importlib.import_module("numba").config  # flags of the environment and of .numba_config.yaml
+    numba, llvmlite = (importlib.import_module(name) for name in ("numba", "llvmlite"))
+    digest = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__} {_ROOT}".encode())
+    config: Any = numba.config  # flags of the environment and of .numba_config.yaml
     digest.update(repr([str(getattr(config, name, None)) for name in _FLAGS]).encode())
     for source in sources(package):
         digest.update(source.read_bytes())

@@ -18,7 +18,7 @@ from weft.cli.main import app, run
 
 Capture = pytest.CaptureFixture[str]
 GROUPS = ["trace", "models", "fit", "testbed"]
-COMMANDS = [name for name in typer.main.get_command(app).commands if name not in GROUPS]  # type: ignore[attr-defined]
+COMMANDS = [name for name in typer.main.get_command(app()).commands if name not in GROUPS]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -29,7 +29,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: Capture) -
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_sub_command_has_help_with_an_example(group: str, capsys: Capture) -> None:
-    commands = typer.main.get_command(app).commands[group].commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app()).commands[group].commands  # type: ignore[attr-defined]
     assert commands
     for name in commands:
         assert run([group, name, "--help"]) == 0

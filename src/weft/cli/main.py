@@ -7,81 +7,48 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from types import FrameType
 from typing import Annotated
 
 import typer
 
 from weft import compiled
-from weft.cli import (
-    advise,
-    agent,
-    bench,
-    cache,
-    calibrate,
-    compare,
-    compat,
-    explain,
-    fit,
-    init,
-    models,
-    profile,
-    queue,
-    replay,
-    reproduce,
-    serve,
-    simulate,
-    stacks,
-    submit,
-    testbed,
-    topology,
-    trace,
-)
 from weft.cli.common import exit_code, fail, notice
 
 INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 _interrupts: list[int] = []  # the signals that came
 
 
-def _empty() -> typer.Typer:
-    return typer.Typer(
-        name="weft",
-        no_args_is_help=True,
-        add_completion=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
-        help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is "
-        "worth.",
-        epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
-    )
-
-
-app = _empty()
-app.command("simulate")(simulate.simulate)
-app.command("compare")(compare.compare)
-app.command("advise")(advise.advise)
-app.command("replay")(replay.replay)
-app.command("compat")(compat.compat)
-app.command("reproduce")(reproduce.reproduce)
-app.command("stacks")(stacks.stacks)
-app.command("topology")(topology.topology)
-app.command("bench")(bench.bench)
-app.command("cache")(cache.cache)
-app.command("init")(init.init)
-app.command("serve")(serve.serve)
-app.command("submit")(submit.submit)
-app.command("cancel")(submit.cancel)
-app.command("agent")(agent.agent)
-app.command("switch")(agent.switch)
-app.command("run")(agent.run)
-app.command("queue")(queue.queue)
-app.command("explain")(explain.explain)
-app.add_typer(testbed.app, name="testbed")
-app.add_typer(models.app, name="models")
-app.command("profile")(profile.profile)
-app.command("calibrate")(calibrate.calibrate)
-app.add_typer(trace.app, name="trace")
-app.add_typer(fit.app, name="fit")
+# Each command, and what it stands for in weft.cli: a function, or an app with commands of its own. Only the command
+# that is asked for is imported.
+_COMMANDS = {
+    "simulate": "simulate.simulate",
+    "compare": "compare.compare",
+    "advise": "advise.advise",
+    "replay": "replay.replay",
+    "compat": "compat.compat",
+    "reproduce": "reproduce.reproduce",
+    "stacks": "stacks.stacks",
+    "topology": "topology.topology",
+    "bench": "bench.bench",
+    "cache": "cache.cache",
+    "init": "init.init",
+    "serve": "serve.serve",
+    "submit": "submit.submit",
+    "cancel": "submit.cancel",
+    "agent": "agent.agent",
+    "switch": "agent.switch",
+    "run": "agent.run",
+    "queue": "queue.queue",
+    "explain": "explain.explain",
+    "testbed": "testbed.app",
+    "models": "models.app",
+    "profile": "profile.profile",
+    "calibrate": "calibrate.calibrate",
+    "trace": "trace.app",
+    "fit": "fit.app",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -92,7 +59,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -101,15 +67,27 @@ def _root(
     """Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth."""
 
 
-def _asked(args: Sequence[str]) -> typer.Typer:
-    """The app with the one command that is asked for, because building all of them takes a while; all of them if it is
-    none of ours."""
-    commands = [one for one in app.registered_commands if one.name == args[0]] if args else []
-    if not commands:
-        return app
-    chosen = _empty()
-    chosen.registered_commands, chosen.registered_callback = commands, app.registered_callback
-    return chosen
+def app(args: Sequence[str] = ()) -> typer.Typer:
+    """The app with the one command that is asked for, or with all of them if it is none of ours."""
+    app = typer.Typer(
+        name="weft",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # plain help: rich's would take longer to load than all the rest
+        help="Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is "
+        "worth.",
+        epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
+    )
+    app.callback()(_root)
+    for name in args[:1] if args and args[0] in _COMMANDS else _COMMANDS:
+        module, _, member = _COMMANDS[name].partition(".")
+        command = getattr(import_module(f"weft.cli.{module}"), member)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def run(args: Sequence[str]) -> int:
@@ -117,7 +95,7 @@ def run(args: Sequence[str]) -> int:
     if sys.stdout is None:  # the shell closed it: weft ... >&-
         return fail("the output cannot be written: it is closed; open it, or send it to a file", 2)
     try:
-        code = _asked(args)(args=list(args), prog_name="weft", standalone_mode=False)
+        code = app(args)(args=list(args), prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -164,7 +142,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
     compiled.announce, compiled.own_process = notice, True
-    gc.set_threshold(100_000, 20, 20)  # loading makes no garbage, and looking for it took a tenth of a run
+    gc.set_threshold(300_000, 20, 20)  # loading makes no garbage, and a search after each 100,000 objects takes 70 ms
     code = run(sys.argv[1:])
     gc.freeze()  # no collection at exit either
     sys.exit(code)
