@@ -69,7 +69,7 @@ def _root(
 
 def app(args: Sequence[str] = ()) -> typer.Typer:
     """The app with the one command that is asked for, or with all of them if it is none of ours."""
-    app = typer.Typer(
+    weft = typer.Typer(
         name="weft",
         no_args_is_help=True,
         add_completion=True,
@@ -79,15 +79,15 @@ def app(args: Sequence[str] = ()) -> typer.Typer:
         "worth.",
         epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
     )
-    app.callback()(_root)
+    weft.callback()(_root)
     for name in args[:1] if args and args[0] in _COMMANDS else _COMMANDS:
         module, _, member = _COMMANDS[name].partition(".")
         command = getattr(import_module(f"weft.cli.{module}"), member)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            weft.add_typer(command, name=name)
         else:
-            app.command(name)(command)
-    return app
+            weft.command(name)(command)
+    return weft
 
 
 def run(args: Sequence[str]) -> int:
@@ -142,7 +142,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
     compiled.announce, compiled.own_process = notice, True
-    gc.set_threshold(300_000, 20, 20)  # loading makes no garbage, and a search after each 100,000 objects takes 70 ms
+    gc.set_threshold(300_000, 20, 20)  # loading makes no garbage; looking for it every 100,000 objects took 70 ms
     code = run(sys.argv[1:])
     gc.freeze()  # no collection at exit either
     sys.exit(code)
