@@ -193,7 +193,12 @@ def _find(layer: str, name: str) -> Any:
         if name in WRAPS or name.startswith("dealt/"):
             raise StackError(f"{name} stands before a place; write {name}:PLACE, as in {name}:best-fit")
         known = sorted([*known, *WRAPS])
-    raise StackError(f"there is no {layer.removesuffix('s')} {name}{near(name, known)}")
+    raise StackError(f"there is no {layer.removesuffix('s')} {quoted(name)}{near(name, known)}")
+
+
+def quoted(name: str) -> str:
+    """A name for an error message; in quotation marks where it would not be seen as it was written."""
+    return f'"{name}"' if name != name.strip() or not name else name
 
 
 def near(name: str, known: list[str], more: str = "") -> str:

@@ -19,7 +19,7 @@ from weft.order.base import Order
 from weft.place.base import Place
 from weft.place.pattern import HD
 from weft.planners.base import Planner
-from weft.registry import WRAPS, is_file, make, near
+from weft.registry import WRAPS, is_file, make, near, quoted
 from weft.registry import names as policy_names
 from weft.suited import adaptive
 
@@ -170,7 +170,7 @@ def describe(name: str) -> dict[str, str]:
     elif name.partition(":")[0] in policy_names("planners"):
         layers = {"planner": name}
     else:
-        raise StackError(f"there is no stack {name}{near(name, names(), '`weft stacks` lists them')}")
+        raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
     defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
     return {**defaults, **layers}
 
@@ -244,6 +244,8 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
         else:
             parts.append(part)
     changes = dict(part.partition("=")[::2] for part in parts)
+    if text.endswith("]") and (unknown := next((x for x, y in changes.items() if y and x not in _DEFAULT), None)):
+        raise StackError(f"stack {name}: there is no layer {unknown}{near(unknown, [*_DEFAULT])}")
     if not text.endswith("]") or any(layer not in _DEFAULT or not policy for layer, policy in changes.items()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
     return base, changes

@@ -228,7 +228,7 @@ def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path}: is a directory; write one with: weft init {tmp_path}\n"
+    assert capsys.readouterr().err == f"error: {tmp_path}: is a directory; give the path of a file in it\n"
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def _read_text(path: Path, remedy: str) -> str:
     except FileNotFoundError:
         raise ScenarioError(f"{path}: no such file; {remedy}") from None
     except IsADirectoryError:
-        raise ScenarioError(f"{path}: is a directory; {remedy}") from None
+        raise ScenarioError(f"{path}: is a directory; give the path of a file in it") from None
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
