@@ -54,6 +54,13 @@ WHERE = (("flows", "first-fit"), ("flows-cloud", "random"))
 
 
 @njit(cache=True)
+def take(j, rate, begins, link_of, n_of, room):  # type: ignore[no-untyped-def]
+    """All flows of a job have this rate, and links so much less room."""
+    for e in range(begins[j], begins[j + 1]):
+        room[link_of[e]] = max(room[link_of[e]] - rate * n_of[e], 0.0)
+
+
+@njit(cache=True)
 def rates_by_rule(t, jobs, state, chosen, flows, there, price, rates, theirs):  # type: ignore[no-untyped-def]
     """Rates of jobs and of the foreign flows `there` at t seconds from now, and what is left of the links."""
     begins, link_of, n_of, capacity, alone = jobs[:5]
@@ -71,9 +78,8 @@ def rates_by_rule(t, jobs, state, chosen, flows, there, price, rates, theirs):  
             continue
         free[:] = room
         mine = np.zeros(len(capacity), np.bool_)
-        for e in range(begins[j], begins[j + 1]):
-            free[link_of[e]] = max(free[link_of[e]] - rate * n_of[e], 0.0)
-            mine[link_of[e]] = True
+        mine[link_of[begins[j] : begins[j + 1]]] = True
+        take(j, rate, begins, link_of, n_of, free)
         shares(there, others, most, free, users, then)
         lost, stay = 0.0, 0.0
         for k in there:
@@ -84,15 +90,13 @@ def rates_by_rule(t, jobs, state, chosen, flows, there, price, rates, theirs):  
         waits = usual + stay + 0.5 * waited[j]
         if lost <= 1e-6 or pushes[j] or price * lost * left[j] * alone[j] / rate < waits:
             served[j], rates[j] = True, rate
-            for e in range(begins[j], begins[j + 1]):
-                room[link_of[e]] = max(room[link_of[e]] - rate * n_of[e], 0.0)
+            take(j, rate, begins, link_of, n_of, room)
             theirs[there] = then[there]
     leave(others[there], theirs[there], room)
     for j in order:
         if not served[j]:
             rates[j] = rate_of(j, begins, link_of, n_of, room)
-            for e in range(begins[j], begins[j + 1]):
-                room[link_of[e]] = max(room[link_of[e]] - rates[j] * n_of[e], 0.0)
+            take(j, rates[j], begins, link_of, n_of, room)
     return order, room
 
 
@@ -249,15 +253,15 @@ class Knowing(PatientRule):
 
 
 class KnowingPace(Shortest):
-    """Its rule, for one run."""
+    """Its rules are told the cross traffic of one seed."""
 
-    def __init__(self, rule: Knowing) -> None:
+    def __init__(self, lost_price: float, cluster: Cluster, network: NetworkSpec, seed: int) -> None:
         super().__init__(price=RULE_PRICE)
-        self.rule = rule
+        self.told = lost_price, cluster, network, seed
 
     def rates(self) -> RateRule:
-        """The rule that was told."""
-        return self.rule
+        """The rule of one run."""
+        return Knowing(*self.told)
 
 
 def more_by_the_end(cluster: Cluster, network: NetworkSpec, seed: int, run: RunResult, fair: RunResult) -> float:
@@ -279,7 +283,7 @@ def study(given: Scenario, place: str, seed: int) -> dict[str, tuple[float, floa
     quiet = simulate(cluster, jobs, stacks["shortest"], replace(network, cross_traffic=None), circumstances)
     found: dict[str, tuple[float, float | None]] = {"`shortest`, nobody else sends": (MEAN(quiet) / MEAN(mcs), None)}
     for price in PRICES:
-        pace = KnowingPace(Knowing(price, cluster, network, seed))
+        pace = KnowingPace(price, cluster, network, seed)
         run = simulate(cluster, jobs, replace(stacks["fair"], pace=pace), network, circumstances)
         more = more_by_the_end(cluster, network, seed, run, fair)
         found[f"a price of {price:g}"] = MEAN(run) / MEAN(mcs), more

@@ -244,10 +244,10 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
         else:
             parts.append(part)
     changes = dict(part.partition("=")[::2] for part in parts)
-    if text.endswith("]") and (unknown := next((x for x, y in changes.items() if y and x not in _DEFAULT), None)):
-        raise StackError(f"stack {name}: there is no layer {unknown}{near(unknown, [*_DEFAULT])}")
-    if not text.endswith("]") or any(layer not in _DEFAULT or not policy for layer, policy in changes.items()):
+    if not text.endswith("]") or not all(changes.values()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
+    for layer in changes.keys() - _DEFAULT.keys():
+        raise StackError(f"stack {name}: there is no layer {quoted(layer)}{near(layer, [*_DEFAULT])}")
     return base, changes
 
 

@@ -129,7 +129,7 @@ def slice_of_flows(**workload: Any) -> Scenario:
 
 
 def test_others_have_more_at_a_higher_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice of `flows`: jobs are slower at a higher price, and others have more. One seed has no interval."""
+    """A slice of `flows`: jobs are slower at a higher price, and others have more."""
     monkeypatch.setattr(knowing, "PRICES", (0.05, 3.0))
     _, (fast, taken), (slow, left) = study(slice_of_flows(), "first-fit", seed=1).values()
     assert fast < slow
