@@ -1,0 +1,47 @@
+"""tools.real_tcp: what it reads of sockets; and flows that meet others on one link and on two, on real TCP."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.testbed.needs import need_testbed
+from tools.real_tcp import read_socket, taken
+
+SAID = """State Recv-Q Send-Q Local Address:Port Peer Address:Port
+ESTAB 0      0      10.77.0.1:40000 10.77.0.2:20000
+\t cubic wscale:7,7 rto:204 rtt:0.2/0.1 mss:1448 cwnd:10 bytes_sent:4
+ESTAB 0      572000 10.77.0.1:56440 10.77.0.2:19000
+\t cubic wscale:7,7 rto:216 rtt:13.457/1.172 mss:1448 cwnd:30 ssthresh:30 unacked:12 retrans:0/77 notsent:555608
+"""
+
+
+def test_the_largest_flow_is_read():
+    assert read_socket(SAID) == [30.0, 12.0, 13.457]
+
+
+def test_a_flow_with_nothing_under_way_and_no_flow_at_all():
+    assert read_socket(SAID.split("\nESTAB 0      572000")[0]) == [10.0, 0.0, 0.2]
+    assert read_socket("State Recv-Q\n") == [0.0, 0.0, 0.0]
+
+
+def test_what_others_took_is_a_percentage():
+    with taken() as stolen:
+        words = stolen()
+    assert words.startswith("taken ")
+    assert 0 <= int(words.split()[1]) <= 100
+
+
+@pytest.mark.testbed
+@pytest.mark.alone
+def test_who_meets_others_on_two_links_gets_least():
+    """Max-min sharing would give each of the three flows half a link of 25 MB/s."""
+    need_testbed()
+    from tools.real_tcp import meeting
+    from weft.testbed.build import Links
+
+    (both, sender, receiver), (window, _, rtt_ms) = meeting(((0, 1), (0, 3), (4, 1)), Links(), 6.0)
+    assert both < 0.6 * sender
+    assert both < 0.6 * receiver
+    assert max(both + sender, both + receiver) < 1.1 * 25e6
+    assert window > 0.0
+    assert rtt_ms > 0.0
