@@ -3,20 +3,22 @@
 `python -m tools.knowing` runs `flows` and `flows-cloud` with a rule that is told all foreign flows of the next seconds.
 Whenever transfers start or end, and every 0.1 s, it plays the next 3 s with every choice that it has, for one job after
 the other: to follow a rule, to push now, to wait for a while and follow the rule then, to go before the other jobs or
-after them. The rule is that of `shortest:patient` with X = 0.4, except that it knows when foreign flows end. It takes
-what costs least: the seconds that jobs lose, each times 1 plus the number of jobs that wait for GPUs, and what others
-lose at a price. It prints times over those with MCS, and what others have by the end of both over what they have beside
-`fair`; for scale, also the time of `shortest` where nobody else sends. Two numbers after it are another first seed and
-how many seeds. It takes about an hour of CPU time, most of it for the cloud.
+after them, to push and go first. The rule is that of `shortest:patient` with X = 0.4, except that it is told when
+foreign flows end and for how long they last in the mean. It takes what costs least: the seconds that jobs lose, each
+times 1 plus the number of jobs that wait for GPUs, and what others lose at a price. It prints times over those with
+MCS, and what others have by the end of both over what they have beside `fair`; for scale, also the time of `shortest`
+where nobody else sends. Two numbers after it are another first seed and how many seeds. It takes about an hour of CPU
+time, most of it for the cloud.
 
-It is no bound: it looks 3 s ahead, chooses for one job at a time, lets all flows of a job go at one rate, and counts on
-all links of a job until the last of its flows has ended. What it may choose, how far it looks ahead and the X of the
-rule were chosen on seeds 1 to 5.
+It is no bound: it looks 3 s ahead, chooses for one job at a time, and does not see jobs end or come. What it plays has
+one rate for all flows of a job and takes a job's links until the last of its flows has ended, though in the run single
+flows also have what is still free. So some transfers end sooner than it expects: in a slice of `flows` nine of ten are
+within 0.09 s. What it may choose, how far it looks ahead and the X of the rule were chosen on seeds 1 to 5.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -302,7 +304,17 @@ def table(seeds: range) -> Iterator[str]:
             yield f"| `{name}`, {what} | {interval(jct)} | {interval(Measured.over_seeds(have), '+') if have else ''} |"
 
 
-if __name__ == "__main__":
-    first, how_many = (int(each) for each in sys.argv[1:] or (6, 10))
-    for line in table(range(first, first + how_many)):
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser("python -m tools.knowing", description=__doc__.split("\n")[0])
+    parser.add_argument("first", type=int, nargs="?", default=6, help="the first seed; example: 1 5")
+    parser.add_argument("seeds", type=int, nargs="?", default=10, help="how many seeds")
+    given = parser.parse_args()
+    if given.first < 0 or given.seeds < 1:
+        parser.error("give a first seed from 0 and 1 or more seeds")
+    for line in table(range(given.first, given.first + given.seeds)):
         print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,7 @@ A number after it is how many repetitions to run (4 minutes each).
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -27,17 +28,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from weft.agent.namespaces import inside
+from weft.errors import InputError
 from weft.research.flows.lab import mean_iterations, play
 from weft.research.flows.real import OTHERS, THREE, Lab
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.sim.spec import Foreign
-from weft.testbed.build import Links, Testbed
-from weft.testbed.jobs import foreign
+from weft.testbed.build import Links, Testbed, refuse
+from weft.testbed.jobs import FOREIGN_PORT, foreign
 from weft.testbed.plan import blueprint
 
 SCENARIO = Path(__file__).resolve().parent.parent / "examples" / "ddp" / "two-racks.toml"
@@ -82,21 +85,26 @@ MEETINGS: tuple[tuple[str, Pairs, Links], ...] = (
 )  # fmt: skip
 
 
+def taken_words(before: str, after: str) -> str:
+    """What part of the processor other machines took between two readings of /proc/stat. Its first eight numbers add up
+    to all of the time; the eighth is what was taken."""
+    first, last = ([int(n) for n in text.split("\n")[0].split()[1:9]] for text in (before, after))
+    return f"taken {100.0 * (last[7] - first[7]) / max(sum(last) - sum(first), 1):.0f} %"
+
+
 @contextmanager
 def taken() -> Iterator[Callable[[], str]]:
-    """Says at its end how much of the processor other machines have taken since its beginning."""
+    """Says how much of the processor other machines have taken since its beginning."""
+    clock = Path("/proc/stat")
+    before = clock.read_text("ascii")
+    yield lambda: taken_words(before, clock.read_text("ascii"))
 
-    def look() -> tuple[int, int]:
-        ticks = [int(n) for n in Path("/proc/stat").read_text("ascii").split("\n")[0].split()[1:]]
-        return ticks[7], sum(ticks)
 
-    began = look()
-
-    def words() -> str:
-        stolen, passed = (b - a for a, b in zip(began, look(), strict=True))
-        return f"taken {100.0 * stolen / max(passed, 1):.0f} %"
-
-    yield words
+def _ended(stack: ExitStack, children: Sequence[subprocess.Popen[Any]]) -> None:
+    """They are killed, and waited for, when the stack is left."""
+    for child in children:
+        stack.callback(child.wait)
+        stack.callback(child.kill)
 
 
 def through(queue_bytes: int, change: Callable[[], None], busy: int, seconds: float = 8.0) -> tuple[float, float]:
@@ -107,13 +115,12 @@ def through(queue_bytes: int, change: Callable[[], None], busy: int, seconds: fl
         bed = stack.enter_context(Testbed(plan, Links(queue_bytes=queue_bytes)))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         for _ in range(busy):
-            stack.callback(subprocess.Popen([sys.executable, "-c", "while True: pass"]).kill)
+            _ended(stack, [subprocess.Popen([sys.executable, "-c", "while True: pass"])])
         for name in names:
             inside(bed._files[name], change)
         logs = [Path(folder, str(k)) for k in range(2)]
         for k, log in enumerate(logs):
-            for child in foreign(bed, k, k + 2, log=log):
-                stack.callback(child.kill)
+            _ended(stack, foreign(bed, k, k + 2, log=log))
         shared = [pair for pair in bed._interfaces if not names & {*pair}]
 
         def look() -> tuple[float, int, int]:
@@ -128,23 +135,30 @@ def through(queue_bytes: int, change: Callable[[], None], busy: int, seconds: fl
 
 
 def _handed(logs: Sequence[Path]) -> list[int]:
+    """Bytes that each flow has handed over, when all of them have begun."""
+    until = time.monotonic() + 30.0
+    while not all(log.exists() and log.read_text().endswith("\n") for log in logs):
+        if time.monotonic() > until:
+            sys.exit("error: a flow did not begin within 30 s")
+        time.sleep(0.1)
     return [int(log.read_text().split()[-1]) for log in logs]
 
 
 def read_socket(text: str) -> list[float]:
-    """Window, packets under way and round trip in milliseconds of the flow with the largest window that `ss -ti` names;
-    zeros where it names none."""
+    """Window, packets under way and round trip in milliseconds of the first flow that `ss -ti` names; zeros where it
+    names none."""
     found = [
         [float(each[1]) if (each := re.search(rf"\b{key}:([0-9.]+)", line)) else 0.0 for key in KEYS]
         for line in text.splitlines()
         if "cwnd:" in line
     ]
-    return max(found, default=[0.0] * len(KEYS))
+    return found[0] if found else [0.0] * len(KEYS)
 
 
 def _ask(address: str) -> str:
-    """What the kernel says of flows to an address, in the namespace where it is asked."""
-    return subprocess.run(["ss", "-tin", "dst", address], check=True, capture_output=True, text=True).stdout
+    """What the kernel says of the first of our flows to an address, in the namespace where it is asked."""
+    command = ["ss", "-tin", "dst", f"{address}:{FOREIGN_PORT}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def meeting(flows: Pairs, links: Links, seconds: float = 16.0) -> tuple[list[float], list[float]]:
@@ -153,8 +167,7 @@ def meeting(flows: Pairs, links: Links, seconds: float = 16.0) -> tuple[list[flo
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         logs = [Path(folder, str(k)) for k in range(len(flows))]
         for k, ((src, dst), log) in enumerate(zip(flows, logs, strict=True)):
-            for child in foreign(lab.bed, src, dst, log=log, number=k):
-                stack.callback(child.kill)
+            _ended(stack, foreign(lab.bed, src, dst, log=log, number=k))
         time.sleep(4.0)
         began, before, seen = time.monotonic(), _handed(logs), []
         first, last = (lab.bed.blueprint.host(server) for server in flows[0])
@@ -204,13 +217,23 @@ def _say(words: str, iteration_s: Sequence[float], others: float, more: str = ""
     print(f"{words:26s} {times}  foreign {1e-6 * others:.0f}  {more}", flush=True)
 
 
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser("python -m tools.real_tcp", description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=("buffers", "twice", "jobs"), help="what to measure; needs root")
+    parser.add_argument("repetitions", type=int, nargs="?", default=1, help="of jobs; example: jobs 3")
+    given = parser.parse_args()
+    if given.repetitions < 1:
+        parser.error("repetitions: give 1 or more")
+    try:
+        refuse()
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    if given.what == "jobs":
+        jobs(given.repetitions)
+    else:
+        (buffers if given.what == "buffers" else twice)()
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["buffers"]:
-            buffers()
-        case ["twice"]:
-            twice()
-        case ["jobs", *n]:
-            jobs(*map(int, n))
-        case _:
-            sys.exit("say what to measure: python -m tools.real_tcp buffers|twice|jobs [REPETITIONS]")
+    main()

@@ -190,7 +190,7 @@ def test_a_saw_by_hand() -> None:
 
 def test_a_buffer_of_finite_size_that_is_large_enough() -> None:
     """1.6 pipes of buffer: 0.7 of 2.6 pipes are still more than one, so the link never idles. Nor does it with 1.75 ms
-    of buffer at 200 Mbit/s, which are 8.75 pipes, though two real CUBIC flows were measured at 0.91 of the link."""
+    of buffer at 200 Mbit/s, which are 8.75 pipes; two real CUBIC flows on an idle machine do not either."""
     rule, flows = started(), two_flows()
     flows.active[:] = True
     play(rule, flows, 5)

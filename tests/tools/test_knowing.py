@@ -95,12 +95,17 @@ def test_the_order_of_jobs_can_be_turned() -> None:
 
 
 def test_it_knows_when_jobs_will_send_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time for which a job has computed already counts, also if the rule was not asked when it began to."""
+    """The time for which a job has computed already counts, also if the rule was not asked when it began to; and so do
+    the foreign flows that are there."""
     found: list[float] = []
+    told: list[bool] = []
     monkeypatch.setattr(knowing, "PRICES", (0.5,))
     decide = Knowing.decide
 
     def noted(self: Knowing, when: Moment, flows: FlowSet, live: Ints) -> Limits:
+        path, _, starts, ends = self.to_come(when.now_s)
+        now = (starts <= 1e-9) & (ends > 1e-9)
+        told.append(sorted(path[now].tolist()) == sorted(self.there.path.tolist()))
         for uid in {*flows.uid[live].tolist()} & self._ends.keys() - self._began.keys():
             found.append(when.now_s - self._ends[uid] - self._jobs_there[uid][2])
         return decide(self, when, flows, live)
@@ -109,6 +114,9 @@ def test_it_knows_when_jobs_will_send_again(monkeypatch: pytest.MonkeyPatch) -> 
     study(slice_of_flows(), "first-fit", seed=1)
     assert len(found) > 10
     assert np.median(np.abs(found)) < 1e-6
+    assert np.quantile(np.abs(found), 0.9) < 0.1  # single flows may have had more than was played
+    assert len(told) > 50
+    assert all(told)  # the foreign flows that it is told are those that are there
 
 
 def test_what_others_have_by_the_end_is_counted_as_in_the_reproduction() -> None:
@@ -145,3 +153,11 @@ def test_a_table_of_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         "| `flows`, nobody else | 90.0 % |  |",
         "| `flows`, a price of 1 | 95.0 % | -2.0 % |",
     ]
+
+
+@pytest.mark.parametrize("words", [["x"], ["1", "0"], ["-1"], ["1", "2", "3"]])
+def test_seeds_that_cannot_be_read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["knowing", *words])
+    with pytest.raises(SystemExit) as ended:
+        knowing.main()
+    assert ended.value.code == 2

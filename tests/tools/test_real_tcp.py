@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from tests.testbed.needs import need_testbed
-from tools.real_tcp import read_socket, taken
+from tools.real_tcp import APART, main, read_socket, taken_words
+from weft.research.flows.real import OTHERS, THREE
 
 SAID = """State Recv-Q Send-Q Local Address:Port Peer Address:Port
-ESTAB 0      0      10.77.0.1:40000 10.77.0.2:20000
-\t cubic wscale:7,7 rto:204 rtt:0.2/0.1 mss:1448 cwnd:10 bytes_sent:4
 ESTAB 0      572000 10.77.0.1:56440 10.77.0.2:19000
 \t cubic wscale:7,7 rto:216 rtt:13.457/1.172 mss:1448 cwnd:30 ssthresh:30 unacked:12 retrans:0/77 notsent:555608
+ESTAB 0      0      10.77.0.1:40000 10.77.0.2:19000
+\t cubic wscale:7,7 rto:204 rtt:0.2/0.1 mss:1448 cwnd:10 bytes_sent:4
 """
 
 
-def test_the_largest_flow_is_read():
+def test_the_first_flow_is_read():
     assert read_socket(SAID) == [30.0, 12.0, 13.457]
 
 
 def test_a_flow_with_nothing_under_way_and_no_flow_at_all():
-    assert read_socket(SAID.split("\nESTAB 0      572000")[0]) == [10.0, 0.0, 0.2]
+    assert read_socket("ESTAB" + SAID.split("ESTAB")[2]) == [10.0, 0.0, 0.2]
     assert read_socket("State Recv-Q\n") == [0.0, 0.0, 0.0]
 
 
-def test_what_others_took_is_a_percentage():
-    with taken() as stolen:
-        words = stolen()
-    assert words.startswith("taken ")
-    assert 0 <= int(words.split()[1]) <= 100
+def test_what_others_took_is_a_part_of_all_time():
+    """Of 400 ticks 100 were taken; what guests had, the last two numbers, is in the first two already."""
+    before = "cpu  1000 50 300 9000 10 0 5 700 400 30\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+    after = "cpu  1150 50 350 9100 10 0 5 800 500 30\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+    assert taken_words(before, after) == "taken 25 %"
+    assert taken_words(before, before) == "taken 0 %"
+
+
+def meet_two(others: Sequence[tuple[int, int]]) -> list[int]:
+    """How many flows of each ring meet one of these at their own NIC and another at their receiver's link."""
+    sources, targets = {src for src, _ in others}, {dst for _, dst in others}
+    rings = [zip(where, (*where[1:], where[0]), strict=True) for _, where in THREE]
+    return [sum(src in sources and dst in targets for src, dst in ring) for ring in rings]
+
+
+def test_where_flows_meet_two_others():
+    assert meet_two(OTHERS) == [1, 1, 1]
+    assert meet_two(APART) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [([], "required"), (["x"], "choose from"), (["jobs", "x"], "invalid int"), (["jobs", "0"], "1 or")],
+)
+def test_what_cannot_be_measured(words: list[str], says: str, monkeypatch: Any, capsys: Any):
+    monkeypatch.setattr("sys.argv", ["real_tcp", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.testbed

@@ -21,7 +21,7 @@ from weft.testbed.build import Testbed
 _REPLAY = Path(__file__).with_name("replay.py")
 _STREAM = Path(__file__).with_name("stream.py")
 _FIRST_PORT = 20_000
-_FOREIGN_PORT = 19_000  # and the number of the flow
+FOREIGN_PORT = 19_000  # and the number of the flow
 _PORTS = 100  # ports of each job
 Running = list[tuple[str, subprocess.Popen[Any]]]  # the name of a job, and a process of it
 
@@ -218,7 +218,7 @@ def foreign(
 ) -> list[subprocess.Popen[Any]]:  # fmt: skip
     """Traffic of others from one server to another, until it is ended: the processes of receiver and sender. Flows to
     one server at the same time have different numbers."""
-    there, port = testbed.blueprint.host(dst), _FOREIGN_PORT + number
+    there, port = testbed.blueprint.host(dst), FOREIGN_PORT + number
     script = [sys.executable, "-I", "-S", str(_STREAM)]
     send = [*script, "send", there.address, str(port), str(connections), str(log or "/dev/null")]
     return [
