@@ -7,7 +7,7 @@ if one of those fails again while a hypervisor keeps the processors from this ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -45,14 +45,16 @@ def stolen_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI, turn the second failure of a test that runs alone into a skip if the machine was kept from running."""
     if call.when == "setup":
         item.stash[_BEGAN] = processor_time()
     report = yield
     if required() and report.failed and (reason := unjudged(item)):
         report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1], f"{reason}\n{report.longreprtext}")
+        report.longrepr = (str(item.path), item.location[1] or 0, f"{reason}\n{report.longreprtext}")
     return report
 
 

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.clocks import processor_time, stolen_share
 from weft.agent.namespaces import inside
 from weft.errors import InputError
 from weft.research.flows.lab import mean_iterations, play
@@ -85,19 +86,11 @@ MEETINGS: tuple[tuple[str, Pairs, Links], ...] = (
 )  # fmt: skip
 
 
-def taken_words(before: str, after: str) -> str:
-    """What part of the processor other machines took between two readings of /proc/stat. Its first eight numbers add up
-    to all of the time; the eighth is what was taken."""
-    first, last = ([int(n) for n in text.split("\n")[0].split()[1:9]] for text in (before, after))
-    return f"taken {100.0 * (last[7] - first[7]) / max(sum(last) - sum(first), 1):.0f} %"
-
-
 @contextmanager
 def taken() -> Iterator[Callable[[], str]]:
     """Says how much of the processor other machines have taken since its beginning."""
-    clock = Path("/proc/stat")
-    before = clock.read_text("ascii")
-    yield lambda: taken_words(before, clock.read_text("ascii"))
+    before = processor_time()
+    yield lambda: f"taken {stolen_share(before, processor_time()):.0%}"
 
 
 def _ended(stack: ExitStack, children: Sequence[subprocess.Popen[Any]]) -> None:

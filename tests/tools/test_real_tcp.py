@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.testbed.needs import need_testbed
-from tools.real_tcp import APART, main, read_socket, taken_words
+from tools.real_tcp import APART, main, read_socket
 from weft.research.flows.real import OTHERS, THREE
 
 SAID = """State Recv-Q Send-Q Local Address:Port Peer Address:Port
@@ -26,14 +26,6 @@ def test_the_first_flow_is_read():
 def test_a_flow_with_nothing_under_way_and_no_flow_at_all():
     assert read_socket("ESTAB" + SAID.split("ESTAB")[2]) == [10.0, 0.0, 0.2]
     assert read_socket("State Recv-Q\n") == [0.0, 0.0, 0.0]
-
-
-def test_what_others_took_is_a_part_of_all_time():
-    """Of 400 ticks 100 were taken; what guests had, the last two numbers, is in the first two already."""
-    before = "cpu  1000 50 300 9000 10 0 5 700 400 30\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
-    after = "cpu  1150 50 350 9100 10 0 5 800 500 30\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
-    assert taken_words(before, after) == "taken 25 %"
-    assert taken_words(before, before) == "taken 0 %"
 
 
 def meet_two(others: Sequence[tuple[int, int]]) -> list[int]:
