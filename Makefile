@@ -34,9 +34,14 @@ $(VENV)/.run-stamp: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev-stamp: pyproject.toml | $(BIN)/python
+$(VENV)/.all-stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
+	@echo "installing weft and what acts on real clusters into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e './live[agent,testbed]'
+	@touch $@ $(VENV)/.run-stamp
+
+$(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
 	@echo "installing weft and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './live[agent,testbed]'
 	@touch $@ $(VENV)/.run-stamp
 
 # The profiler's tests run on PyTorch and skip without it. A build without CUDA is 150 MB instead of 2 GB: from where
@@ -50,11 +55,11 @@ $(VENV)/.torch-stamp: | $(VENV)/.dev-stamp
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
 	@touch $@
 
-install: $(VENV)/.run-stamp
+install: $(VENV)/.all-stamp
 dev: $(VENV)/.dev-stamp
 torch: $(VENV)/.torch-stamp
 
-demo: install
+demo: $(VENV)/.run-stamp
 	@$(BIN)/weft compare examples/demo.toml --report report.html $(ARGS)
 
 # Python keeps what it has compiled, also where it is told not to: every worker process, and every one that tests start,
@@ -106,7 +111,7 @@ format: dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install
+bench: dev
 	$(BIN)/weft bench $(ARGS)
 
 mutants: dev

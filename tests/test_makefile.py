@@ -23,7 +23,8 @@ def make(folder: Path, *arguments: str) -> tuple[int, list[str]]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    for name in ("Makefile", "pyproject.toml"):
+    (tmp_path / "live").mkdir()
+    for name in ("Makefile", "pyproject.toml", "live/pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -59,7 +60,7 @@ def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
     (clone / ".venv" / "bin" / "python").chmod(0o755)
     code, _ = make(clone, "install")
     assert code != 0  # it tried to install
-    (clone / ".venv" / ".run-stamp").touch()
+    (clone / ".venv" / ".all-stamp").touch()
     assert make(clone, "install") == (0, [])
 
 
@@ -73,7 +74,7 @@ def test_every_test_runs_in_exactly_one_place_and_ci_goes_to_all_of_them() -> No
     for values in product((False, True), repeat=4):
         marks = dict(zip(("alone", "engine", "long", "testbed"), values, strict=True))
         if marks["testbed"] and not marks["alone"]:
-            continue  # tests/conftest.py gives it that mark
+            continue  # conftest.py gives it that mark
         times = sum(eval(words, {}, marks) for words in everyday)  # marks, and, or, not: as Python has them
         assert times == (not marks["long"]), marks
         assert times or eval(network, {}, marks)

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import weft
+import pytest
 
-TESTS = Path(__file__).resolve().parent
-SOURCE = Path(weft.__file__).parent
-BESIDE = {"docs", "examples", "tools"}  # folders of the project that are not part of the package
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {
+    "weft": (ROOT / "src/weft", ROOT / "tests"),
+    "weft_live": (ROOT / "live/src/weft_live", ROOT / "live/tests"),
+}
+BESIDE = {"docs", "examples", "tools", "testkit"}  # folders of the project that are not part of a package
 DATA = {"scenario/shipped"}  # rooms that hold files for users and next to no code
 
 
-def test_every_room_has_its_tests() -> None:
-    rooms = {init.parent.relative_to(SOURCE) for init in SOURCE.rglob("__init__.py")} - {Path(".")}
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_room_has_its_tests(package: str) -> None:
+    source, tests = PACKAGES[package]
+    rooms = {init.parent.relative_to(source) for init in source.rglob("__init__.py")} - {Path(".")}
     untested = [
         str(room)
         for room in rooms
-        if not any((TESTS / room).glob("test_*.py")) and not (TESTS / room.parent / f"test_{room.name}.py").exists()
+        if not any((tests / room).glob("test_*.py")) and not (tests / room.parent / f"test_{room.name}.py").exists()
     ]
     assert sorted(set(untested) - DATA) == []
 
 
-def test_every_folder_of_tests_is_a_room() -> None:
-    folders = {test.parent.relative_to(TESTS) for test in TESTS.rglob("test_*.py")}
-    assert sorted(str(f) for f in folders if not (SOURCE / f).is_dir() and f.parts[0] not in BESIDE) == []
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_of_tests_is_a_room(package: str) -> None:
+    source, tests = PACKAGES[package]
+    folders = {test.parent.relative_to(tests) for test in tests.rglob("test_*.py")}
+    assert sorted(str(f) for f in folders if not (source / f).is_dir() and f.parts[0] not in BESIDE) == []
 
 
 def test_the_map_says_what_ls_says() -> None:
-    page = (TESTS.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    source = ROOT / "src/weft"
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     drawn = page.partition("src/weft/\n")[2].partition("```")[0]
-    there = {p.name for p in SOURCE.glob("*.py")} | {f"{p.parent.name}/" for p in SOURCE.glob("*/__init__.py")}
+    there = {p.name for p in source.glob("*.py")} | {f"{p.parent.name}/" for p in source.glob("*/__init__.py")}
     missing = [name for name in sorted(there - {"__init__.py", "__main__.py"}) if name not in drawn.split()]
     assert missing == [], "draw them on the map in docs/design.md"
-    inner = {f"{p.parent.name}/" for p in SOURCE.glob("*/*/__init__.py")}
+    inner = {f"{p.parent.name}/" for p in source.glob("*/*/__init__.py")}
     words = {word.strip("(),;") for word in drawn.split()}
     gone = sorted(word for word in words if word.endswith(("/", ".py")) and word not in there | inner)
     assert gone == [], "remove them from the map in docs/design.md"

@@ -32,17 +32,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.clocks import processor_time, stolen_share
-from weft.agent.namespaces import inside
+from testkit.clocks import processor_time, stolen_share
 from weft.errors import InputError
 from weft.research.flows.lab import mean_iterations, play
 from weft.research.flows.real import OTHERS, THREE, Lab
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.sim.spec import Foreign
-from weft.testbed.build import Links, Testbed, refuse
-from weft.testbed.jobs import FOREIGN_PORT, foreign
-from weft.testbed.plan import blueprint
+from weft_live.agent.namespaces import inside
+from weft_live.testbed.build import Links, Testbed, refuse
+from weft_live.testbed.jobs import FOREIGN_PORT, foreign
+from weft_live.testbed.plan import blueprint
 
 SCENARIO = Path(__file__).resolve().parent.parent / "examples" / "ddp" / "two-racks.toml"
 SCALE, RATE = 125.0, 25e6

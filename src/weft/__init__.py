@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from weft.api import Comparison, Sweep, compare, replay, simulate, sweep
     from weft.cross import Cross, cross
     from weft.errors import WeftError
-    from weft.live.progress import progress, resume_step
-    from weft.profiling import profile
     from weft.results.run import RunResult
     from weft.scenario import Scenario
+    from weft.training import progress, resume_step
 
 __version__ = "0.1.0"
 
@@ -50,20 +49,30 @@ _HOME = {
     "sweep": "weft.api",
     "Sweep": "weft.api",
     "cross": "weft.cross",
-    "profile": "weft.profiling",
-    "progress": "weft.live.progress",
+    "progress": "weft.training",
     "replay": "weft.api",
-    "resume_step": "weft.live.progress",
+    "resume_step": "weft.training",
     "simulate": "weft.api",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "profile":
+        return _profile()
     if name not in _HOME:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(_HOME[name]), name)
+
+
+def _profile() -> Any:
+    """What measures models, from the package weft-live."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group="weft.functions", name="profile"):
+        return point.load()
+    raise ImportError("weft.profile comes with the package weft-live; in a checkout of weft: pip install ./live")
 
 
 def __dir__() -> list[str]:

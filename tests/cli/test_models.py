@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import load_torch
+from testkit.engines import load_torch
 from weft.cli.main import run
 from weft.workload import zoo
 from weft.workload.profiles.files import save_profile

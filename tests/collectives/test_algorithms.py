@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.draws import examples
 from tests.collectives.forms import CLOSED_FORMS, closed_form
-from tests.draws import examples
 from weft.collectives import APART, COLLECTIVES, Stage, get_collective, stages
 from weft.collectives.algorithms import host_ranks
 from weft.errors import InputError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.draws import examples
 from tests.collectives.forms import CLOSED_FORMS, closed_form, lower, nic_links, ring_order
-from tests.draws import examples
 from weft.collectives import APART, COLLECTIVES, get_collective, route_collective, stages
 from weft.errors import InputError
 from weft.model.cluster import Cluster

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.draws import examples
 from tests.collectives.forms import ring_order
 from tests.collectives.test_lowering import even_placements, link_bytes
-from tests.draws import examples
 from weft.collectives import APART, COLLECTIVES, open_collective, route_collective
 from weft.collectives.lowering import OpenFlow, placed_stages
 from weft.model.cluster import Cluster

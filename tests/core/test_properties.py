@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack

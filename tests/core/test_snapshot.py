@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.snapshot import Saver, assembled, load_table, save_table

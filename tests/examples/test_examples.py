@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.draws import share
+from testkit.draws import share
 from tools.examples import EXAMPLES, ROOT, pages, rendered
 
 # Long contended runs are chaotic: the last bit of one number, which another processor may round differently, moves

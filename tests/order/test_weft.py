@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.draws import examples
+from testkit.draws import examples
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError

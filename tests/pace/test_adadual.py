@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import StackError
 from weft.pace.admission import AdaDual, AtMost, threshold
 from weft.pace.base import Admission, Pace

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import program, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set

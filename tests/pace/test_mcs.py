@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
 from weft.errors import StackError
 from weft.model.flows import FlowRows, flow_set

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import CAPACITY, program, servers
 from weft.errors import StackError
 from weft.model.flows import FlowSet, flow_set

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError, TraceError
 from weft.physics.allreduce_fit import Sample, fit_allreduce, read_allreduce
 

@@ -9,7 +9,6 @@ import pytest
 
 import weft
 from weft.errors import StackError
-from weft.live.measured import Speeds
 from weft.model import Compute, Profile, Transfer
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -26,6 +25,7 @@ from weft.sim.lower import Lowering
 from weft.sim.spec import estimates
 from weft.sim.world import SimWorld
 from weft.workload import zoo
+from weft_live.measured import Speeds
 
 SHARINGS = [
     NetworkSpec(),

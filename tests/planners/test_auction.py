@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.planners.auction import Bid, auction, proportional_fair
 
 bids_of = st.dictionaries(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.planners.test_themis import Fixed, sequence
 from weft.core.cycle import Core
 from weft.core.stack import Stack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.testbed.needs import need_testbed
+from live.tests.testbed.needs import need_testbed
 from weft.research.flows.real import Lab
 from weft.research.real import Case, Fit, _fluid, compared, row
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines import missing_engine
+from testkit.engines import missing_engine
 
 PHONE, DESKTOP = (390, 844), (1280, 900)
 _MEASURE = """

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, check

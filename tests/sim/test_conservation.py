@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.draws import thorough
+from testkit.draws import thorough
 from tests.sim.audit import assert_one_at_a_time, check_conservation, check_totals
 from tests.sim.cases import draw_case, draw_features, plain
 from tests.sim.driver import run_case

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import (
     PACES,
     Flows,

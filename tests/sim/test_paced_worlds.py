@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import weft
-from tests.draws import thorough
+from testkit.draws import thorough
 from tests.sim.paced import PACES
 from tests.sim.rules import Told
 from tests.sim.runs import Together, draw_run, watch

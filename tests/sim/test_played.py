@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 from weft.model.flows import Traffic
 from weft.pace.base import Pace

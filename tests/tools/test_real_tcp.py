@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.testbed.needs import need_testbed
+from live.tests.testbed.needs import need_testbed
 from tools.real_tcp import APART, main, read_socket
 from weft.research.flows.real import OTHERS, THREE
 
@@ -58,7 +58,7 @@ def test_who_meets_others_on_two_links_gets_least():
     """Max-min sharing would give each of the three flows half a link of 25 MB/s."""
     need_testbed()
     from tools.real_tcp import meeting
-    from weft.testbed.build import Links
+    from weft_live.testbed.build import Links
 
     (both, sender, receiver), (window, _, rtt_ms) = meeting(((0, 1), (0, 3), (4, 1)), Links(), 6.0)
     assert both < 0.6 * sender

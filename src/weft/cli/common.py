@@ -18,6 +18,8 @@ import typer
 from weft.errors import EngineError, InputError, WeftError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from rich.console import Console
     from rich.table import Table
 
@@ -116,6 +118,34 @@ def run_folder(given: Path | None) -> Path:
         return Path(own)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "weft"
+
+
+def load(point: EntryPoint, what: str) -> Any:
+    """What another package supplies; `what` names it in messages."""
+    try:
+        return point.load()
+    except Exception as error:  # importing somebody else's module may fail in any way
+        raise InputError(
+            f"{what}: its package names {point.value}, which cannot be loaded ({type(error).__name__}: {error}); "
+            "mend or remove it"
+        ) from error
+
+
+def not_there(what: str, package: str) -> str:
+    """Says that a package beside the core is missing, and how it is installed."""
+    return (
+        f"{what} comes with the package weft-{package}, which is not installed here; in a checkout of weft: "
+        f"make install, or pip install ./{package}"
+    )
+
+
+def supplied(group: str, name: str, what: str, package: str) -> Any:
+    """What the package weft-PACKAGE supplies by an entry point; an error says how to install it."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=group, name=name):
+        return load(point, what)
+    raise InputError(not_there(what, package))
 
 
 def print_notes(runs: Iterable[RunResult]) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.common import DirOption, JsonOption, print_json, run_folder
+from weft.cli.common import DirOption, JsonOption, print_json, run_folder, supplied
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.live.server.listing import Explanation
+    from weft.results.explain import Explanation
 
 
 def explain(
@@ -41,16 +41,10 @@ def explain(
 
 
 def _explain(folder: Path, job: str) -> Explanation:
-    from weft.live.server.listing import explain_live, explain_run
-
     if (folder / "run.json").exists():
+        from weft.results.explain import explain_run
         from weft.results.files import load_run
 
         return explain_run(load_run(folder), job)
-    from weft.live.server.ledger import Ledger
-
-    ledger = Ledger(folder, read_only=True)
-    try:
-        return explain_live(folder, ledger, job)
-    finally:
-        ledger.close()
+    told: Explanation = supplied("weft.explain", "ledger", f"explain {folder}: a live run", "live")(folder, job)
+    return told

@@ -6,22 +6,23 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from weft import compiled
-from weft.cli.common import exit_code, fail, notice
+from weft.cli.common import exit_code, fail, load, not_there, notice
+from weft.errors import InputError
 
 INTERRUPTED = 130  # exit code, as of a program that SIGINT ended
 _interrupts: list[int] = []  # the signals that came
 
 
-# Each command, and what it stands for in weft.cli: a function, or an app with commands of its own. Only the command
-# that is asked for is imported.
+# The core's commands, and what each stands for in weft.cli: a function, or an app with commands of its own. Only the
+# command that is asked for is imported. Other packages bring theirs by the entry point weft.commands.
 _COMMANDS = {
     "simulate": "simulate.simulate",
     "compare": "compare.compare",
@@ -34,20 +35,16 @@ _COMMANDS = {
     "bench": "bench.bench",
     "cache": "cache.cache",
     "init": "init.init",
-    "serve": "serve.serve",
-    "submit": "submit.submit",
-    "cancel": "submit.cancel",
-    "agent": "agent.agent",
-    "switch": "agent.switch",
-    "run": "agent.run",
-    "queue": "queue.queue",
     "explain": "explain.explain",
-    "testbed": "testbed.app",
     "models": "models.app",
-    "profile": "profile.profile",
     "calibrate": "calibrate.calibrate",
     "trace": "trace.app",
     "fit": "fit.app",
+}
+
+# Commands of the packages that stand beside the core in its repository, so that who misses one reads where it is.
+_BESIDE = {
+    "live": ("serve", "submit", "cancel", "queue", "agent", "switch", "run", "testbed", "profile"),
 }
 
 
@@ -80,14 +77,34 @@ def app(args: Sequence[str] = ()) -> typer.Typer:
         epilog="Example: weft init demo.toml, then weft compare demo.toml --stack fifo --stack srsf",
     )
     weft.callback()(_root)
-    for name in args[:1] if args and args[0] in _COMMANDS else _COMMANDS:
-        module, _, member = _COMMANDS[name].partition(".")
-        command = getattr(import_module(f"weft.cli.{module}"), member)
+    for name, command in commands(args[0] if args else ""):
         if isinstance(command, typer.Typer):
             weft.add_typer(command, name=name)
         else:
             weft.command(name)(command)
     return weft
+
+
+def commands(wanted: str) -> Iterator[tuple[str, Any]]:
+    """The command of that name; all that there are, if none has it."""
+    if wanted in _COMMANDS:
+        yield wanted, _own(wanted)
+        return
+    from importlib.metadata import entry_points
+
+    supplied = {point.name: point for point in entry_points(group="weft.commands")}
+    if wanted in supplied:
+        yield wanted, load(supplied[wanted], f"weft {wanted}")
+        return
+    if missing := next((package for package, names in _BESIDE.items() if wanted in names), None):
+        raise InputError(not_there(f"weft {wanted}", missing))
+    for name in sorted({*_COMMANDS, *supplied}):
+        yield name, _own(name) if name in _COMMANDS else load(supplied[name], f"weft {name}")
+
+
+def _own(name: str) -> Any:
+    module, _, member = _COMMANDS[name].partition(".")
+    return getattr(import_module(f"weft.cli.{module}"), member)
 
 
 def run(args: Sequence[str]) -> int:

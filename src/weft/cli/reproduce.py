@@ -91,7 +91,7 @@ def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     from importlib import import_module
 
     from weft.errors import InputError
-    from weft.testbed.build import refuse
+    from weft_live.testbed.build import refuse
 
     if paper not in ("cassini", "flows"):
         raise InputError(f"reproduce {paper}: --real knows cassini and flows only")

@@ -13,17 +13,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from weft.agent.flowing import PAYLOAD
 from weft.model.plan import Gate
 from weft.model.profile import Phase, Profile
 from weft.model.topologies import Machine, leaf_spine
 from weft.pace.base import Pace
 from weft.registry import make
 from weft.research.claims import Measured
-from weft.testbed.build import Links, Testbed
-from weft.testbed.jobs import Replay, play
-from weft.testbed.plan import blueprint
-from weft.testbed.trials import Openings
+from weft_live.agent.flowing import PAYLOAD
+from weft_live.testbed.build import Links, Testbed
+from weft_live.testbed.jobs import Replay, play
+from weft_live.testbed.plan import blueprint
+from weft_live.testbed.trials import Openings
 
 CAPACITY_GBPS = 50.0
 SCALE = 250.0  # 50 Gbit/s are 200 Mbit/s

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.core.layered.even import Dealt
 from weft.core.table import Table
 from weft.core.view import View

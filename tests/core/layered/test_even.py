@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.core.checker import check
 from weft.core.cycle import Core
 from weft.core.layered.even import Even

@@ -8,7 +8,7 @@ from math import gcd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.interleave.cassini.affinity import components, merged, unique_shifts
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.interleave.cassini.circle import Circle, Periods, common_periods, padded_periods
 from weft.interleave.cassini.compat import compat, rotate_on_grid

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.topologies import Machine, tier_summary

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.model.topologies.hostlist import MAX_HOSTS, compress, expand
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testkit.draws import examples
 from tests.collectives.forms import nic_links
-from tests.draws import examples
 from weft.model.cluster import Cluster
 from weft.model.topologies import (
     Cable,

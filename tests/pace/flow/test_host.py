@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set

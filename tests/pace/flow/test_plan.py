@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.sim.paced import CAPACITY, servers
 from weft.model.flows import flow_set
 from weft.pace.flow import FlowRule, FlowSpec, available_bandwidth

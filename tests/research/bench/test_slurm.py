@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import missing_engine
-from weft.live.slurm.sandbox import missing
+from testkit.engines import missing_engine
 from weft.research.bench import load
 from weft.research.bench.slurm import Life, _in_vain_s
+from weft_live.slurm.sandbox import missing
 
 
 def test_only_the_time_beside_free_gpus_is_in_vain() -> None:

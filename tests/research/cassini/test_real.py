@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from weft.research.cassini.real import _dctcp, _met, _quarters
-from weft.testbed.build import controls
-from weft.testbed.jobs import Timing
+from weft_live.testbed.build import controls
+from weft_live.testbed.jobs import Timing
 
 
 def test_jobs_that_move_apart_meet_in_the_first_quarter_and_not_in_the_last() -> None:

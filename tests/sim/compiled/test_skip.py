@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.draws import thorough
+from testkit.draws import thorough
 from tests.sim.cases import (
     FEATURES,
     draw_case,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import thorough
+from testkit.draws import thorough
 from tests.sim.cases import draw_case, draw_features, plain
 from tests.sim.driver import run_case
 from tests.sim.paced import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.sim.compiled.state import FINISHED, FREE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node

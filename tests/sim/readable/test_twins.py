@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.draws import share, thorough
+from testkit.draws import share, thorough
 from tests.sim.cases import (
     FEATURES,
     Case,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.workload.generators.arrivals import Bursts, bursty, dynamic, mean_gap_s, poisson, uniform_seconds
 from weft.workload.streams import Stream

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.draws import examples
+from testkit.draws import examples
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.workload.profiles.sums import totals
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer

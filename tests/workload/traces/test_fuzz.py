@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.draws import examples
+from testkit.draws import examples
 from tests.workload.traces.examples import EXAMPLES, Example
 from weft.errors import InputError
 from weft.workload.traces import FORMATS

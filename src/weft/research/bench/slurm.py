@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.live.server.server import Server
-from weft.live.slurm.engine import SlurmEngine
-from weft.live.slurm.sandbox import Sandbox, missing
-from weft.live.slurm.topology import read_cluster
 from weft.model.events import Event
 from weft.stacks import resolve
+from weft_live.server.server import Server
+from weft_live.slurm.engine import SlurmEngine
+from weft_live.slurm.sandbox import Sandbox, missing
+from weft_live.slurm.topology import read_cluster
 
 STACK = "fifo-backfill[place=even:best-fit]"
 SIZES = (1, 2, 4, 8, 8)

@@ -12,9 +12,9 @@ import numpy as np
 from weft.model.profile import Phase, Profile
 from weft.research.cassini.snapshots import FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
 from weft.research.real import JOBS, Say, row, two_racks
-from weft.testbed.build import Links, Testbed, controls, no_dctcp
-from weft.testbed.jobs import Replay, Timing, overlap, play
-from weft.testbed.packets import Marks
+from weft_live.testbed.build import Links, Testbed, controls, no_dctcp
+from weft_live.testbed.jobs import Replay, Timing, overlap, play
+from weft_live.testbed.packets import Marks
 
 _JITTER = 0.01  # relative spread of computing, as in the simulated Figure 17
 _LONGER = (0.0, 0.01, 0.02)  # periods of the gates of Figure 17: as the profiles say, and with some room as controls

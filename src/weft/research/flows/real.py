@@ -17,9 +17,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from weft.agent.control import Control, cpu_s
-from weft.agent.flowing import PAYLOAD
-from weft.agent.host import Agent
 from weft.model.cluster import Cluster
 from weft.model.topologies import build_cluster
 from weft.pace.base import Pace
@@ -27,14 +24,17 @@ from weft.registry import make
 from weft.research.flows.lab import GPU, NIC_GBPS, beside_foreign, mean_iterations, play
 from weft.research.real import Say, row
 from weft.sim.spec import Foreign
-from weft.testbed.build import Links, Testbed, no_dctcp
-from weft.testbed.dctcp import MARK_BYTES
-from weft.testbed.jobs import Replay, Timing
-from weft.testbed.jobs import foreign as send_foreign
-from weft.testbed.jobs import play as play_real
-from weft.testbed.packets import Marks
-from weft.testbed.plan import blueprint
 from weft.workload import zoo
+from weft_live.agent.control import Control, cpu_s
+from weft_live.agent.flowing import PAYLOAD
+from weft_live.agent.host import Agent
+from weft_live.testbed.build import Links, Testbed, no_dctcp
+from weft_live.testbed.dctcp import MARK_BYTES
+from weft_live.testbed.jobs import Replay, Timing
+from weft_live.testbed.jobs import foreign as send_foreign
+from weft_live.testbed.jobs import play as play_real
+from weft_live.testbed.packets import Marks
+from weft_live.testbed.plan import blueprint
 
 SCALE = 125.0  # 25 Gbit/s are 200 Mbit/s
 _LEARN = 5  # iterations of a job before it counts

@@ -1,0 +1,143 @@
+"""Fabric: the `weft switch` processes of a cluster. Each keeps the tables of some switches, and together those of all.
+
+The server finds out which process keeps which switches and tells its agents; an agent sends each process what concerns
+its switches.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from weft_live.agent.wire import Line, LostError, Message, refuse_address
+
+Kept = dict[str, list[int]]  # links whose tables are kept, by the address of who keeps them
+_LOOK_S = 1.0  # seconds between looks at who keeps what
+_PATIENT_S = 5.0  # before somebody is told that a table is kept nowhere: processes are started one after the other
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Addresses from the command line, separated by commas; raises if one of them is none."""
+    found = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for address in found:
+        refuse_address(address, "--switches")
+    return found
+
+
+class Keepers:
+    """Asks, in a thread of its own, which switches each process keeps; `links` are those of the cluster by switch."""
+
+    def __init__(
+        self, found: Sequence[str], secret: str, links: Mapping[str, Sequence[int]], changed: Callable[[Kept], None],
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._lines = [Line(address, secret) for address in found]
+        self._links, self._changed, self._say = links, changed, say
+        self._told: dict[str, dict[str, list[int]]] = {}  # by address: links by switch
+        self._over = threading.Event()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        since, kept = time.monotonic(), None
+        while not self._over.is_set():
+            wrong = [words for line in self._lines if (words := self._ask(line))]
+            now = self._kept()
+            if now != kept:
+                kept = now
+                self._changed(now)
+            if time.monotonic() - since > _PATIENT_S:
+                known = {link for links in now.values() for link in links}
+                missing = [name for name, links in self._links.items() if not known.issuperset(links)]
+                for words in wrong:
+                    self._say(words)
+                if missing:
+                    self._say(f"nobody keeps the tables of {', '.join(missing)}: flows over them are not paced")
+            self._over.wait(_LOOK_S)
+
+    def _ask(self, line: Line) -> str:
+        """What is wrong with one of them; "" if nothing is. One that is silent may come back."""
+        try:
+            told = line.ask("keeps", {})["switches"]
+        except LostError as error:
+            if error.kind == "silent":
+                return f"no weft switch answers at {line.address}"
+            return f"the weft switch at {line.address} has another secret; give it the folder of this server with --dir"
+        self._told[line.address] = told
+        other = [name for name, links in told.items() if list(self._links.get(name, ())) != links]
+        if other:
+            return f"the weft switch at {line.address} keeps {', '.join(other)} of another cluster: give it this one's"
+        return ""
+
+    def _kept(self) -> Kept:
+        kept: Kept = {}
+        for name, links in self._links.items():
+            for address, told in self._told.items():
+                if told.get(name) == list(links):
+                    kept.setdefault(address, []).extend(links)
+                    break
+        return kept
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._over.set()
+        for line in self._lines:
+            line.close()
+
+
+class Fabric:
+    """An agent's lines to them."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+        self._lines: dict[str, Line] = {}
+        self._keeper: dict[int, str] = {}
+
+    def keep(self, kept: Mapping[str, Sequence[int]]) -> None:
+        """Who keeps what."""
+        for address in self._lines.keys() - kept.keys():
+            self._lines.pop(address).close()
+        for address in kept.keys() - self._lines.keys():
+            self._lines[address] = Line(address, self._secret)
+        self._keeper = {link: address for address, links in kept.items() for link in links}
+
+    def keeps(self, links: Iterable[int]) -> bool:
+        """Whether somebody keeps the tables of all of these."""
+        return all(link in self._keeper for link in links)
+
+    def ask(self, message: Message, timeout_s: float) -> Message:
+        """The answers of all whom it concerns, as one; LostError if one of them does not come in time."""
+        parts = self._parts(message)
+        if len(parts) == 1:
+            ((address, part),) = parts.items()
+            return self._lines[address].ask("slot", part, timeout_s)
+        load: Message = {}
+        told: dict[str, dict[str, Sequence[float]]] = {}
+        for answer in [self._lines[address].begin("slot", part, timeout_s) for address, part in parts.items()]:
+            said = answer()
+            load |= said["load"]
+            for job, flows in said["told"].items():
+                known = told.setdefault(job, {})
+                known |= {flow: news for flow, news in flows.items() if flow not in known or known[flow][0] < news[0]}
+        return {"load": load, "told": told}
+
+    def tell(self, message: Message) -> None:
+        """Tell all whom it concerns, and wait for no answer."""
+        for address, part in self._parts(message).items():
+            self._lines[address].tell("post", part)
+
+    def _parts(self, message: Message) -> dict[str, Message]:
+        """What each of them is told. All have what the hosts of a job tell each other: the switch next to a host is
+        asked by it and by whoever sends to it."""
+        keeper, parts = self._keeper, {}
+        for address in self._lines:
+            asks = [row for row in message.get("ask", ()) if keeper.get(row[0]) == address]
+            over, posts = (
+                [row for row in message.get(key, ()) if any(keeper.get(link) == address for link in row[1])]
+                for key in ("over", "posts")
+            )
+            if asks or over or posts:
+                parts[address] = {
+                    "slot": message["slot"], "told": message["told"], "ask": asks, "over": over, "posts": posts
+                }  # fmt: skip
+        return parts

@@ -1,0 +1,291 @@
+"""Attempt: one start of a job as the server sees it, through the files that its runner writes, and what its end means.
+
+- Exit code 0 means that the job is done. One exception: a job that was told to stop (SIGTERM), reports its progress and
+  has not reported its last iteration has saved its state and left politely; it is started again.
+- After a stop that was asked for, the job is started again, whatever the exit code. A cancelled job is over.
+- Any other exit code is a failure: the job is started again as often as its `restarts` say, and then is over.
+- If the runner was killed or did not come up, the job is not at fault: it is started again, up to five more times.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import sys
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from weft_live import family, hearing, runner
+from weft_live.description import Description
+from weft_live.unix import ask
+
+_RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
+_SHORTEST_S = 1e-6  # shortest iteration believed: a job reports what its user likes, and other jobs are judged by it
+_ANSWER_S = 0.5  # seconds for a runner to take a message; then the others are seen to first
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended.
+
+    `code` is the exit code, negative for a signal. `terminated`: it was told to stop while it ran. `error`: its
+    command could not be started. `lost`: nobody knows how it ended, because its runner was killed or never came up.
+    """
+
+    code: int = 0
+    terminated: bool = False
+    error: str = ""
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the job last reported; -1 where it did not."""
+
+    step: int = -1
+    saved: int = -1
+    reports: int = 0
+    iteration_s: float = 0.0  # median of recent ones; 0: not known
+
+
+class Attempt:
+    """A folder, and the runner that works in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = 0  # the runner's, if this process started it
+        self.up = False  # seen to run
+        self.ended: Ended | None = None
+        self._progress = Progress()
+        self._untold: dict[str, dict[str, Any]] = {}  # what the runner has not taken yet, the last of each kind
+
+    # What is asked of it
+
+    def spawn(self, spec: dict[str, Any]) -> None:
+        """Start a runner. Doing so again, after a crash, starts nothing new."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "spec.json"
+        if not (self.folder / "begun").exists():
+            new = file.with_suffix(".new")
+            new.write_text(json.dumps(spec), encoding="utf-8")
+            new.chmod(0o600)
+            new.replace(file)
+        argv = [sys.executable, "-I", "-S", "-c", _RUN, str(Path(runner.__file__).parent), str(self.folder)]
+        log = str(self.folder / "runner.log")
+        quiet = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        default = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD]
+        self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=quiet, setsigdef=default)
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM to the job, SIGKILL after the grace. Asking twice does no harm."""
+        self._untold["stop"] = {"stop": float(grace_s)}
+        self._tell()
+
+    def set_gate(self, gate: dict[str, float] | None) -> None:
+        """From the next report on."""
+        self._untold["gate"] = {"gate": gate}
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the runner what it does not know yet; one that is not up, or busy, is told at the next look."""
+        for kind, message in list(self._untold.items()):
+            try:
+                ask(self.folder / "c.sock", json.dumps(message).encode(), _ANSWER_S)
+            except OSError:
+                return
+            del self._untold[kind]
+
+    # What has become of it
+
+    @property
+    def begun(self) -> bool:
+        """True once a runner has taken it on."""
+        return (self.folder / "begun").exists()
+
+    def look(self) -> None:
+        """Read the files: sets `up` and `ended`."""
+        if self.ended is not None:
+            return
+        self.up = self.up or (self.folder / "child").exists()
+        self.ended = self._exit() or self._lost()
+        if self.ended is not None:
+            self._reap(wait=not self.ended.lost)
+        elif self.up:
+            self._tell()
+
+    def _exit(self) -> Ended | None:
+        exit_ = _read(self.folder / "exit")
+        if exit_ is None:
+            return None
+        return Ended(exit_["code"], exit_["terminated"], exit_["error"] or "")
+
+    def _lost(self) -> Ended | None:
+        """An attempt whose runner is gone and left no exit code."""
+        if self.begun:
+            if self._locked():
+                return None
+            ended = self._exit()  # it may have written it since
+            if ended is None and not self._kill_orphans():  # those that are being killed still hold its GPUs
+                ended = Ended(lost=True, error="its runner was killed")
+            return ended
+        if self.pid and self._reap(wait=False) and not self.begun:
+            return Ended(lost=True, error="its runner did not come up")
+        return None
+
+    def _locked(self) -> bool:
+        with suppress(FileNotFoundError):
+            lock = os.open(self.folder / "lock", os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(lock)
+        return False
+
+    def _kill_orphans(self) -> int:
+        """End the job's processes; returns how many there were. They are known by the socket that they were to report
+        to, and by the process group that was written down, if it is still that one."""
+        mark = f"WEFT_PROGRESS_SOCKET={self.folder.resolve() / 'p.sock'}".encode()
+        left = [pid for pid, (_, state) in family.processes().items() if state not in "ZX" and _has(pid, mark)]
+        child = _read(self.folder / "child")
+        if child is not None and child["boot"] == family.boot_id():
+            start = family.started_at(child["group"])
+            if start in (0, child["start"]):  # 0: its first process is gone, and no other can have its group's number
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child["group"], signal.SIGKILL)
+        for pid in left:
+            family.kill(pid)
+        return len(left)
+
+    def _reap(self, wait: bool) -> bool:
+        """Let go of a runner that this process started and that has ended; True if it has."""
+        if not self.pid:
+            return True
+        try:
+            pid, _ = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+        except ChildProcessError:
+            pid = self.pid
+        if pid:
+            self.pid = 0
+        return bool(pid)
+
+    def progress(self) -> Progress:
+        """The last report that could be read whole."""
+        with suppress(OSError, ValueError):
+            checksum, _, text = _first_bytes(self.folder / "progress").rstrip().partition(b" ")
+            if int(checksum, 16) == zlib.crc32(text):
+                step, saved, reports, iteration_s = text.split()
+                self._progress = Progress(_count(step), _count(saved), _count(reports), _duration_s(iteration_s))
+        return self._progress
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    """Whether a process was started with this variable."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _first_bytes(path: Path) -> bytes:
+    """As much of a file as a report may have: it is the job's own, and may be of any size or kind."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, hearing.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+
+
+def _count(text: bytes) -> int:
+    return max(-1, min(int(text), 2**53))
+
+
+def _duration_s(text: bytes) -> float:
+    value = float(text)
+    return value if _SHORTEST_S <= value < 1e9 else 0.0
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return value
+
+
+_OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
+
+
+class Ending(Enum):
+    """What becomes of the job."""
+
+    FINISHED = "finished"
+    AGAIN = "again"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of the job, how it ended in words, and the iterations that are kept."""
+
+    ending: Ending
+    words: str
+    saved: int
+
+
+def judge(
+    ended: Ended, progress: Progress, description: Description, failures: int, stopping: bool, cancelled: bool
+) -> Verdict:
+    """The rules above. `failures` are those before this one."""
+    saved = saved_in(progress, description.checkpoint_every)
+    own_fault = not ended.lost and (not ended.terminated or ended.error != "")
+    words = _words(ended)
+    if _done(ended, progress, description):
+        return Verdict(Ending.FINISHED, words, saved)
+    if cancelled:
+        return Verdict(Ending.OVER, f"cancelled; {words}", saved)
+    if stopping:
+        return Verdict(Ending.AGAIN, f"stopped as asked; {words}", saved)
+    allowed = description.restarts + (0 if own_fault else _OUR_FAULT)
+    if failures < allowed:
+        return Verdict(Ending.AGAIN, f"{words}; started again ({failures + 1} of {allowed})", saved)
+    after = f" after {failures} restart{'s' * (failures > 1)}" if failures else ""
+    return Verdict(Ending.OVER, f"failed{after}: {words}", saved)
+
+
+def _done(ended: Ended, progress: Progress, description: Description) -> bool:
+    if ended.code != 0 or ended.lost or ended.error:
+        return False
+    left_politely = ended.terminated and progress.reports > 0
+    return not left_politely or 0 < description.iterations <= progress.step
+
+
+def saved_in(progress: Progress, every: int) -> int:
+    """The last checkpoint: the one that the job reported, else the last multiple of `checkpoint_every`."""
+    if progress.saved >= 0:
+        return progress.saved
+    return max(0, progress.step) // every * every
+
+
+def _words(ended: Ended) -> str:
+    if ended.error:
+        return ended.error
+    if ended.code < 0:
+        try:
+            return f"ended by {signal.Signals(-ended.code).name}"
+        except ValueError:
+            return f"ended by signal {-ended.code}"
+    return f"exited with code {ended.code}"

@@ -1,0 +1,46 @@
+"""`weft queue`: the jobs of a live run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from weft.cli.common import DirOption, JsonOption, deliver, plain_table, run_folder
+
+
+def queue(
+    dir: DirOption = None,
+    all: Annotated[bool, typer.Option("--all", help="Also jobs that have ended.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """List jobs: where they run, how far they are, why they wait. The server need not run.
+
+    Example: weft queue --all
+    """
+    from weft_live.server.ledger import Ledger
+    from weft_live.server.listing import queue as read
+
+    folder = run_folder(dir)
+    ledger = Ledger(folder, read_only=True)
+    try:
+        jobs = read(folder, ledger, ended=all)
+    finally:
+        ledger.close()
+    deliver({"jobs": jobs}, json, lambda _: _table(jobs))
+
+
+def _table(jobs: list[dict[str, Any]]) -> Any:
+    table = plain_table("job", "status", ">GPUs", ">waited s", ">ran s", ">done", "where, or why not")
+    for job in jobs:
+        of = f"/{job['iterations']}" if job["iterations"] else ""
+        done = f"{job['done']}{of}" if job["done"] is not None else "-"
+        told = job["where"] or job["reason"]
+        table.add_row(
+            job["job"], job["status"], str(job["gpus"]), _number(job["waited_s"]), _number(job["ran_s"]), done, told
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

@@ -1,0 +1,143 @@
+"""What is measured of live jobs: how fast those of each kind are, and how each compares with what its user said.
+
+A claim is what a user says about the length of a job. A job that has run longer than its claim is treated as if nothing
+had been claimed: it is taken to be as long as its time limit allows, so that it goes behind jobs whose claims hold. A
+job that never reports cannot be gated. A gate that was made for iterations of another length is made anew from those
+that were measured; until then, and where that is impossible, whatever applies the gate lets the job go (hearing.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from weft.model.cluster import Cluster
+from weft.model.events import Learned
+from weft.model.job import Job
+from weft.model.plan import Placement
+from weft.model.view import Estimate, Spread
+from weft.physics.estimates import Estimates
+from weft_live.attempt import Progress
+from weft_live.description import Description
+from weft_live.hearing import RECENT, SEEN
+
+_RECENT = 15  # attempts of one kind that count
+
+_Kind = tuple[str, str, int, int, int]  # user, model (or job, if it names none), workers, servers, racks
+
+
+class Speeds:
+    """Iteration times by user, kind of job and spread: what a user's jobs report counts for that user's jobs only."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.alone = Estimates(cluster)  # a server whose scenario describes the network puts its own here
+        self._measured: dict[_Kind, deque[float]] = {}
+
+    def measured(self, job: Job, workers: int, spread: Spread, iteration_s: float) -> None:
+        """An attempt had this median iteration time."""
+        if iteration_s > 0:
+            self._measured.setdefault(_kind(job, workers, spread), deque(maxlen=_RECENT)).append(iteration_s)
+
+    def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        """The median of what was measured of such jobs; else one iteration alone on the network, as simulated."""
+        alone = self.alone.of(job.profiles[workers], job.model, spread)
+        seen = self._measured.get(_kind(job, workers, spread))
+        iteration_s = median(seen) if seen else max(alone.iteration_s, 1e-9)
+        return Estimate(iteration_s, min(alone.compute_s, iteration_s))
+
+    def alone_s(self, job: Job, gpus: Placement) -> float:
+        """Seconds of an iteration alone on these GPUs, as its profile has it."""
+        return self.alone.seconds(job.profiles[len(gpus)], gpus, job.model)
+
+    def offset_s(self, job: Job, gpus: Placement, task: int, iteration_s: float = 0.0) -> float:
+        """Seconds from the beginning of an iteration to a task of it, alone on these GPUs; `iteration_s` is what an
+        iteration takes as measured, 0 if it takes what the profile says.
+
+        A real job can be held only between iterations; for a task to meet its opening the iteration starts earlier by
+        that task's offset.
+        """
+        profile, known = job.profiles[len(gpus)], self.alone
+        factor = known.factor_for(profile, gpus, iteration_s) if iteration_s else 1.0
+        return known.play(profile, gpus, 1.0 if factor is None else factor).start_s[task]
+
+
+def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
+    return (job.user, job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+
+
+SLACK_S = 60.0  # a job may exceed its claim by this before it is doubted: it may be writing its last checkpoint
+_BEYOND = 1.5  # times its claim
+_SLOWER = 10.0  # times its estimate: a report of a slower pace than that counts as this one
+_SILENT = 10  # iterations after which a job that reports would have done so
+_NO_LIMIT_S = 86400.0
+_SAME = 0.95, 1.05  # times the iteration that a gate was made for: within this, no new gate is needed
+_REFITS = 5  # new gates for one start: a job whose pace keeps changing is let go by the gate itself
+
+
+@dataclass
+class Doubts:
+    """What has been learned about one start of a job."""
+
+    outrun: bool = False
+    silent: bool = False
+    iteration_s: float = 0.0  # an iteration as measured, where its gate was made for others
+    _claim: tuple[float, int] | None = None  # when it said that few iterations were left, and how few
+    _enough: int = SEEN + 1  # reports before its pace is judged (again)
+    _refits: int = 0
+    _profiled_s: float = 0.0  # what its profile says about an iteration, once it has had a gate
+
+    def look(
+        self, job: Job, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float, now: float,
+        slack_s: float = SLACK_S, gated_s: float = 0.0,
+    ) -> list[Learned]:  # fmt: skip
+        """What is new. The job has run for `ran_s` seconds since it had `left` iterations to do, each of which should
+        take `iteration_s`; `gated_s` is what its profile says about one, if it has a gate (0: it has none)."""
+        found = []
+        if not self.silent and progress.reports == 0 and ran_s > slack_s / 2 + _SILENT * iteration_s:
+            self.silent = True
+            found.append(Learned(now, job.id, silent=True, reason="it reports no progress, so it is not shifted"))
+        found += self._pace(job, progress, gated_s, now)
+        own_s = min(max(progress.iteration_s, iteration_s), _SLOWER * iteration_s)
+        claimed_s, claimed = self._claimed(said, progress, left, iteration_s, ran_s)
+        if not self.outrun and ran_s > _BEYOND * (claimed_s + claimed * own_s) + slack_s:
+            self.outrun = True
+            limit_s = float(said.env.get("limit_s", _NO_LIMIT_S))
+            length = job.iterations + max(job.iterations, round(limit_s / iteration_s), 1)
+            words = "it has run longer than it claimed, and is taken to be as long as its time limit"
+            found.append(Learned(now, job.id, length, reason=words))
+        return found
+
+    def _claimed(
+        self, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float
+    ) -> tuple[float, int]:
+        """What the job is held to: the claim, made at its start or by a report, with which it would end first. A job
+        can lie by reporting that it is nearly done as well as by stating few iterations."""
+        self._claim = self._claim or (0.0, max(left, 0))
+        now = (ran_s, max(said.iterations - progress.step, 0))
+        if said.iterations and progress.reports and _end_s(now, iteration_s) < _end_s(self._claim, iteration_s):
+            self._claim = now
+        return self._claim
+
+    def _pace(self, job: Job, progress: Progress, gated_s: float, now: float) -> list[Learned]:
+        """Whether its iterations are not those that its gate was made for, so that another one would fit better."""
+        # A job that is let go because its gate does not fit the others' is still measured, or no gate ever would.
+        self._profiled_s = gated_s or self._profiled_s
+        known_s, own_s = self.iteration_s or self._profiled_s, progress.iteration_s
+        if (
+            not self._profiled_s
+            or own_s <= 0
+            or progress.reports < self._enough
+            or _SAME[0] * known_s <= own_s <= _SAME[1] * known_s
+        ):
+            return []
+        self._refits += 1
+        self._enough = progress.reports + RECENT if self._refits < _REFITS else sys.maxsize
+        self.iteration_s = float(f"{own_s:.3g}")
+        words = f"an iteration takes {self.iteration_s:g} s, not the {known_s:.3g} s that its gate was made for"
+        return [Learned(now, job.id, iteration_s=self.iteration_s, reason=words)]
+
+
+def _end_s(claim: tuple[float, int], iteration_s: float) -> float:
+    return claim[0] + claim[1] * iteration_s

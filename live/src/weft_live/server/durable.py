@@ -1,0 +1,85 @@
+"""Durable: a world whose decisions are carried out only after the ledger holds them and the state they came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from weft.core.cycle import Core
+from weft.core.snapshot import Saver
+from weft.core.world import Around, World
+from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
+from weft.model.plan import Decision
+from weft.model.view import JobView
+from weft_live.server.ledger import End, EventRow, Ledger
+
+Words = Callable[[str], str]  # how a job ended
+
+
+class Durable(Around):
+    """Any world, with a ledger between it and the core's decisions.
+
+    Events need no log of their own to survive: what a world reported and the ledger does not hold yet it reports again
+    to the process that takes over, because it can still be seen (a job submitted, a process ended).
+    """
+
+    def __init__(self, world: World, ledger: Ledger, words: Words) -> None:
+        super().__init__(world)
+        self._ledger = ledger
+        self._words = words
+        self.core: Core | None = None  # set when it is there: it is made with this world
+        self.on_decided: Callable[[Sequence[Event], Sequence[Decision], float], None] | None = None
+        self._events: list[Event] = []  # reported and not yet kept
+        self._leaving: dict[str, JobView] = {}  # jobs that these events ended, as the core knew them in the end
+        self._since = 0.0
+        self._kept_cycle = -1
+        self._saver = Saver()
+
+    def next_events(self, until_s: float | None) -> list[Event]:
+        """What the world reports."""
+        events = self._world.next_events(until_s)
+        self._since = time.perf_counter()
+        return self._heard(events)
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Keep what was decided, then have it carried out."""
+        self.keep(decisions)
+        return self._heard(self._world.apply(decisions))
+
+    def keep(self, decisions: Sequence[Decision] = ()) -> None:
+        """Write the core's state and the events it has taken."""
+        if self.core is None or (not self._events and self.core.cycle == self._kept_cycle):
+            return
+        self._kept_cycle = self.core.cycle
+        ended = [self._ended(event) for event in self._events if isinstance(event, Finished | Withdrawn)]
+        rows = [self._row(event) for event in self._events]
+        self._ledger.keep(self.core.changes(self._saver), [row for row in rows if row], ended)
+        if self.on_decided is not None:
+            self.on_decided(self._events, decisions, time.perf_counter() - self._since)
+        self._events = []
+        self._leaving.clear()
+
+    def _heard(self, events: list[Event]) -> list[Event]:
+        self._events += events
+        if self.core is not None:
+            self.core.table.on_end = self._left
+        return events
+
+    def _left(self, job: JobView) -> None:
+        self._leaving[job.id] = job
+
+    def _ended(self, event: Finished | Withdrawn) -> End:
+        view = self._leaving.get(event.job)
+        run_s = view.run_s if view else 0.0
+        words = self._words(event.job)
+        if isinstance(event, Finished):
+            return End(event.job, "finished", event.time_s, run_s, view.job.iterations if view else 0, words)
+        status = "cancelled" if words.startswith("cancelled") else "failed"
+        return End(event.job, status, event.time_s, run_s, view.saved_iterations if view else 0, words)
+
+    def _row(self, event: Event) -> EventRow | None:
+        if isinstance(event, NodeDown | NodeUp):
+            return None
+        job = event.job.id if isinstance(event, Submitted) else event.job
+        words = "" if isinstance(event, Submitted | Started) else getattr(event, "reason", "") or self._words(job)
+        return EventRow(event.time_s, job, type(event).__name__.lower(), words)

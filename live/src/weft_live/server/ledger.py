@@ -1,0 +1,339 @@
+"""Ledger: what a live run must not forget, in one SQLite file: jobs, decisions, events, and the core's last state.
+
+A decision is written before it is carried out (`write`, which the core calls). Then, still before it is carried out,
+the core's state and the events it has taken are written together (`keep`). What was decided after the last `keep` was
+never carried out, and a server that comes back marks it so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weft.core.snapshot import Changes, assembled
+from weft.errors import InputError
+from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft_live.description import Description
+
+FILE = "ledger.sqlite"
+_VERSION = 2
+_OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row
+_AGAIN_S = 1.0  # seconds between attempts to write while that is not possible
+_ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, submit_s REAL NOT NULL, description TEXT NOT NULL,
+    cancelled INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT '', end_s REAL, run_s REAL NOT NULL DEFAULT 0,
+    iterations INTEGER NOT NULL DEFAULT 0, words TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS decisions (
+    number INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, time_s REAL NOT NULL, job TEXT NOT NULL, action TEXT NOT NULL,
+    gpus TEXT NOT NULL, gate TEXT NOT NULL, reason TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS decisions_job ON decisions (job);
+CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS events_job ON events (job);
+CREATE TABLE IF NOT EXISTS core_jobs (id TEXT PRIMARY KEY, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS core_profiles (number INTEGER PRIMARY KEY, state TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS core (one INTEGER PRIMARY KEY CHECK (one = 1), cycle INTEGER NOT NULL, state TEXT NOT NULL);
+"""
+
+
+class LedgerTrouble(InputError):  # noqa: N818 - it may pass
+    """The file cannot be written now."""
+
+
+class JobRow(NamedTuple):
+    """A job as submitted, and how it ended ("" while it has not)."""
+
+    number: int
+    id: str
+    submit_s: float
+    description: Description
+    cancelled: bool
+    status: str
+    end_s: float | None
+    run_s: float
+    iterations: int
+    words: str
+
+
+class End(NamedTuple):
+    """How a job ended: finished, failed or cancelled."""
+
+    id: str
+    status: str
+    end_s: float
+    run_s: float  # on GPUs
+    iterations: int  # that were not lost
+    words: str
+
+
+class DecisionRow(NamedTuple):
+    """A decision that was carried out, or is about to be."""
+
+    time_s: float
+    action: str
+    gpus: str
+    reason: str
+
+
+class EventRow(NamedTuple):
+    """Something that happened to a job."""
+
+    time_s: float
+    job: str
+    kind: str
+    words: str
+
+
+class Ledger:
+    """The file. It is the core's journal; one process writes it, any number may read it meanwhile."""
+
+    def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
+        """The ledger of a run's folder; None keeps it in memory."""
+        self._where = folder or "in memory"
+        self.say: Callable[[str], None] = lambda _: None
+        self.patient: Callable[[], bool] = lambda: False  # whether to try again what could not be written
+        if folder is None:
+            self._db = sqlite3.connect(":memory:", isolation_level=None)
+        elif read_only:
+            _refuse_to_read(folder)
+            self._db = sqlite3.connect(f"{(folder / FILE).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        else:
+            os.close(os.open(folder / FILE, os.O_CREAT | os.O_RDWR, 0o600))  # environments are in it: for the owner
+            self._db = sqlite3.connect(folder / FILE, isolation_level=None)
+        self._db.execute("PRAGMA busy_timeout = 5000")
+        if not read_only:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.executescript(_TABLES)
+        found = self.meta("version", None if read_only else _VERSION)
+        if found != _VERSION and found not in _OLDER:
+            raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
+        if not read_only:
+            self.set_meta("version", _VERSION)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def copy_from(self, folder: Path) -> None:
+        """Take over everything that the ledger of a folder holds, if there is one."""
+        if (folder / FILE).exists():
+            with sqlite3.connect(f"{(folder / FILE).resolve().as_uri()}?mode=ro", uri=True) as other:
+                other.backup(self._db)
+            other.close()
+
+    # What is written
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """A value about the run as a whole."""
+        row = (key, json.dumps(value))
+        self._surely(lambda: self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
+
+    def submit(self, description: Description, submit_s: float) -> None:
+        """A job that has been accepted; raises at once if it cannot be written."""
+        try:
+            with self.together():
+                self._insert(description, submit_s)
+        except sqlite3.IntegrityError:
+            raise InputError(f"submit: there is a job {description.name} already; choose another name") from None
+
+    def submit_all(self, jobs: Sequence[tuple[Description, float]]) -> None:
+        """Jobs that have been accepted together, each with its time."""
+
+        def write() -> None:
+            for description, submit_s in jobs:
+                self._insert(description, submit_s)
+
+        self._surely(write)
+
+    def _insert(self, description: Description, submit_s: float) -> None:
+        said = json.dumps(description.to_json())
+        self._db.execute(
+            "INSERT INTO jobs (id, submit_s, description) VALUES (?, ?, ?)", (description.name, submit_s, said)
+        )
+
+    def _surely(self, write: Callable[[], object]) -> None:
+        """Write all or nothing, and try again as long as the server has patience. Until it is written, nothing that
+        depends on it is carried out; what has happened is not forgotten, since this process still knows it."""
+        told = False
+        while True:
+            try:
+                with self.together():
+                    write()
+            except LedgerTrouble as trouble:
+                if not self.patient():
+                    raise
+                if not told:
+                    self.say(f"{trouble}; until then nothing is started")
+                told = True
+                time.sleep(_AGAIN_S)
+            else:
+                if told:
+                    self.say(f"{self._where}: the ledger can be written again")
+                return
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Report trouble with the file itself in words: it is no bug of weft, and jobs run on."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise LedgerTrouble(
+                f"{self._where}: the ledger cannot be written ({error}); make room there, and weft serve goes on"
+            ) from None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written in this block is kept at its end, all or nothing."""
+        with self._writing():
+            try:
+                self._db.execute("BEGIN")
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk has ended it already
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def end(self, job_id: str, words: str, end_s: float) -> None:
+        """A job that ended before it was scheduled."""
+        question = "UPDATE jobs SET status = 'failed', end_s = ?, words = ? WHERE id = ?"
+        self._surely(lambda: self._db.execute(question, (end_s, words, job_id)))
+
+    def cancel(self, job_id: str) -> None:
+        """The user does not want a job any more."""
+        with self._writing():
+            self._db.execute("UPDATE jobs SET cancelled = 1 WHERE id = ?", (job_id,))
+
+    def write(self, cycle: int, time_s: float, decisions: Sequence[Decision]) -> None:
+        """Decisions of one cycle; kept when this returns, whatever becomes of the process.
+
+        That they survive the machine too is seen to by `keep`, which follows before they are carried out.
+        """
+        rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
+        insert = "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            self._surely(lambda: self._db.executemany(insert, rows))
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
+
+    def keep(self, changes: Changes, events: Sequence[EventRow], ended: Sequence[End]) -> None:
+        """What has changed of the core's state, the events that led to it, and how jobs ended: all or nothing."""
+        db = self._db
+
+        def write() -> None:
+            db.executemany("INSERT INTO events (time_s, job, kind, words) VALUES (?, ?, ?, ?)", events)
+            for job in ended:
+                db.execute(
+                    "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
+                    (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
+                )
+            jobs = [(job_id, json.dumps(record)) for job_id, record in changes.jobs.items()]
+            db.executemany("INSERT OR REPLACE INTO core_jobs VALUES (?, ?)", jobs)
+            profiles = [(n, json.dumps(made)) for n, made in enumerate(changes.profiles, changes.first_profile)]
+            db.executemany("INSERT OR REPLACE INTO core_profiles VALUES (?, ?)", profiles)
+            small = (changes.small["cycle"], json.dumps(changes.small))
+            db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", small)
+
+        self._surely(write)
+
+    def void_after(self, cycle: int) -> None:
+        """Decisions after that cycle were never carried out."""
+        self._surely(lambda: self._db.execute("UPDATE decisions SET void = 1 WHERE cycle > ?", (cycle,)))
+
+    # What is read
+
+    def meta(self, key: str, default: Any = None) -> Any:
+        """A value about the run as a whole."""
+        try:
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise InputError(f"the ledger cannot be read ({error}); is this the folder of a weft serve?") from None
+        return default if row is None else json.loads(row[0])
+
+    def core(self) -> dict[str, Any] | None:
+        """The core's last state."""
+        row = self._db.execute("SELECT state FROM core").fetchone()
+        if row is None:
+            return None
+        small: dict[str, Any] = json.loads(row[0])
+        if "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
+            return small
+        jobs = {job: json.loads(state) for job, state in self._db.execute("SELECT id, state FROM core_jobs")}
+        profiles = [
+            json.loads(state) for (state,) in self._db.execute("SELECT state FROM core_profiles ORDER BY number")
+        ]
+        return assembled(small, jobs, profiles)
+
+    def jobs(self) -> list[JobRow]:
+        """All jobs, in order of submission."""
+        rows = self._db.execute(
+            "SELECT number, id, submit_s, description, cancelled, status, end_s, run_s, iterations, words FROM jobs "
+            "ORDER BY number"
+        ).fetchall()
+        return [JobRow._make((*r[:3], Description.from_json(json.loads(r[3])), bool(r[4]), *r[5:])) for r in rows]
+
+    def next_number(self) -> int:
+        """The number that the next job will have."""
+        row = self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM jobs").fetchone()
+        return int(row[0])
+
+    def starts(self, job_id: str) -> int:
+        """How often a job was started."""
+        question = "SELECT count(*) FROM decisions WHERE job = ? AND action = 'start' AND NOT void"
+        return int(self._db.execute(question, (job_id,)).fetchone()[0])
+
+    def failures(self, job_id: str) -> int:
+        """How often a job was started again because it failed, as was written then."""
+        question = "SELECT count(*) FROM events WHERE job = ? AND words LIKE '%; started again (%'"
+        return int(self._db.execute(question, (job_id,)).fetchone()[0])
+
+    def decisions(self, job_id: str | None = None) -> list[tuple[str, DecisionRow]]:
+        """Decisions that were not void, of one job or of all, as they were taken; each with its job."""
+        rows = self._db.execute(
+            "SELECT job, time_s, action, gpus, reason FROM decisions WHERE NOT void AND (? IS NULL OR job = ?) "
+            "ORDER BY number",
+            (job_id, job_id),
+        ).fetchall()
+        return [(job, DecisionRow(*rest)) for job, *rest in rows]
+
+    def events(self, job_id: str) -> list[EventRow]:
+        """What happened to a job."""
+        rows = self._db.execute(
+            "SELECT time_s, job, kind, words FROM events WHERE job = ? ORDER BY number", (job_id,)
+        ).fetchall()
+        return [EventRow(*row) for row in rows]
+
+
+def _gpus(decision: Decision) -> str:
+    return " ".join(map(str, decision.gpus)) if isinstance(decision, Start) else ""
+
+
+def _gate(decision: Decision) -> str:
+    gate = decision.gate if isinstance(decision, Start | SetGate) else None
+    return json.dumps(asdict(gate)) if gate else ""
+
+
+def _refuse_to_read(folder: Path) -> None:
+    """Raise if there is no ledger, or none for us."""
+    try:
+        with open(folder / FILE, "rb"):
+            pass
+    except PermissionError:
+        raise InputError(
+            f"{folder}: belongs to somebody else; ask its owner, or name another folder with --dir"
+        ) from None
+    except OSError:
+        raise InputError(f"{folder}: no run of weft serve; start one there, or name its folder with --dir") from None

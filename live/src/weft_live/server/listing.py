@@ -1,0 +1,182 @@
+"""What a ledger tells: the queue, the story of one job, and a trace that `weft simulate` replays.
+
+The server need not run.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from weft.errors import InputError
+from weft.results.explain import Explanation, Line, decision_line, gpus_in_words, no_such_job, servers_of, where
+from weft_live.attempt import Attempt
+from weft_live.clock import Clock
+from weft_live.server.ledger import JobRow, Ledger
+
+
+def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str, Any]]:
+    """Jobs in order of submission; those that have ended too, if wanted."""
+    table = (ledger.core() or {"table": {"jobs": [], "held": {}}})["table"]
+    live = {record["job"]["id"]: record for record in table["jobs"]}
+    clock = ledger.meta("clock")
+    now = Clock(**clock).now() if clock else 0.0
+    rows = []
+    for row in ledger.jobs():
+        if row.status and not ended:
+            continue
+        said, record = row.description, live.get(row.id)
+        known: dict[str, Any] = {
+            "job": row.id,
+            "status": row.status or (record["status"] if record else "waiting"),
+            "gpus": said.gpus,
+            "where": "",
+            "submit_s": row.submit_s,
+            "waited_s": None,
+            "ran_s": row.run_s,
+            "iterations": said.iterations or None,
+            "done": row.iterations or None,
+            "model": said.model,
+            "reason": row.words,
+        }
+        if not row.status:
+            known |= _present(folder, ledger, row.id, record, table, now)
+        rows.append(known)
+    return rows + [_refused(key, words) for key, (words, _) in ledger.meta("refused", {}).items()]
+
+
+def _refused(key: str, words: str) -> dict[str, Any]:
+    """A job of Slurm that weft cannot take."""
+    nothing: dict[str, Any] = dict.fromkeys(("submit_s", "waited_s", "iterations", "done"))
+    return {
+        **nothing,
+        "job": key,
+        "status": "refused",
+        "gpus": 0,
+        "where": "",
+        "ran_s": 0.0,
+        "model": "",
+        "reason": words,
+    }
+
+
+def _present(
+    folder: Path, ledger: Ledger, job_id: str, record: dict[str, Any] | None, table: dict[str, Any], now: float
+) -> dict[str, Any]:
+    """Where a job that has not ended stands."""
+    if record is None:
+        return {"reason": "not yet considered"}
+    done = record["saved_iterations"]
+    if record["status"] == "waiting":
+        waited = now - record["waiting_since_s"]
+        reason = record.get("barred") or waits_for(job_id, table)
+        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": reason}
+    attempt = Attempt(Path(ledger.meta("jobs_folder", str(folder / "jobs"))) / job_id / str(ledger.starts(job_id)))
+    ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
+    where = servers_of(record["gpus"], ledger.meta("cluster", []))
+    return {"where": where, "ran_s": ran, "done": max(done, attempt.progress().step)}
+
+
+def waits_for(job_id: str, table: dict[str, Any]) -> str:
+    """Why a job waits: what was said about it, else about the job that it stands behind."""
+    held: dict[str, str] = table["held"]
+    if job_id in held:
+        return held[job_id]
+    if held:
+        other, reason = next(iter(held.items()))
+        return f"stands behind {other}, which {reason}"
+    return "its turn has not come"
+
+
+def explain_in(folder: Path, job_id: str) -> Explanation:
+    """A job of the live run in this folder: what `weft explain` asks for by the entry point weft.explain."""
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return explain_live(folder, ledger, job_id)
+    finally:
+        ledger.close()
+
+
+def explain_live(folder: Path, ledger: Ledger, job_id: str) -> Explanation:
+    """A job of a live run."""
+    row = next((row for row in ledger.jobs() if row.id == job_id), None)
+    refused: dict[str, list[str]] = ledger.meta("refused", {})
+    if row is None and job_id in refused:
+        return Explanation(job_id, f"stays held: {refused[job_id][0]}", ())
+    if row is None:
+        raise InputError(no_such_job(job_id, str(folder), [row.id for row in ledger.jobs()]))
+    servers = ledger.meta("cluster", [])
+    lines = [Line(row.submit_s, _submission(row))]
+    lines += [Line(e.time_s, _event(e.kind, e.words)) for e in ledger.events(job_id) if e.kind != "submitted"]
+    lines += [
+        Line(d.time_s, decision_line(d.action, where(d.gpus, servers), d.reason)) for _, d in ledger.decisions(job_id)
+    ]
+    now = next(entry for entry in queue(folder, ledger, ended=True) if entry["job"] == job_id)  # the first: not refused
+    return Explanation(job_id, _headline(now), tuple(sorted(lines, key=lambda line: line.time_s)))
+
+
+def _headline(now: dict[str, Any]) -> str:
+    done = f", {now['done']} of {now['iterations']} iterations done" if now["iterations"] and now["done"] else ""
+    match now["status"]:
+        case "waiting":
+            waited = f" for {now['waited_s']:.3g} s" if now["waited_s"] is not None else ""
+            return f"waits{waited}: {now['reason']}{done}"
+        case "finished" | "failed" | "cancelled" as status:
+            words = now["reason"]
+            told = words if words.startswith(status) else f"{status}: {words}"
+            return f"{told}, after {now['ran_s']:.3g} s on GPUs"
+        case status:
+            return f"{status} on {now['where']} for {now['ran_s']:.3g} s{done}"
+
+
+def _submission(row: JobRow) -> str:
+    said = row.description
+    length = f", {said.iterations} iterations" if said.iterations else ""
+    model = f" of {said.model}" if said.model else ""
+    return f"submitted: {gpus_in_words(said.gpus)}{length}{model}: {' '.join(said.argv)}"
+
+
+def _event(kind: str, words: str) -> str:
+    match kind:
+        case "started":
+            return "runs"
+        case "finished" | "withdrawn":
+            return f"{'finished' if kind == 'finished' else 'over'}: {words}"
+        case "failed":
+            return f"did not start: {words}"
+        case "learned" | "barred" | "cleared" | "prioritised":
+            return f"{kind}: {words}"
+        case _:
+            return f"off its GPUs: {words}"
+
+
+_COLUMNS = ("job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "status")
+
+_MOMENT_S = 0.001
+
+
+def write_trace(ledger: Ledger, path: Path) -> int:
+    """Write the jobs that have ended and ran; returns how many. The file is whole or the old one, never half.
+
+    `duration_s` is the time on GPUs, all attempts together; of a job that came and went between two looks, a moment.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    rows = [row for row in ledger.jobs() if row.status == "finished" or (row.status and row.run_s > 0)]
+    for row in rows:
+        said = row.description
+        iterations = said.iterations if row.status == "finished" else row.iterations
+        times = (f"{row.submit_s:.6f}", said.gpus, f"{max(row.run_s, _MOMENT_S):.6f}")
+        writer.writerow((row.id, *times, iterations or "", said.model, said.user, row.status))
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text.getvalue(), encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot write the trace ({error.strerror}); give a path that can be written"
+        ) from None
+    return len(rows)

@@ -1,0 +1,110 @@
+"""What a look at Slurm says about jobs beyond what was decided: users' holds, pauses that are over, forgotten jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Protocol
+
+from weft.model.events import Barred, Cleared, Event, Prioritised
+from weft_live.slurm.hands import Snapshot
+from weft_live.slurm.notes import Mark
+from weft_live.slurm.priority import Standing
+from weft_live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
+from weft_live.slurm.records import Record
+
+_PAUSE_S = (2.0, 120.0)  # seconds before a job that was barred is tried again: at first, doubling, and at most
+_MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
+_EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
+
+
+class Taker(Protocol):
+    """Who decides about jobs that Slurm knows and weft does not (intake.py)."""
+
+    def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None: ...
+    def refuse_another(self, snapshot: Snapshot) -> None: ...
+    def set_aside(self, task: Task, words: str) -> None: ...
+    def refused(self) -> Mapping[str, str]: ...
+
+
+def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
+    """Jobs that there is a reason to look at: hardly any of the thousands that wait."""
+    return {
+        job_id: task
+        for job_id, task in tasks.items()
+        if task.phase is not Phase.WAITING
+        or task.key in changed
+        or task.barred_s is not None
+        or task.missing
+        or task.cancelled
+        or task.to_mark
+    }
+
+
+def to_recall(task: Task) -> bool:
+    """Whether the accounting is to be asked about a job: the controller seems to have forgotten it."""
+    return task.missing == GONE - 2 and task.phase is not Phase.WAITING
+
+
+def recalled(task: Task, snapshot: Snapshot) -> Record | None:
+    """A job that the controller has forgotten, as the accounting knows it."""
+    known = snapshot.recalled.get(task.key)
+    if known is None:
+        return None
+    nodes, note = (task.pin.nodes, task.pin.note) if task.pin else ((), "")
+    record = Record(task.key, task.key, known.state, False, False, nodes=nodes, admin_comment=note)
+    return replace(record, exit_code=known.exit_code, signal=known.signal)
+
+
+def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
+    """Jobs that wait and that their users hold, or do not hold any more; and those whose comment is to say so."""
+    marks: list[Mark] = []
+    events: list[Event] = []
+    due = [(job_id, task) for job_id, task in tasks.items() if task.to_mark or task.key in snapshot.changed]
+    for job_id, task in due:
+        record = snapshot.jobs.get(task.key)
+        if task.phase is not Phase.WAITING or record is None or not record.pending:
+            continue
+        if task.to_mark and not record.user_hold and now - task.marked_s > _MARK_S:
+            task.marked_s = now
+            marks.append(Mark(task.key, record.comment))
+        held = task.to_mark or record.user_hold
+        task.to_mark = task.to_mark and not record.user_hold
+        if held and not task.user_hold:
+            events.append(Barred(now, job_id, USER_HOLDS))
+        elif task.user_hold and not held and task.barred_s is None:
+            events.append(Cleared(now, job_id))
+        task.user_hold = held
+    return events, marks
+
+
+def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> list[Event]:
+    """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
+    part = _EARLIER if something_ended else 1.0
+    first_s, most_s = _PAUSE_S
+    events: list[Event] = []
+    for job_id, task in tasks.items():
+        if task.barred_s is None or task.user_hold:
+            continue
+        if now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
+            task.barred_s = None
+            events.append(Cleared(now, job_id))
+    return events
+
+
+def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float) -> list[Event]:
+    """Jobs whose priority is not what it was: they are new, they have changed, or the standing of all has."""
+    standing = snapshot.standing
+    if standing is None:
+        return []
+    anew = standing is not before
+    events: list[Event] = []
+    for job_id, task in tasks.items():
+        if anew or task.priority is None or task.key in snapshot.changed:
+            record = snapshot.jobs.get(task.key)
+            if record is not None:
+                priority, words = standing.of(record)
+                if priority != (task.priority or 0):
+                    events.append(Prioritised(now, job_id, priority, words))
+                task.priority = priority
+    return events

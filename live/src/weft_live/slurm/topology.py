@@ -1,0 +1,154 @@
+"""The cluster that Slurm itself describes: its GPU nodes, and the switches of `scontrol show topology`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from weft.errors import InputError
+from weft.model.cluster import Cluster
+from weft.model.topologies import Machine
+from weft.model.topologies.clos import Node as Row
+from weft.model.topologies.clos import racks_of_nodes
+from weft.model.topologies.files import parse_slurm_topology
+from weft.model.topologies.hostlist import compress, expand
+from weft.workload.zoo.timings import find_gpu
+from weft_live.slurm.commands import Slurm, Unreachable
+from weft_live.slurm.records import Node, Record, read_nodes
+
+_FIELD = re.compile(r"(\w+)=(\S*)")
+
+
+def gpu_nodes(slurm: Slurm, partitions: Set[str]) -> list[Node]:
+    """Nodes with GPUs in these partitions (in any, if none is named); raises if there are none, or no Slurm."""
+    slurm.refuse_if_missing()
+    try:
+        nodes = read_nodes(slurm.nodes())
+    except Unreachable as error:
+        raise InputError(f"Slurm does not answer ({error}); is slurmctld up, and SLURM_CONF the right file?") from None
+    known = frozenset[str]().union(*(node.partitions for node in nodes))
+    for name in sorted(partitions - known):
+        raise InputError(f"--partition {name}: Slurm has no such partition; it has {', '.join(sorted(known))}")
+    found = [node for node in nodes if node.gpus and (not partitions or partitions & node.partitions)]
+    if not found:
+        raise InputError("Slurm has no GPU nodes there; set Gres=gpu:N in slurm.conf, or name another --partition")
+    return found
+
+
+def read_cluster(
+    slurm: Slurm, partitions: Set[str], machine: Machine | None = None, seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> Cluster:  # fmt: skip
+    """The cluster: link speeds where topology.conf gives LinkSpeed (in Gbit/s), else the machine's.
+
+    Where Slurm knows no switches all nodes hang on one.
+    """
+    nodes = gpu_nodes(slurm, partitions)
+    machine = machine or _machine(nodes)
+    gpus = {node.name: node.gpus for node in nodes}
+    try:
+        text = topology_conf(slurm.topology(), gpus)
+    except Unreachable as error:
+        raise InputError(f"Slurm does not answer ({error}); try again, or give --scenario with a [cluster]") from None
+    if "LinkSpeed" not in text:
+        say(f"note: Slurm gives no link speeds; {machine.nic_gbps:g} Gbit/s to each node is assumed (--scenario)")
+    if not text:
+        rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
+        return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)
+    return parse_slurm_topology(text, "scontrol show topology", machine, gpus=gpus, seed=seed)
+
+
+def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Record], ours: Set[str]) -> dict[int, str]:
+    """Servers that nothing can be placed on now, each with the reason: Slurm does not offer them, or somebody else
+    has GPUs there."""
+    bad: dict[int, str] = {}
+    servers = {server.name: server for server in cluster.servers}
+    for name, server in servers.items():
+        node = nodes.get(name)
+        if node is None or not node.usable:
+            bad[server.id] = node.words if node else "not known to Slurm any more"
+        elif node.gpus < len(server.gpus):
+            bad[server.id] = f"has {node.gpus} GPUs now"
+    for key, record in jobs.items():
+        if record.running and key not in ours:
+            for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
+                if gpus and name in servers:
+                    bad.setdefault(servers[name].id, f"job {key}, which weft did not start, has GPUs of it")
+    return bad
+
+
+def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:
+    """Raise if a cluster from a scenario is not made of Slurm's nodes."""
+    gpus = {node.name: node.gpus for node in nodes}
+    for server in cluster.servers:
+        if server.name not in gpus:
+            some = compress(sorted(gpus))
+            raise InputError(f"[cluster]: Slurm has no GPU node {server.name}, it has {some:.60}; use its names")
+        if len(server.gpus) > gpus[server.name]:
+            n = gpus[server.name]
+            raise InputError(f"[cluster]: {server.name} has {n} GPUs in Slurm, not {len(server.gpus)}; give that")
+
+
+def topology_conf(shown: str, gpus: Mapping[str, int]) -> str:
+    """What `scontrol show topology` prints, as the topology.conf it came from, without nodes that are not wanted.
+
+    There every switch lists all nodes below it, LinkSpeed=1 (0, in newer versions) stands for none given, and blocks
+    are as in the file. Blocks that are aggregated are switches below one. A node that is on no switch gets one of its
+    own, under the top.
+    """
+    rows = [dict(_FIELD.findall(line)) for line in shown.splitlines()]
+    if aggregates := [row for row in rows if "AggregatedBlock" in row]:
+        rows = _nested([row for row in rows if "BlockName" in row], aggregates, gpus)
+    elif blocks := [row for row in rows if "BlockName" in row]:
+        kept = [(row["BlockName"], _wanted(row, gpus)) for row in blocks]
+        return "".join(f"BlockName={name} Nodes={compress(nodes)}\n" for name, nodes in kept if nodes)
+    switches = {row["SwitchName"]: row for row in rows if "SwitchName" in row and _wanted(row, gpus)}
+    lines = []
+    for name, row in switches.items():
+        speed = f" LinkSpeed={row['LinkSpeed']}" if row.get("LinkSpeed", "1") not in ("0", "1", "") else ""
+        below = [child for child in expand(row["Switches"]) if child in switches] if row.get("Switches") else []
+        what = f"Switches={compress(below)}" if below else f"Nodes={compress(_wanted(row, gpus))}"
+        lines.append(f"SwitchName={name} {what}{speed}")
+    missing = set(gpus) - {node for row in switches.values() for node in _wanted(row, gpus)}
+    tops = set(switches) - {
+        child for row in switches.values() if row.get("Switches") for child in expand(row["Switches"])
+    }
+    if switches and (missing or len(tops) > 1):
+        alone = [f"weft-{node}" for node in sorted(missing)]
+        lines += [f"SwitchName=weft-{node} Nodes={node}" for node in sorted(missing)]
+        lines.append(f"SwitchName=weft-top Switches={','.join([*sorted(tops), *alone])}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _nested(
+    blocks: Sequence[Mapping[str, str]], aggregates: Sequence[Mapping[str, str]], gpus: Mapping[str, int]
+) -> list[dict[str, str]]:
+    """Blocks, and aggregates of them, as switches: each holds the largest ones whose nodes are all among its own."""
+    found = [{"SwitchName": row["BlockName"], "Nodes": row.get("Nodes", "")} for row in blocks]
+    members = {row["SwitchName"]: set(_wanted(row, gpus)) for row in found}
+    free = {name for name, nodes in members.items() if nodes}
+    for number, row in enumerate(sorted(aggregates, key=lambda row: len(_wanted(row, gpus))), 1):
+        nodes = set(_wanted(row, gpus))
+        below = sorted(name for name in free if members[name] <= nodes)
+        if len(below) > 1:
+            name = f"aggregate{number}"
+            found.append({"SwitchName": name, "Nodes": row["Nodes"], "Switches": ",".join(below)})
+            members[name] = nodes
+            free = (free - set(below)) | {name}
+    return found
+
+
+def _wanted(row: Mapping[str, str], gpus: Mapping[str, int]) -> list[str]:
+    return [node for node in expand(row["Nodes"]) if node in gpus] if row.get("Nodes") else []
+
+
+def _machine(nodes: Sequence[Node]) -> Machine:
+    """Machines with the GPU type that Slurm names, if the zoo knows it."""
+    for node in nodes:
+        if node.gpu:
+            try:
+                gpu = find_gpu(node.gpu)
+            except InputError:
+                continue
+            return Machine(gpus_per_server=node.gpus, nic_gbps=100.0, gpu=gpu.name, gpu_memory_gb=gpu.memory_gb)
+    return Machine(gpus_per_server=nodes[0].gpus, nic_gbps=100.0)

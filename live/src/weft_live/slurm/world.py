@@ -1,0 +1,400 @@
+"""SlurmWorld: the jobs and nodes of a real Slurm cluster. Slurm queues, starts and ends processes; weft decides."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+
+from weft.core.capabilities import Capabilities
+from weft.model.cluster import Cluster
+from weft.model.events import Barred, Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
+from weft.model.job import Job
+from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.view import Fact, JobStatus, JobView, Spread
+from weft_live.attempt import Attempt, saved_in
+from weft_live.clock import Clock
+from weft_live.description import Description
+from weft_live.measured import SLACK_S, Doubts
+from weft_live.slurm.commands import Slurm
+from weft_live.slurm.hands import Command, Hands, Snapshot
+from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
+from weft_live.slurm.priority import Standing
+from weft_live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
+from weft_live.slurm.records import Record
+from weft_live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
+from weft_live.slurm.topology import unusable
+from weft_live.waiting import LiveWorld
+
+_PHASES = {
+    JobStatus.WAITING: Phase.WAITING,
+    JobStatus.STARTING: Phase.STARTING,
+    JobStatus.RUNNING: Phase.RUNNING,
+    JobStatus.STOPPING: Phase.STOPPING,
+}
+_VAIN = 3  # starts in a row that Slurm refused before a job is set aside
+
+
+class SlurmWorld(LiveWorld[Task]):
+    """See the module. Jobs come from Slurm's queue: the `taker` is asked about each one that is new.
+
+    Every look at Slurm is compared with what was decided (reconcile.py), so that it does not matter whether a command
+    got through, was sent twice, or was sent by a server that has died since.
+    """
+
+    name = "slurm"
+    capabilities = Capabilities(gpu_indices=False, uneven=False, shifts=True)
+    facts = frozenset(Fact)  # what its comment does not tell about a job is assumed, and the model asked for
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
+        open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
+        priority: str = "off",
+    ) -> None:  # fmt: skip
+        super().__init__(cluster, folder, clock or Clock.begin(), open=open)
+        self.taker: Taker | None = None
+        self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
+        self.say = say
+        self.looks = 0  # snapshots seen
+        self.slack_s = SLACK_S
+        self._doubt_s = 0.0  # when running jobs are compared with their claims again
+        self._take = take  # what a server of another folder has placed
+        self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
+        self._records: Mapping[str, Record] = {}  # as last seen
+        self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
+        self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
+        self._commanded: dict[str, int] = {}  # by weft's name: the command that a snapshot must be newer than
+        self._troubled = ""
+        self._running: Set[str] = frozenset()  # jobs on nodes at the last look, whoever started them
+        self._telling = Telling()
+        self._snapshot: Snapshot | None = None
+        self._standing: Standing | None = None  # by which priorities were last given
+        self._hands = Hands(slurm, poll_s, tied=tied, priority=priority)
+        self.watch(self._hands.ready, self._news)
+
+    # What the core asks
+
+    def iterations_done(self, job_id: str) -> int:
+        """What the job reported; if it reports nothing, what its time and speed make likely."""
+        task = self.tasks[job_id]
+        if task.phase in (Phase.RUNNING, Phase.STOPPING):
+            progress = self.attempt(job_id, task.starts).progress()
+            step = progress.step
+            if progress.reports == 0 and task.started_s is not None:
+                speed = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+                step = min(task.saved + int((self.now() - task.started_s) / speed), task.job.iterations - 1)
+            task.seen = max(task.seen, min(step, task.job.iterations))
+        task.seen = max(task.seen, task.saved)
+        return task.seen
+
+    def attempt(self, job_id: str, number: int) -> Attempt:
+        """Where the tasks of that start report."""
+        return Attempt(self.folder / "jobs" / job_id / str(number))
+
+    # What users ask
+
+    def submit(self, job: Job, description: Description, key: str = "") -> None:
+        """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
+        self._will_arrive(Task(job, description, key or job.id.partition("-")[0], since_s=self.now()))
+
+    def cancel(self, job_id: str) -> bool:
+        """scancel."""
+        task = self.tasks.get(job_id) or next((t for t in self._coming() if t.job.id == job_id), None)
+        if task is None:
+            return False
+        task.cancelled = True  # every look sees to it, until it is so
+        self._command([], [(task, Do.CANCEL)])
+        return True
+
+    def take_over(
+        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+    ) -> None:
+        """A job as the last server left it; what Slurm says of it is judged at the first look."""
+        task = Task(
+            view.job, description, view.id.partition("-")[0], _PHASES[view.status],
+            saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus, gate=gate,
+            barred_s=self.now() if view.barred else None, priority=view.job.priority,
+            cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
+            left_s=self.now() if starts > 1 else -1e9, doubts=Doubts(iteration_s=view.iteration_s),
+        )  # fmt: skip
+        self.tasks[view.id] = task
+        if task.gpus:
+            task.pin = self._pin(task)
+            write_gate(self.attempt(view.id, starts).folder, self._gate(task))
+
+    # What the loop does
+
+    def apply(self, decisions: Sequence[Decision]) -> list[Event]:
+        """Note what is wanted now; the next looks see to it."""
+        changed: list[Task] = []
+        events: list[Event] = []
+        for decision in decisions:
+            task = self.tasks[decision.job]
+            match decision:
+                case Start():
+                    events += self._start(task, decision, changed)
+                case Stop():
+                    task.phase, task.since_s = Phase.STOPPING, self.now()
+                    changed.append(task)
+                case SetGate():
+                    task.gate = decision.gate
+                    write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
+        self._command(changed)
+        return events
+
+    def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
+        task.starts += 1
+        task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
+        task.since_s, task.started_s, task.try_s = self.now(), None, self.now() + TRY_S[0]
+        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
+        task.doubts, task.warned_s = Doubts(), None
+        task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
+        task.reported, task.let_go = -1, False
+        try:
+            make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
+        except OSError as error:  # a full disk: no fault of the job, and trying at once would not help
+            return self._failed(task, What.BARRED, f"its folder cannot be made: {error.strerror}", self.now())
+        write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
+        task.pin = self._pin(task)
+        changed.append(task)
+        return []
+
+    def _pin(self, task: Task) -> Pin:
+        """The placement in Slurm's terms: nodes, and as many GPUs on each."""
+        counts = self.on_nodes(task.gpus)
+        tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
+        cpus = 0 if task.job.per_server else int(task.description.env.get("cpus", "1")) * -(-tasks // len(counts))
+        words = note(self.folder, self.clock, task, self._gate(task))
+        return Pin(tuple(counts), max(counts.values()), tasks, words, cpus)
+
+    def on_nodes(self, gpus: Placement) -> Counter[str]:
+        """GPUs on each node, in the order of ranks."""
+        return Counter(self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in gpus)
+
+    def _gate(self, task: Task) -> Shift | None:
+        """A gate by wall time, which the nodes share, for the beginning of an iteration."""
+        if task.gate is None:
+            return None
+        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task, task.doubts.iteration_s)
+        return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance, offset_s)
+
+    def events(self, now: float) -> list[Event]:
+        """What has become known since the last call."""
+        events = self._arrived(now)
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            return events
+        if snapshot.trouble:
+            self._trouble(snapshot.trouble)
+            return events
+        self._trouble("")
+        self._looked = time.monotonic()
+        self.looks += 1
+        self._ahead_s, self._records = snapshot.ahead_s, snapshot.jobs
+        if self.taker is not None and not self._take:
+            self.taker.refuse_another(snapshot)
+        due = to_look_at(self.tasks, snapshot.changed | self._again)
+        self._again = set()
+        events += [*self._nodes(due, snapshot, now), *self._cleared(due, snapshot, now)]
+        events += self._looked_at(due, snapshot, now)
+        due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
+        held, marks = user_holds(due, snapshot, now)
+        self._hands.tell(marks)
+        events += held
+        new = self._new(snapshot, now)
+        due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
+        events += new
+        all_anew = snapshot.standing is not self._standing
+        events += prioritised(self.tasks if all_anew else due, snapshot, self._standing, now)
+        self._standing = snapshot.standing
+        if now >= self._doubt_s:
+            self._doubt_s = now + 1.0
+            running = [task for task in due.values() if task.phase is Phase.RUNNING]
+            events += [event for task in running for event in self._doubts(task, now)]
+        if self.why is not None and self.taker is not None:
+            self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
+        return events
+
+    def busy(self) -> bool:
+        """Whether something may still happen without a decision."""
+        tasks = self.tasks.values()
+        return bool(self._arrivals) or any(t.phase is not Phase.WAITING or t.barred_s is not None for t in tasks)
+
+    def next_time(self) -> float | None:
+        """The next arrival; looks come by themselves."""
+        return self._next_arrival_s()
+
+    def _news(self) -> None:
+        self._snapshot = self._hands.take() or self._snapshot
+
+    def _trouble(self, words: str) -> None:
+        if bool(words) != bool(self._troubled):
+            self.say(f"Slurm does not answer and is asked again: {words}" if words else "Slurm answers again")
+        self._troubled = words
+
+    # Jobs as they come and go
+
+    def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
+        if self.taker is None:
+            return []
+        self.taker.look(snapshot, {task.key for task in [*self.tasks.values(), *self._coming()]}, now)
+        return self._arrived(now)
+
+    def _looked_at(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+        events: list[Event] = []
+        changed = []
+        self._active = [task for task in due.values() if task.phase is not Phase.WAITING]
+        self._hands.recall(task.key for task in self._active if to_recall(task))
+        for job_id, task in due.items():
+            if self._commanded.get(job_id, 0) > snapshot.after:
+                self._again.add(task.key)  # taken before the last command about it
+                continue
+            task.told = snapshot.complaints.get(task.key, task.told)
+            self._see_lost_nodes(task)
+            record = snapshot.jobs.get(task.key) or recalled(task, snapshot)
+            if task.gpus and (record is None or task.warned_s is not None):
+                progress = self.attempt(job_id, task.starts).progress()
+                task.reported = progress.step if progress.reports else -1
+            seen = self.judge(task, record, now)
+            events += self._happened(task, seen, now)
+            if seen.do is not Do.NOTHING and job_id in self.tasks:
+                changed.append((task, seen.do))
+            if seen.do is not Do.NOTHING or seen.what:
+                self._again.add(task.key)  # until it is so
+        self._command([], changed)
+        return events
+
+    def _doubts(self, task: Task, now: float) -> list[Event]:
+        """Whether a running job is not what it said."""
+        if task.started_s is None:
+            return []
+        iteration_s = self.estimate(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus)).iteration_s
+        progress = self.observed(task.job.id, self.attempt(task.job.id, task.starts).progress())
+        left, ran_s = task.job.iterations - task.saved, now - task.started_s
+        gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
+        said = task.description
+        return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
+
+    def _see_lost_nodes(self, task: Task) -> None:
+        """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
+        if task.phase is Phase.STARTING and not task.giving_up:
+            lost = [server for server in self.down if self.cluster.servers[server].name in self.on_nodes(task.gpus)]
+            if lost:
+                task.giving_up = f"{self.cluster.servers[lost[0]].name}: {self.down[lost[0]]}"
+
+    def judge(self, task: Task, record: Record | None, now: float) -> Look:
+        """What has become of a job, and what to do about it."""
+        return look(task, record, now)
+
+    def _happened(self, task: Task, seen: Look, now: float) -> list[Event]:
+        events: list[Event] = []
+        job_id = task.job.id
+        for what in seen.what:
+            match what:
+                case What.STARTED:
+                    task.phase, task.started_s, task.since_s = Phase.RUNNING, now, now
+                    task.bars = 0
+                    events.append(Started(now, job_id))
+                case What.FAILED | What.BARRED | What.REFUSED:
+                    events += self._failed(task, what, seen.words, now)
+                case What.STOPPED:
+                    self._left(task)
+                    if task.phase is not Phase.STOPPING:
+                        task.failures += task.fault == "own"
+                        task.mishaps += task.fault == "node"
+                    task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
+                    self.outcomes[job_id] = seen.words
+                    events.append(Stopped(now, job_id, task.saved, seen.words))
+                case What.HELD:
+                    task.to_mark = True
+                case What.FINISHED | What.OVER:
+                    self._left(task)
+                    del self.tasks[job_id]
+                    self.outcomes[job_id] = seen.words
+                    events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
+        return events
+
+    def _cleared(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+        something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
+        return cleared(due, something_ended, now)
+
+    def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
+        """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
+        one that Slurm refuses again and again is set aside, held."""
+        job_id = task.job.id
+        task.phase, task.since_s = Phase.WAITING, now
+        self.outcomes[job_id] = words
+        if what is What.BARRED:
+            task.bars, task.barred_s = min(task.bars + 1, 30), now
+            return [Failed(now, job_id, words), Barred(now, job_id, words)]
+        task.vain += what is What.REFUSED
+        if task.vain < _VAIN:
+            return [Failed(now, job_id, words)]
+        self.outcomes[job_id] = f"set aside after {task.vain} starts that Slurm refused: {words}"
+        del self.tasks[task.job.id]
+        if self.taker is not None:
+            self.taker.set_aside(task, self.outcomes[task.job.id])
+        return [Withdrawn(now, task.job.id)]
+
+    def _left(self, task: Task) -> None:
+        """The attempt is over: what was saved, how fast it was."""
+        if task.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return
+        progress = self.attempt(task.job.id, task.starts).progress()
+        self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
+        kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
+        if kept > task.saved:
+            task.mishaps = 0
+        task.saved = max(task.saved, kept)
+        task.seen, task.vain = task.saved, 0
+
+    # Nodes
+
+    def _nodes(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+        ours = {task.key for task in due.values() if task.phase is not Phase.WAITING}
+        bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
+        events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
+        events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
+        self.down = bad
+        return events
+
+    # What Slurm is told
+
+    def _command(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
+        """Pass commands on; for a job that a decision has just changed, the one that surely comes first."""
+        now = self.now()
+        first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
+        doing = [*first, *doing]
+        cancels = [task.key for task, do in doing if do is Do.CANCEL]
+        moving = (Phase.STARTING, Phase.STOPPING)
+        soon = bool(wanted) or any(task.phase in moving for task in self._active)
+        commands = [
+            self._update(task, now)
+            if do is Do.UPDATE
+            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"))
+            for task, do in doing
+            if do is not Do.CANCEL
+        ]
+        number = self._hands.give(commands, cancels, soon)
+        for task, _ in doing:
+            self._commanded[task.job.id] = number
+
+    def _update(self, task: Task, now: float) -> Command:
+        """Send the placement. A job that Slurm has put off is told that it may start now, by this machine's clock. If
+        that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
+        difference."""
+        record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
+        put_off = record is None or record.begin_s > time.time() + self._ahead_s
+        task.behind_s = behind_s if put_off else 0.0
+        pin = task.pin
+        if pin is not None and record is not None:  # so that a start which is forgotten can be told from a requeue
+            pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
+        return Command(Do.UPDATE, task.key, pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
+
+    def close(self) -> None:
+        """Let go of Slurm; jobs run on."""
+        self.forget(self._hands.ready)
+        self._hands.close()
+        super().close()

@@ -1,0 +1,146 @@
+"""Users' model descriptions are hostile: whatever they name, the server neither stops nor grows, and says why not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from live.tests.serving import own_s
+from weft.errors import InputError
+from weft.testing import toy_cluster
+from weft_live.server.profiles import Profiles, Reading
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Iterator[Profiles]:
+    """A reader of one folder, with more time than a busy machine needs."""
+    (tmp_path / "allowed").mkdir()
+    made = Profiles(toy_cluster(), [tmp_path / "allowed"], limit_s=60.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hasty() -> Iterator[Profiles]:
+    """A reader that refuses after three seconds."""
+    made = Profiles(toy_cluster(), [], limit_s=3.0)
+    yield made
+    made.close()
+
+
+def test_a_plain_name_is_there_at_once_and_options_are_read_elsewhere(profiles: Profiles) -> None:
+    assert profiles("resnet50", 2).name == "resnet50"
+    with pytest.raises(Reading):
+        profiles("resnet50[batch=16]", 2)  # its reader is not up yet
+    assert profiles.wait("resnet50[batch=16]", 2).name == "resnet50[batch=16]"
+    assert profiles("resnet50[batch=16]", 2) is profiles("resnet50[batch=16]", 2)
+
+
+def test_nobody_waits_for_a_model_that_takes_for_ever(hasty: Profiles) -> None:
+    """A billion micro-batches: asking costs nothing while it is read, it is refused in the end, the next is read."""
+    hostile = "gpt3[parallel=pipeline,micro_batches=999999999]"
+    with pytest.raises(InputError):
+        hasty.wait("resnet50[batch=0]", 2)  # the child is up
+    longest, words = 0.0, ""
+    while not words:
+        began = own_s()
+        try:
+            hasty(hostile, 4)
+        except Reading:
+            longest = max(longest, own_s() - began)
+        except InputError as error:
+            words = str(error)
+        time.sleep(0.01)
+    assert "takes more than 3 s" in words or "needs too much memory" in words
+    assert longest < 0.1
+    assert hasty.wait("vgg16[batch=16]", 2).name == "vgg16[batch=16]"
+
+
+def test_nobody_waits_longer_for_a_model_that_is_refused_at_once(hasty: Profiles) -> None:
+    """They took the three seconds that reading may take, each, though the answer was there."""
+    with pytest.raises(InputError):
+        hasty.wait("resnet50[batch=0]", 2)  # the child is up
+    began = own_s()
+    for batch in (-1, -2, -3):
+        with pytest.raises(InputError):
+            hasty.wait(f"resnet50[batch={batch}]", 2)
+    assert own_s() - began < 3.0
+
+
+def test_only_files_of_the_named_folders_are_read(profiles: Profiles, tmp_path: Path) -> None:
+    allowed = tmp_path / "allowed"
+    (tmp_path / "secret.json").write_text("{}")
+    (allowed / "link.json").symlink_to(tmp_path / "secret.json")
+    os.mkfifo(allowed / "pipe.json")
+    for name, words in (
+        ("/proc/kmsg", "in no folder that profiles are read from"),
+        ("/dev/zero", "in no folder"),
+        ("/etc/shadow", "in no folder"),
+        (f"{allowed}/link.json", "in no folder"),
+        (f"{allowed}/../secret.json", "in no folder"),
+        (f"{allowed}/pipe.json", "is no profile file"),
+        ("./link.json", "is not an absolute path"),
+        (f"{allowed}/none.json", "No such file"),
+    ):
+        with pytest.raises(InputError, match=words):
+            profiles.wait(name, 2)
+    nothing = Profiles(toy_cluster(), [], limit_s=60.0)
+    with pytest.raises(InputError, match="this server reads none; name a model of the zoo"):
+        nothing.wait("/etc/passwd", 2)
+    nothing.close()
+
+
+def test_a_bomb_is_defused(profiles: Profiles, tmp_path: Path) -> None:
+    """A gibibyte of blanks in a mebibyte: refused, and this process does not grow."""
+    bomb = tmp_path / "allowed" / "bomb.json"
+    with gzip.open(bomb, "wb", compresslevel=1) as file:
+        for _ in range(256):
+            file.write(b" " * (1 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="it holds more than 64 MiB"):
+        profiles.wait(str(bomb), 2)
+    large = tmp_path / "allowed" / "large.json"
+    large.touch()
+    os.truncate(large, 1 << 40)
+    with pytest.raises(InputError, match="is no profile file; name a file of at most 16 MiB"):
+        profiles.wait(str(large), 2)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [
+        ([{"type": "transfer", "bytes": 1.0, "collective": "gossip"}], "collective 'gossip' is unknown"),
+        ([{"type": "transfer", "bytes": 1.0, "servers": 10**9}], "1000000000 parameter servers"),
+        ([{"type": "transfer", "bytes": 1.0, "demand_bytes_per_s": 1e-300}], "no amount that can be planned"),
+        ([{"type": "transfer", "bytes": 1e300}], "no amount that can be planned"),
+        ([{"type": "compute", "seconds": 1e308}], "no amount that can be planned"),
+        ([{"type": "compute", "seconds": 0.1, "after": list(range(i))} for i in range(400)], "79800 of them"),
+    ],
+)
+def test_a_graph_that_hurts_who_plans_with_it_is_refused(
+    tasks: list[dict[str, Any]], words: str, profiles: Profiles, tmp_path: Path
+) -> None:
+    """Each is well formed, and would end the server, or hold it up, when a policy looks at it."""
+    head = {"format": "weft-profile", "version": 1, "kind": "graph", "name": "mine", "workers": 2}
+    file = tmp_path / "allowed" / "graph.json"
+    file.write_text(json.dumps({**head, "tasks": [{"name": "a", **task} for task in tasks]}))
+    with pytest.raises(InputError, match=words):
+        profiles.wait(str(file), 2)
+
+
+def test_text_that_hurts_its_parser_is_refused_in_words(profiles: Profiles, tmp_path: Path) -> None:
+    texts = ("[" * 200_000, "{" + '"a":{' * 100_000, json.dumps({"weft": 1e999}), "\0" * 1000, "")
+    for number, text in enumerate(texts):
+        file = tmp_path / "allowed" / f"{number}.json"
+        file.write_text(text)
+        with pytest.raises(InputError, match=f"{number}.json"):
+            profiles.wait(str(file), 2)

@@ -1,0 +1,274 @@
+"""kill -9 of the server at any moment: no job is lost, started twice, or left held."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from live.tests.serving import ended_for_good
+from live.tests.slurm.serving import WITNESS, Serving, ended, fork_server, python, running, serve_until, state
+from weft.core.snapshot import Changes
+from weft.stacks import resolve
+from weft_live.server.ledger import End, EventRow
+from weft_live.server.server import Server
+from weft_live.slurm.engine import SlurmEngine
+from weft_live.slurm.reconcile import FORGOTTEN_RUN
+from weft_live.slurm.sandbox import Sandbox
+
+pytestmark = pytest.mark.engine
+STACK = "tiresias:gittins[order=gittins:40,place=even:best-fit]"  # preempts, and remembers who finished with what
+
+PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
+KILLS = int(os.environ.get("WEFT_KILLS", "3"))
+
+
+def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
+    """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s (on a busy machine
+    up to twice what the first needs to remember something). In the end every job has finished once, no two processes
+    of a job ever ran at a time, and nothing is left in Slurm's queue.
+
+    Every server notes the policies' memory before it keeps it. The next one has that memory: of the last cycle that was
+    noted, or of the one before it, if the kill came in between."""
+    log, lot = serving.tmp_path / "log", random.Random(7)
+    jobs: list[str] = []
+    to_come = [(lot.choice((8, 32, 64, 128)), lot.choice((10, 20, 60))) for _ in range(10)]
+    seen, longest_s = 0, 1.2
+    for n in range(20):
+        began = time.monotonic()
+        child = fork_server(serving, STACK, note_memory(serving))
+        try:
+            until = began + lot.uniform(0.0, longest_s)
+            if to_come:
+                gpus, steps = to_come.pop()
+                says = f"iterations={steps} iteration_s=0.05"
+                jobs.append(serving.sbatch(gpus, python(serving.tmp_path, WITNESS, log, steps), says=says))
+            if n == 0:
+                box.wait((serving.tmp_path / "memory").exists)
+                longest_s = max(longest_s, 2 * (time.monotonic() - began))
+            time.sleep(max(0.0, until - time.monotonic()))
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        seen += memory_survived(serving)
+    assert seen >= 10, "most servers lived long enough to remember something"
+    with serving.start(STACK) as last:
+        serve_until(last, lambda: len(last.ledger.jobs()) == 10 and not last.core.table.jobs)
+    assert serving.statuses() == dict.fromkeys(jobs, "finished")
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert not [line for line in lines if line[0] == "doubled"]
+    assert ended_for_good(serving.folder, lines) == set(jobs)
+    starts = Counter((job, attempt) for word, job, attempt in lines if word == "start")
+    assert set(starts.values()) == {1}, "no attempt was started twice"
+    assert empty(box), "nothing is left held"
+
+
+def note_memory(serving: Serving) -> Callable[[Server], None]:
+    """Has a server write each state to a file before its ledger gets it."""
+
+    def arrange(server: Server) -> None:
+        keep = server.ledger.keep
+
+        def noted(changes: Changes, events: Sequence[EventRow], ended: Sequence[End]) -> None:
+            with open(serving.tmp_path / "memory", "a", encoding="ascii") as file:
+                file.write(json.dumps([changes.small["cycle"], changes.small["planner_state"]]) + "\n")
+            keep(changes, events, ended)
+
+        server.ledger.keep = noted  # type: ignore[method-assign]
+
+    return arrange
+
+
+def memory_survived(serving: Serving) -> bool:
+    """Whether servers have noted anything; then a server of the folder has the memory that was noted last."""
+    file = serving.tmp_path / "memory"
+    lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+    if not lines:
+        return False
+    notes = [(cycle, memory) for cycle, memory in map(json.loads, lines)]
+    with Server(
+        serving.folder, serving.cluster, resolve(STACK), dry_run=True, engine=SlurmEngine(serving.box.slurm)
+    ) as next:
+        found = (next.core.cycle, json.loads(json.dumps(next.core.planner_state)))
+    assert found in notes[-2:] or (len(notes) == 1 and found[0] == 0)
+    return True
+
+
+def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
+    """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
+
+    Jobs come three at a time. The controller is killed at any moment, once it has saved the jobs that users have been
+    told are there. It forgets its last seconds: placements, starts, stops. If a job ended in them, Slurm has it run
+    again, with weft or without; to weft that is another one (17-2). Such are counted, and told; Slurm puts them off for
+    two minutes, so that one may come when all others have ended. In the end nothing is left in Slurm's queue.
+    """
+    log, lot = serving.tmp_path / "log", random.Random(11)
+    jobs: list[str] = []
+    saved = 0
+    mark = box.sbatch("--hold", wrap="true")  # without GPUs it is none of weft's; saves of the controller show on it
+    child = fork_server(serving, PREEMPTIVE)
+    try:
+        for kill in range(KILLS):
+            for _ in range(3 if kill % 6 == 0 else 0):
+                gpus, steps = lot.choice((64, 128)), lot.choice((10, 40, 300))
+                says = f"iterations={steps} iteration_s=0.05"
+                argv = python(serving.tmp_path, WITNESS, log, steps)
+                kept = (f"--output={serving.tmp_path}/output.%j", "--open-mode=append")
+                jobs.append(serving.sbatch(gpus, argv, *kept, says=says))
+            time.sleep(lot.uniform(0.0, 1.5))
+            match kill % 3:
+                case 0:
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+                    child = fork_server(serving, PREEMPTIVE)
+                case 1:
+                    if saved < len(jobs):
+                        wait_until_saved(box, mark)
+                        saved = len(jobs)
+                    box.kill("slurmctld")
+                    time.sleep(lot.uniform(0.0, 0.5))
+                    box.start_controller()
+                    box.wait(lambda: resumed(box))
+                case 2:
+                    name = lot.choice(box.names)
+                    box.kill(name)
+                    time.sleep(lot.uniform(0.0, 0.5))
+                    box.start_node(name)
+                    box.wait(lambda: resumed(box))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    box.run("scancel", mark)
+    with serving.start(PREEMPTIVE) as last:
+        serve_until(last, lambda: keys(last) == set(jobs) and not last.core.table.jobs and empty(box), within_s=1800)
+        words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
+        stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
+        again = sum("-" in row.id for row in last.ledger.jobs())
+    print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end the controller forgot")
+    outputs = {job: (serving.tmp_path / f"output.{job.partition('-')[0]}").read_text() for job in words}
+    assert not words, f"what these jobs printed: {outputs}"
+    assert stops >= KILLS // 20, "so few gave way that it says nothing"
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert not [line for line in lines if line[0] == "doubled"]
+    assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)
+
+
+def begun(log: Path, times: int) -> bool:
+    """Whether a job's own process has told so many times that it begins."""
+    return log.exists() and log.read_text().count("start") == times
+
+
+def empty(box: Sandbox) -> bool:
+    """Whether nothing is left in Slurm's queue."""
+    return box.run("squeue", "--noheader", "--states=PD,R,CG,S") == ""
+
+
+def resumed(box: Sandbox) -> bool:
+    """Whether all nodes can be used. A controller that has forgotten that a job runs, and starts it there again by
+    itself, drains the node; an administrator resumes it."""
+    if box.up():
+        return True
+    with suppress(RuntimeError):
+        for name in box.run("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N").split():
+            box.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    return False
+
+
+def keys(server: Server) -> set[str]:
+    """Slurm's names of the jobs that have come."""
+    return {row.id.partition("-")[0] for row in server.ledger.jobs()}
+
+
+def wait_until_saved(box: Sandbox, job: str) -> None:
+    """Until the controller has written its state twice after a change of this job, which must not have ended: what it
+    writes next it may have collected before. (Another nice would release a held job: Slurm gives it a priority then.)
+    """
+    file = box.folder / "state" / "job_state"
+    for n in range(2):
+        began = time.time()
+        box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
+        box.wait(lambda: file.exists() and file.stat().st_mtime > began)  # noqa: B023
+
+
+def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: Serving, box: Sandbox) -> None:
+    """The controller saves its state every few seconds. It dies when it has been told where a job is to run, and comes
+    back with the job as it was before; then the release arrives, and Slurm would start the job as it likes, without
+    what weft tells it. The job runs to its end in the end, as weft decided."""
+    log = serving.tmp_path / "log"
+    job = serving.sbatch(8, python(serving.tmp_path, WITNESS, log, 5), says="iterations=5 iteration_s=0.05")
+    wait_until_saved(box, job)
+    before = remember(serving, box)
+    forgot: list[str] = []
+    carry = box.slurm.scontrol
+
+    def forgets(lines: Sequence[str]) -> str:
+        if not forgot and f"release {job}" in lines:
+            forgot.append(box.run("scontrol", "--oneliner", "show", "job", job))
+            forget(box, before)
+        return carry(lines)
+
+    box.slurm.scontrol = forgets  # type: ignore[method-assign]
+    try:
+        server = serving.start(PREEMPTIVE)
+        serve_until(server, lambda: bool(server.ledger.jobs()) and not server.core.table.jobs)
+    finally:
+        del box.slurm.scontrol
+    assert "AdminComment=weft:job=" in forgot[0], "it had been told"
+    assert {row.id: (row.status, row.words) for row in server.ledger.jobs()} == {
+        job: ("finished", "exited with code 0")
+    }
+    assert [line.split()[:2] for line in log.read_text().splitlines()] == [["start", job], ["end", job]]
+
+
+def remember(serving: Serving, box: Sandbox) -> Path:
+    """A copy of the controller's state, as it last saved it."""
+    beside = shutil.ignore_patterns("*.new")
+    return shutil.copytree(box.folder / "state", serving.tmp_path / "state", ignore=beside)
+
+
+def forget(box: Sandbox, before: Path) -> None:
+    """kill -9 of the controller, which comes back with an earlier state."""
+    box.kill("slurmctld")
+    shutil.rmtree(box.folder / "state")
+    shutil.copytree(before, box.folder / "state")
+    box.start_controller()
+    box.wait(box.up)
+
+
+def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held(
+    serving: Serving, box: Sandbox
+) -> None:
+    """It was stopped to give way before, by a requeue that holds it: the state to which the controller comes back. That
+    is nobody else's hold. Its processes run on until their node has told of them; it does not start beside them."""
+    log = serving.tmp_path / "log"
+    mark = box.sbatch("--hold", wrap="true")
+    long = serving.sbatch(128, python(serving.tmp_path, WITNESS, log, 200), says="iterations=200 iteration_s=0.05")
+    with serving.start(PREEMPTIVE) as first:
+        serve_until(first, lambda: begun(log, 1))  # a script that Slurm has started may not have written a line yet
+        short = serving.sbatch(128, "sleep 2", says="iterations=1 iteration_s=0.1")
+        serve_until(first, running(first, short))
+    box.wait(lambda: state(box, short).startswith("COMPLETED"))
+    wait_until_saved(box, mark)
+    before = remember(serving, box)
+    with serving.start(PREEMPTIVE) as server:
+        serve_until(server, lambda: running(server, long)() and begun(log, 2))
+        forget(box, before)
+        serve_until(server, lambda: server.ledger.starts(long) == 3)
+        assert server.core.table.jobs[long].barred == ""
+        serve_until(server, ended(server, long))
+        told = [event.words for event in server.ledger.events(long) if event.kind == "stopped"]
+        assert told == ["stopped as asked", FORGOTTEN_RUN]
+    assert serving.statuses() == {long: "finished", short: "finished"}
+    words = [line.split()[0] for line in log.read_text().splitlines()]
+    assert words == ["start", "start", "start", "end"], "and never doubled"
+    assert box.up(), "no node was drained because it had the job already"
+    box.run("scancel", mark)

@@ -1,0 +1,48 @@
+"""Where no Slurm can be started the reason is told; another installation is taken by its prefix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from testkit.engines import missing_engine
+from weft.errors import InputError
+from weft_live.slurm import sandbox
+
+
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_SBIN", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert sandbox.missing() == "munged is not installed (apt-get install slurm-wlm munge)"
+    with pytest.raises(InputError, match="no Slurm can be started here: munged is not installed"):
+        sandbox.Sandbox(tmp_path)
+    for name in sandbox._DAEMONS:
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert sandbox.missing() == "a Slurm of many nodes on one machine needs root"
+
+
+@pytest.mark.engine
+def test_another_installation_is_taken_by_its_prefix(tmp_path: Path) -> None:
+    """Its programs here note that they were called, and go on as the packaged ones. Daemons, the sandbox's own commands
+    and those of weft all come from there; what it lacks (munged) is the machine's own."""
+    if why := sandbox.missing():
+        missing_engine(f"Slurm ({why})")
+    prefix, called = tmp_path / "other", tmp_path / "called"
+    for name in sandbox._DAEMONS:
+        packaged = shutil.which(name, path=":".join([*os.get_exec_path(), *sandbox._SBIN]))
+        if name != "munged":
+            program = prefix / ("sbin" if name.startswith("slurm") else "bin") / name
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(f'#!/bin/sh\necho {name} >> {called}\nexec {packaged} "$@"\n')
+            program.chmod(0o755)
+    with sandbox.Sandbox(tmp_path / "slurm", 1, prefix=prefix) as box:
+        assert set(called.read_text().split()) == {"slurmctld", "slurmd", "sinfo"}
+        job = box.sbatch("--gpus=1", wrap="true")
+        assert job in box.slurm.jobs()
+        box.slurm.scontrol([f"release {job}"])
+        box.wait(lambda: "COMPLETED" in box.slurm.jobs())
+    assert set(called.read_text().split()) == set(sandbox._DAEMONS) - {"munged"}

@@ -1,0 +1,38 @@
+"""What becomes of jobs that the controller has forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.testing import toy_job
+from weft_live.description import Description
+from weft_live.slurm.commands import Ended, Slurm
+from weft_live.slurm.hands import Snapshot
+from weft_live.slurm.reconcile import GONE, Look, Phase, Task, What, look
+from weft_live.slurm.seeing import recalled, to_recall
+
+
+def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tmp_path: Path) -> None:
+    """`sacct --parsable2`, as it prints them; where there is no accounting nothing is known."""
+    sacct = tmp_path / "sacct"
+    sacct.write_text(
+        "#!/bin/sh\nprintf '17|COMPLETED|0:0\\n18|CANCELLED by 5|0:15\\n19_3|FAILED|2:0\\nodd\\n20||\\n'\n"
+    )
+    sacct.chmod(0o755)
+    slurm = Slurm(path=f"{tmp_path}:/usr/bin:/bin")
+    found = slurm.accounting(["17", "18", "19_3", "20"])
+    assert found == {"17": Ended("COMPLETED", 0, 0), "18": Ended("CANCELLED", 0, 15), "19_3": Ended("FAILED", 2, 0)}
+    sacct.write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+    assert slurm.accounting(["17"]) == {}
+
+
+def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
+    task = Task(toy_job("17", 8), Description("17", ("sbatch", "x"), gpus=8), "17", Phase.RUNNING)
+    forgotten = Snapshot(1, {}, {})
+    for _ in range(GONE - 2):
+        assert look(task, recalled(task, forgotten), 1.0) == Look()
+    assert to_recall(task)
+    known = recalled(task, Snapshot(1, {}, {}, recalled={"17": Ended("COMPLETED", 0, 0)}))
+    assert look(task, known, 1.0).what == (What.FINISHED,)
+    failed = recalled(task, Snapshot(1, {}, {}, recalled={"17": Ended("FAILED", 3, 0)}))
+    assert look(task, failed, 1.0) == Look((What.OVER,), "failed: exited with code 3")
