@@ -34,14 +34,14 @@ $(VENV)/.run-stamp: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.all-stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
-	@echo "installing weft and what acts on real clusters into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e './live[agent,testbed]'
+$(VENV)/.all-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml | $(BIN)/python
+	@echo "installing weft, weft-live and weft-evidence into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e './live[agent,testbed]' -e ./evidence
 	@touch $@ $(VENV)/.run-stamp
 
-$(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
+$(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml | $(BIN)/python
 	@echo "installing weft and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './live[agent,testbed]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './live[agent,testbed]' -e ./evidence
 	@touch $@ $(VENV)/.run-stamp
 
 # The profiler's tests run on PyTorch and skip without it. A build without CUDA is 150 MB instead of 2 GB: from where
@@ -112,7 +112,7 @@ format: dev
 	$(BIN)/ruff format .
 
 bench: dev
-	$(BIN)/weft bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 mutants: dev
 	$(BIN)/python -m tools.mutants $(ARGS)

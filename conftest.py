@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from benchmarks._simgrid import find as find_simgrid
 from testkit import clocks
 from testkit.clocks import pytest_runtest_makereport  # noqa: F401, a hook
 from testkit.draws import examples
 from testkit.engines import load_torch, missing_engine, required
-from weft.research.bench._simgrid import find as find_simgrid
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=examples(60), print_blob=True)

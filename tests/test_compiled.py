@@ -134,7 +134,7 @@ from types import SimpleNamespace
 import numpy as np
 from weft.compiled import load
 from weft.interleave.cassini.rotate import rotate
-from weft.research.bench.cassini import random_circles
+from benchmarks.cassini import random_circles
 from weft.sim.readable.job import slow_factor
 
 spec = SimpleNamespace(seed=7, jitter=0.1, straggle_p=0.5, straggle_x=3.0)

@@ -31,7 +31,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_command_is_documented() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
     commands = list(typer.main.get_command(app()).commands)  # type: ignore[attr-defined]
-    assert {"simulate", "compare", "replay", "stacks", "topology", "bench", "init"} <= set(commands)
+    assert {"simulate", "compare", "replay", "stacks", "topology", "init"} <= set(commands)
     for command in commands:
         assert f"## weft {command}\n" in page or f"## weft {command} " in page
 

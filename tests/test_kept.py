@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import weft
-from weft import api
+from weft import api, registry
+from weft import kept as kept_runs
 from weft.cli.main import run as command
 from weft.cross import cross
 from weft.errors import InputError
@@ -200,6 +203,45 @@ def test_a_policy_from_outside_is_not_kept() -> None:
     stack = resolve("fifo")
     stack.planner.order = Mine()  # type: ignore[attr-defined]
     assert identity(Scenario.load(SCENARIO), Layers("fifo"), stack, 0, False) is None
+
+
+@pytest.fixture
+def supplied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A distribution that installs a policy of its own: mine.py in a package, and what pip would write beside it."""
+    (tmp_path / "strangers").mkdir()
+    (tmp_path / "strangers" / "__init__.py").write_text("from weft.order.fifo import Fifo\nclass Mine(Fifo): ...\n")
+    about = tmp_path / "strangers-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[weft.order]\nmine = strangers:Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("strangers", None)
+    forget_suppliers()
+
+
+def forget_suppliers() -> None:
+    """What is installed, and what its sources are, is looked for again."""
+    for known in (kept_runs._suppliers, kept_runs._sources, registry._installed):
+        known.cache_clear()
+
+
+def test_an_installed_policy_is_known_by_its_version_and_its_sources(supplied: Path) -> None:
+    def identified() -> str | None:
+        forget_suppliers()
+        return identity(Scenario.load(SCENARIO), Layers("mine/best-fit/none/fair"), stack, 0, False)
+
+    forget_suppliers()
+    stack = resolve("mine/best-fit/none/fair")
+    first = identified()
+    assert first is not None
+    assert identified() == first
+    about = supplied / "strangers-1.dist-info" / "METADATA"
+    about.write_text(about.read_text().replace("Version: 1", "Version: 2"))
+    second = identified()
+    with (supplied / "strangers" / "__init__.py").open("a") as file:
+        file.write("# changed\n")
+    assert len({first, second, identified()}) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])

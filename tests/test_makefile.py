@@ -23,8 +23,8 @@ def make(folder: Path, *arguments: str) -> tuple[int, list[str]]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    (tmp_path / "live").mkdir()
-    for name in ("Makefile", "pyproject.toml", "live/pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "live/pyproject.toml", "evidence/pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 

@@ -9,9 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "weft": (ROOT / "src/weft", ROOT / "tests"),
+    "weft_evidence": (ROOT / "evidence/src/weft_evidence", ROOT / "evidence/tests"),
     "weft_live": (ROOT / "live/src/weft_live", ROOT / "live/tests"),
 }
-BESIDE = {"docs", "examples", "tools", "testkit"}  # folders of the project that are not part of a package
+BESIDE = {"benchmarks", "docs", "examples", "tools", "testkit"}  # folders of the project that are not part of a package
 DATA = {"scenario/shipped"}  # rooms that hold files for users and next to no code
 
 

@@ -41,9 +41,9 @@ def main() -> None:
 
 def _titan() -> dict[str, Figure]:
     """All placers: used machines against bytes across machines, as in the report of `weft reproduce titan`."""
-    from weft.research.claims import Request
-    from weft.research.titan.figures import pareto
-    from weft.research.titan.runs import FEW_JOBS, SHOWN_JOBS, all_placers, is_synthetic
+    from weft_evidence.claims import Request
+    from weft_evidence.titan.figures import pareto
+    from weft_evidence.titan.runs import FEW_JOBS, SHOWN_JOBS, all_placers, is_synthetic
 
     if is_synthetic("trace-1"):
         print(

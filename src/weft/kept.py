@@ -4,8 +4,8 @@
         weft.compare("scenario.toml", ["fifo", "srsf"])
 
 A run is identified by its scenario (with the content of every file that the scenario names), its stack, its seed and
-the sources of weft and of what it computes with. A stack with a policy from outside weft is not kept, since its sources
-are not known.
+the sources of weft and of what it computes with. A policy that another distribution installs (by an entry point) adds
+that distribution's version and sources. A stack with any other policy is not kept, since its sources are not known.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import import_module
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +78,15 @@ def identity(scenario: Scenario, layers: Any, stack: Stack, seed: int, record: b
 
     `layers` is the dataclass of texts that the stack was made from.
     """
-    if not _all_known(stack):
+    others = _packages(stack) - {"weft"}
+    if others and not others <= _suppliers().keys():
         return None
     if id(scenario) not in _known_scenarios:
         _known_scenarios.clear()
         _known_scenarios[id(scenario)] = (scenario, _content(scenario))
+    sources = [_sources("weft", ""), *(_sources(name, _suppliers()[name]) for name in sorted(others))]
     parts = {
-        "format": _FORMAT, "sources": _sources(), "scenario": _known_scenarios[id(scenario)][1],
+        "format": _FORMAT, "sources": sources, "scenario": _known_scenarios[id(scenario)][1],
         "layers": asdict(layers), "stack": stack.name, "seed": seed, "record": record,
     }  # fmt: skip
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -98,15 +102,26 @@ def _content(scenario: Scenario) -> str:
     return hashlib.sha256(json.dumps([said, files], sort_keys=True).encode()).hexdigest()
 
 
-def _all_known(stack: Stack) -> bool:
-    """Whether every policy is one of weft's own."""
+def _packages(stack: Stack) -> set[str]:
+    """The packages that the policies of a stack come from."""
+    found: set[str] = set()
     policies: list[Policy] = [stack.planner, stack.interleave, stack.pace]
     while policies:
         policy = policies.pop()
-        if type(policy).__module__.partition(".")[0] != "weft":
-            return False
+        found.add(type(policy).__module__.partition(".")[0])
         policies += [part for part in vars(policy).values() if isinstance(part, Policy)]
-    return True
+    return found
+
+
+@cache
+def _suppliers() -> dict[str, str]:
+    """Packages that installed distributions supply to weft by entry points, with their versions."""
+    return {
+        point.module.partition(".")[0]: dist.version
+        for dist in distributions()
+        for point in dist.entry_points
+        if point.group.startswith("weft.")
+    }
 
 
 def _files_named(said: Any, scenario: Scenario, key: str = "") -> Iterator[str]:
@@ -147,14 +162,12 @@ def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
 
 
 @cache
-def _sources() -> str:
-    """Everything that computes a result: weft's own files, and the versions of what it is built on."""
-    from importlib.metadata import version
-
-    root = Path(__file__).resolve().parent
-    digest = hashlib.sha256(f"{sys.version} {platform.machine()}".encode())
-    for package in _PACKAGES:
-        digest.update(f"{package} {version(package)}".encode())
+def _sources(package: str, release: str) -> str:
+    """What computes a result: a package's own files, its version, and the versions of what it is built on."""
+    root = Path(import_module(package).__path__[0]).resolve()
+    digest = hashlib.sha256(f"{sys.version} {platform.machine()} {release}".encode())
+    for other in _PACKAGES:
+        digest.update(f"{other} {version(other)}".encode())
     for path in sorted(root.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(str(path.relative_to(root)).encode())

@@ -53,7 +53,6 @@ def test_without_arguments_it_shows_its_help(capsys: Capture) -> None:
         (["simulate"], "Missing argument 'SCENARIO.toml'; see: weft simulate --help"),
         (["replay", "a.json", "b.json"], "Got unexpected extra argument"),
         (["stacks", "--jsn"], "No such option: --jsn (Possible options: --json); see: weft stacks --help"),
-        (["bench", "nosuch"], "bench: there is no benchmark nosuch; choose one of "),
     ],
 )
 def test_wrong_usage_is_one_line(args: list[str], line: str, capsys: Capture) -> None:

@@ -10,7 +10,7 @@ import weft
 from weft.errors import ScenarioError
 from weft.physics.by_shape import ASTRA_SIM, AstraTable, ByShape, calibrated_profile, share_of
 from weft.physics.cost import DALLY_TABLE_I, Shape
-from weft.research.dally.runs import scenario
+from weft_evidence.dally.runs import scenario
 
 MODELS = sorted(DALLY_TABLE_I)
 # 8 GPUs, closest first: one machine, two, four and eight machines of a rack; two racks, eight racks

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.research.bench import _simgrid
+from benchmarks import _simgrid
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import compute_node, make_program, transfer_node
 

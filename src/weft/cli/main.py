@@ -29,21 +29,18 @@ _COMMANDS = {
     "advise": "advise.advise",
     "replay": "replay.replay",
     "compat": "compat.compat",
-    "reproduce": "reproduce.reproduce",
     "stacks": "stacks.stacks",
     "topology": "topology.topology",
-    "bench": "bench.bench",
     "cache": "cache.cache",
     "init": "init.init",
     "explain": "explain.explain",
     "models": "models.app",
-    "calibrate": "calibrate.calibrate",
     "trace": "trace.app",
-    "fit": "fit.app",
 }
 
 # Commands of the packages that stand beside the core in its repository, so that who misses one reads where it is.
 _BESIDE = {
+    "evidence": ("reproduce", "validate", "calibrate", "fit"),
     "live": ("serve", "submit", "cancel", "queue", "agent", "switch", "run", "testbed", "profile"),
 }
 
@@ -98,7 +95,7 @@ def commands(wanted: str) -> Iterator[tuple[str, Any]]:
         return
     if missing := next((package for package, names in _BESIDE.items() if wanted in names), None):
         raise InputError(not_there(f"weft {wanted}", missing))
-    for name in sorted({*_COMMANDS, *supplied}):
+    for name in (*_COMMANDS, *sorted(supplied.keys() - _COMMANDS.keys())):
         yield name, _own(name) if name in _COMMANDS else load(supplied[name], f"weft {name}")
 
 

@@ -21,9 +21,9 @@ from weft.place.titan import Limits, Titan, printed, solve
 from weft.place.titan.machines import Rooms
 from weft.place.titan.search import search
 from weft.registry import names
-from weft.research.titan.exact import machines_saved
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+from weft_evidence.titan.exact import machines_saved
 
 NO_LIMIT = Limits(np.inf, lambda a, b: np.inf)
 

@@ -1,0 +1,325 @@
+"""Check: a claim before it is tested. The few kinds there are, and running what a list of them needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from weft.errors import InputError
+from weft.registry import near
+from weft.scenario.shipped import scenario_path
+from weft_evidence.claims import Claim, Measured, Request, Runs, Verdict
+
+# How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
+Rule = Callable[[float, Measured], Verdict | bool]
+Values = Sequence[float | None]  # the values of one metric, seed by seed
+FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
+Lab = TypeVar("Lab")
+Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the paper says, the stacks that are needed to check it, and how.
+
+    `slow` ones are left out when quick. `scenario` names the shipped scenario if it is not the paper's own.
+    """
+
+    what: str
+    published: float | None  # None: the paper gives no number, and the rule asks for none
+    unit: str
+    stacks: tuple[str, ...]
+    measure: Callable[[Runs], Measured]
+    rule: Rule
+    slow: bool = False
+    scenario: str = ""
+    released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
+    seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
+
+
+@dataclass(frozen=True)
+class LabCheck(Generic[Lab]):
+    """The same for a paper with a laboratory of its own, which runs what a measurement needs when it is first asked
+    for."""
+
+    what: str
+    published: float | None  # None: the paper gives no number, and the rule asks for none
+    unit: str
+    measure: Callable[[Lab], Measured]
+    rule: Rule
+    slow: bool = False
+    released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
+    seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
+
+
+def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
+    """A number of a table."""
+    return Check(what, published, unit, (stack,), lambda runs: runs.metric(stack, metric, factor), nearly)
+
+
+def saving(what: str, published: float, stack: str, other: str, metric: str = "jct_mean_s") -> Check:
+    """How much smaller a metric is than with another stack at the same seed, in percent."""
+
+    def measure(runs: Runs) -> Measured:
+        return runs.ratio(stack, other, metric, lambda r: 100.0 * (1.0 - r))
+
+    return Check(what, published, "%", (stack, other), measure, on_that_side(0.0))
+
+
+def times(what: str, published: float, stack: str, other: str, metric: str) -> Check:
+    """A metric over that of another stack at the same seed."""
+    return Check(
+        what,
+        published,
+        "x",
+        (stack, other),
+        lambda runs: runs.ratio(stack, other, metric),
+        on_that_side(1.0),
+    )
+
+
+def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
+    """How many pairs of methods are in the published order, smallest first."""
+    return in_order(what, [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]], metric)
+
+
+def in_order(what: str, pairs: Sequence[tuple[str, str]], metric: str, slow: bool = False) -> Check:
+    """How many of these pairs have the smaller mean first, between those for which the paired interval says so and
+    those for which it does not say the opposite. All must be in order."""
+
+    def measure(runs: Runs) -> Measured:
+        found = [compared(runs.values(a, metric), runs.values(b, metric)) for a, b in pairs]
+        return Measured(
+            float(sum(mean < 0.0 for mean, _ in found)),
+            (float(sum(side < 0 for _, side in found)), float(sum(side <= 0 for _, side in found))),
+        )
+
+    stacks = tuple(dict.fromkeys(stack for pair in pairs for stack in pair))
+    return Check(f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", stacks, measure, equal, slow=slow)
+
+
+def place_of(mine: Values, others: Sequence[Values], most_first: bool = False) -> Measured:
+    """The place of a method among others by a metric, the least first (or the most), seed by seed.
+
+    The interval goes from the place with only those before it that are ahead beyond chance, to the place with all
+    before it that are not behind beyond chance.
+    """
+    found = [compared(mine, other) for other in others]
+    if most_first:
+        found = [(-mean, -side) for mean, side in found]
+    behind, surely = sum(mean > 0.0 for mean, _ in found), sum(side > 0 for _, side in found)
+    perhaps = sum(side >= 0 for _, side in found)
+    return Measured(1.0 + behind, (1.0 + surely, 1.0 + perhaps))
+
+
+def compared(values: Values, others: Values) -> tuple[float, int]:
+    """The mean difference between two methods over the mean of the two, paired by seed, and its side: -1 or 1 if the
+    95 % interval excludes 0, else 0."""
+    pairs = zip(values, others, strict=True)
+    found = Measured.over_seeds([None if a is None or b is None else _apart(a, b) for a, b in pairs])
+    low, high = found.ci95
+    side = 0 if low is None or high is None else (low > 0.0) - (high < 0.0)
+    return found.value or 0.0, side
+
+
+def _apart(a: float, b: float) -> float:
+    return 2.0 * (a - b) / (a + b) if a + b else 0.0
+
+
+def nearly(published: float, measured: Measured) -> Verdict:
+    """A number without a value of no effect, so that there is no direction to see."""
+    if _agrees(published, measured, 0.0):
+        return "reproduced"
+    return "not judged" if _holds(published, measured) else "no"
+
+
+def equal(published: float, measured: Measured) -> Verdict:
+    """The number is the published one and no other; where the interval holds others as well, chance may decide."""
+    low, high = _ends(measured)
+    if low is None or high is None or not low - 1e-9 <= published <= high + 1e-9:
+        return "no"
+    return "reproduced" if high - low <= 1e-9 else "not judged"
+
+
+def on_that_side(of: float) -> Rule:
+    """An effect: the interval excludes `of`, the value of no effect, on the published side."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        if some_effect(of, more=published > of)(published, measured) == "no":
+            return "not judged" if _holds(published, measured) else "no"
+        return "reproduced" if _agrees(published, measured, of) else "direction"
+
+    return rule
+
+
+def some_effect(of: float, more: bool = True) -> Rule:
+    """An effect for which the paper gives no number, or none that we can read: direction is all there is to see."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        low, high = _ends(measured)
+        if low is None or high is None:
+            return "no"
+        return "direction" if (low > of if more else high < of) else "no"
+
+    return rule
+
+
+def bounded(of: float) -> Rule:
+    """An effect of which only a bound or a range is published ("up to", "at least", "from ... to"): it has no size that
+    could be reproduced, so it is a direction at best."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        found = on_that_side(of)(published, measured)
+        return "direction" if found == "reproduced" else found  # type: ignore[return-value]
+
+    return rule
+
+
+def no_more(times: float = 1.0) -> Rule:
+    """A bound from above, perhaps with some tolerance: it has no size either."""
+    return lambda published, measured: (
+        "direction" if measured.value is not None and measured.value <= times * published else "no"
+    )
+
+
+def graded(direction: Callable[[float, Measured], bool]) -> Rule:
+    """The published number, or what the claim itself says is enough for its direction."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        found = nearly(published, measured)
+        return "direction" if found != "reproduced" and direction(published, measured) else found
+
+    return rule
+
+
+def _ends(measured: Measured) -> tuple[float | None, float | None]:
+    low, high = measured.ci95
+    return (measured.value if low is None else low), (measured.value if high is None else high)
+
+
+def _holds(published: float, measured: Measured) -> bool:
+    """Whether there is an interval, and the published number lies in it."""
+    low, high = measured.ci95
+    return low is not None and high is not None and low <= published <= high
+
+
+def _agrees(published: float, measured: Measured, of: float) -> bool:
+    """Whether the published number lies in the interval, or within a tenth of the mean where the interval is narrower
+    than that.
+
+    An interval that is wider than the published effect (the distance from `of` to the published number) would hold
+    nearly anything, so what lies in it proves nothing.
+    """
+    low, high = _ends(measured)
+    if measured.value is None or low is None or high is None:
+        return False
+    tenth = 0.1 * abs(measured.value) + 1e-12
+    if abs(measured.value - published) <= tenth and high - low <= 2.0 * tenth:
+        return True
+    return low <= published <= high and high - low <= abs(published - of)
+
+
+def test(
+    paper: str,
+    checks: Mapping[str, Check],
+    request: Request,
+    full: int,
+    quick: int,
+    run: Runner | None = None,  # noqa: PT028
+) -> tuple[tuple[Claim, ...], dict[str, Runs], list[str]]:
+    """Run what the wanted claims need over `full` (or `quick`) seeds and judge them.
+
+    Also returned: the runs of each scenario, and notes about what was left out. `run` runs them in another way.
+    """
+    names, notes = chosen(request, checks)
+    seeds = request.numbers(full, quick)
+    needed: dict[str, dict[str, None]] = {}  # scenario: stacks, each once and in order
+    for name in names:
+        needed.setdefault(checks[name].scenario or paper, {}).update(dict.fromkeys(checks[name].stacks))
+    runs = (run or _run)(needed, seeds, request)
+    if request.quick and request.seeds is None and quick != full:
+        notes.append(f"quick: {quick} seeds instead of {full}.")
+    claims = []
+    for name in names:
+        check = checks[name]
+        scenario = check.scenario or paper
+        quickly = " --quick" * request.quick
+        command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
+        claims.append(judge(name, check, check.measure(runs[scenario]), str(scenario_path(scenario)), command, seeds))
+    return tuple(claims), runs, notes
+
+
+def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request: Request) -> dict[str, Runs]:
+    """The runs of each scenario, with one progress over all of them."""
+    from weft import api
+
+    total = len(seeds) * sum(map(len, needed.values()))
+    done: dict[str, Runs] = {}
+    before = 0
+    for scenario, stacks in needed.items():
+
+        def tell(count: int, of: int, before: int = before) -> None:
+            if request.on_progress is not None:
+                request.on_progress(before + count, total)
+
+        compared = api.compare(
+            scenario_path(scenario), list(stacks), seeds, workers=request.workers, on_progress=tell,
+            on_compile=request.on_compile,
+        ) if stacks else None  # fmt: skip
+        done[scenario] = Runs(compared.runs if compared else ())
+        before += len(seeds) * len(stacks)
+    return done
+
+
+def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck[Lab]]) -> tuple[list[str], list[str]]:
+    """Claims asked for; all, if none are named, but for slow ones when quick."""
+    for name in request.claims:
+        if name not in checks:
+            like = near(name, get_close_matches(name, checks), "--list shows all")
+            raise InputError(f"reproduce: there is no claim {name or repr(name)}{like}")
+    if request.claims:
+        return [name for name in checks if name in request.claims], []
+    late = [name for name, check in checks.items() if check.slow and request.quick]
+    notes = [f"quick: without {_named(late, checks)}."] if late else []
+    return [name for name in checks if name not in late], notes
+
+
+def _named(late: Sequence[str], checks: Iterable[str]) -> str:
+    """A few names as they are; of many, what they begin with, if all that begin so are among them. Of a group that is
+    partly among them the names, or how many they are."""
+    if len(late) < 4:
+        return ", ".join(late)
+    everyone, mine = _groups(checks), _groups(late)
+    return ", ".join(
+        f"{group}.*" if len(names) == len(everyone[group])
+        else ", ".join(names) if len(names) <= 4
+        else f"{len(names)} of {len(everyone[group])} of {group}.*"
+        for group, names in mine.items()
+    )  # fmt: skip
+
+
+def _groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by what they begin with."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.split(".")[0], []).append(name)
+    return found
+
+
+def judge(
+    name: str, check: Check | LabCheck[Lab], measured: Measured, scenario: str, command: str, seeds: Sequence[int],
+    cross_traffic: tuple[Measured, Measured] | None = None,
+) -> Claim:  # fmt: skip
+    """The claim, with the command that checks it alone."""
+    seeds = seeds if check.seeded else ()
+    found = check.rule(math.nan if check.published is None else check.published, measured)
+    verdict: Verdict = found if isinstance(found, str) else "reproduced" if found else "no"
+    if 0 < len(seeds) < FEWEST_SEEDS:
+        verdict = "not judged"
+    return Claim(
+        name, check.what, check.published, measured.value, measured.ci95, check.unit, verdict, scenario, command,
+        tuple(seeds), check.released, cross_traffic,
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Claim and Reproduction: what a paper says, what was measured here, and whether the measurement confirms it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from weft.results.compare import flat_metrics, mean_and_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from weft.results.run import RunResult
+    from weft_evidence.causes import Cause
+
+Progress = Callable[[int, int], None]
+Interval = tuple[float | None, float | None]
+# reproduced: the published number lies in the interval over seeds, which is no wider than the published effect, or
+# within a tenth of the mean where the interval is narrower. direction: there is an effect on the published side, of
+# another size or of one that is not published. not judged: fewer than three seeds, an interval that holds what was
+# published and is too wide to tell, or a bound that a few random states keep.
+Verdict = Literal["reproduced", "direction", "no", "not judged"]
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to check: seeds from `seed` on (None: as many as the paper's page says), some claims only, or all."""
+
+    quick: bool = False
+    seed: int = 0
+    seeds: int | None = None
+    claims: tuple[str, ...] = ()
+    workers: int | None = None
+    on_progress: Progress | None = None
+    on_compile: Callable[[str], None] | None = None
+
+    def numbers(self, full: int, quick: int) -> list[int]:
+        """The seeds: as many as asked for, else `quick` or `full` of them."""
+        return [self.seed + i for i in range(self.seeds or (quick if self.quick else full))]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number and its 95 % interval over seeds (None, None where there is none)."""
+
+    value: float | None
+    ci95: Interval = (None, None)
+
+    @staticmethod
+    def over_seeds(values: Sequence[float | None], least: float = -math.inf) -> Measured:
+        """Mean and Student t interval, cut off at the least value there can be."""
+        found = mean_and_interval(values, least)
+        return Measured(found["mean"], (found["ci95"][0], found["ci95"][1]))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing a paper says."""
+
+    id: str
+    what: str  # and how it is judged, where that is not obvious
+    published: float | None  # None: the paper gives no number
+    measured: float | None
+    ci95: Interval
+    unit: str
+    verdict: Verdict
+    scenario: str
+    command: str
+    seeds: tuple[int, ...]
+    released: tuple[float, float] | None = None  # by the authors' own simulator: as released, and repaired
+    # By how many percent the goodput of cross traffic changes: while jobs run, and by the end of both runs.
+    cross_traffic: tuple[Measured, Measured] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the effect is there, be it of the published size or not."""
+        return self.verdict in ("reproduced", "direction")
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of the JSON."""
+        return {
+            "id": self.id, "what": self.what, "published": self.published, "measured": self.measured,
+            "ci95": list(self.ci95), "unit": self.unit, "verdict": self.verdict, "holds": self.holds,
+            "scenario": self.scenario, "command": self.command, "seeds": list(self.seeds),
+            "released": self.released and dict(zip(("as_released", "repaired"), self.released, strict=True)),
+            "cross_traffic_percent": self.cross_traffic and {
+                when: {"mean": found.value, "ci95": list(found.ci95)}
+                for when, found in zip(("meanwhile", "by_the_end_of_both"), self.cross_traffic, strict=True)
+            },
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its caption, drawn when the report is written."""
+
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All claims of a paper, and what a reader must know."""
+
+    paper: str
+    claims: tuple[Claim, ...]
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+
+    @property
+    def counts(self) -> str:
+        """How many claims have which verdict, in words."""
+        each = [f"{sum(c.verdict == word for c in self.claims)} {word}" for word in VERDICTS]
+        return f"{sum(c.holds for c in self.claims)} of {len(self.claims)} claims hold: {', '.join(each)}"
+
+    def with_causes(self) -> list[tuple[Claim, Cause | None]]:
+        """All claims, those that fail with their cause."""
+        from weft_evidence.causes import cause_of
+
+        return [(claim, cause_of(self.paper, claim)) for claim in self.claims]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `weft reproduce --json` prints."""
+        return {
+            "paper": self.paper,
+            "verdicts": {word: sum(c.verdict == word for c in self.claims) for word in VERDICTS},
+            "claims": [c.to_dict() | {"cause": why and why.to_dict()} for c, why in self.with_causes()],
+            "notes": list(self.notes),
+        }
+
+
+class Runs:
+    """Runs of several stacks, seed by seed; metrics of each, and ratios formed at each seed."""
+
+    def __init__(self, runs: Sequence[RunResult]) -> None:
+        from weft.results.metrics import summary
+
+        self.by_stack: dict[str, list[RunResult]] = {}
+        for run in runs:
+            self.by_stack.setdefault(run.stack, []).append(run)
+        self._metrics: Mapping[str, list[dict[str, float | None]]] = {
+            stack: [flat_metrics(summary(run)) for run in group] for stack, group in self.by_stack.items()
+        }
+
+    def values(self, stack: str, metric: str) -> list[float | None]:
+        """A metric at each seed."""
+        return [metrics[metric] for metrics in self._metrics[stack]]
+
+    def metric(self, stack: str, metric: str, factor: float = 1.0) -> Measured:
+        """A metric over seeds."""
+        return Measured.over_seeds([None if v is None else v * factor for v in self.values(stack, metric)], least=0.0)
+
+    def ratio(self, stack: str, other: str, metric: str, of: Callable[[float], float] | None = None) -> Measured:
+        """A metric of one stack over that of another at the same seed (or a function of that ratio)."""
+        pairs = zip(self.values(stack, metric), self.values(other, metric), strict=True)
+        ratios = [a / b if a is not None and b else None for a, b in pairs]
+        if of is None:
+            return Measured.over_seeds(ratios, least=0.0)
+        return Measured.over_seeds([None if r is None else of(r) for r in ratios])
+
+    def of(self, stacks: Sequence[str]) -> list[RunResult]:
+        """The runs of these stacks, in this order."""
+        return [run for stack in stacks for run in self.by_stack[stack]]

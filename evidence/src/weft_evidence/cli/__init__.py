@@ -1,0 +1,1 @@
+"""The commands that check papers and fit constants; thin."""

@@ -1,0 +1,113 @@
+"""`weft reproduce`: does a paper's claim hold here?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.common import (
+    MOST_SEED,
+    MOST_SEEDS,
+    ExecutorOption,
+    FreshOption,
+    JsonOption,
+    ReportOption,
+    WorkersOption,
+    command_line,
+    deliver,
+    notice,
+    print_json,
+    progress,
+)
+
+
+def reproduce(
+    paper: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan; or weft, our own stack."
+        ),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of it, in about a minute: fewer seeds, or fewer and smaller runs.")
+    ] = False,
+    claim: Annotated[list[str] | None, typer.Option("--claim", help="Check this claim only; may be repeated.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Number of seeds.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="The first seed.")] = 0,
+    workers: WorkersOption = None,
+    executor: ExecutorOption = None,
+    report: ReportOption = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
+    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
+    fresh: FreshOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Run a paper's experiments and set published and measured numbers side by side.
+
+    Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
+    another size), no, or not judged (too few seeds, or too wide an interval). docs/papers says how each paper was
+    read. A reproduction that was interrupted continues from the runs that had finished.
+
+    Example: weft reproduce ada-srsf --quick --report ada-srsf.html
+    """
+    from weft.executors import using
+    from weft.kept import kept
+    from weft.results.files import refuse_unwritable
+    from weft_evidence import claims_of
+    from weft_evidence import reproduce as run
+    from weft_evidence.checks import chosen
+    from weft_evidence.claims import Request
+    from weft_evidence.report import claims_text, write
+
+    if show:
+        claims = claims_of(paper, quick)
+        words = {name: claims[name].what for name in chosen(Request(quick, claims=tuple(claim or ())), claims)[0]}
+        if json:
+            print_json(words)
+        else:
+            width = max(map(len, words), default=0)
+            print("\n".join(f"{name:{width}s}  {what}" for name, what in words.items()))
+        return
+    if real:
+        given = {
+            "--claim": claim, "--seeds": seeds, "--seed": seed, "--workers": workers, "--executor": executor,
+            "--report": report, "--fresh": fresh,
+        }  # fmt: skip
+        _real(paper, quick, json, [option for option, value in given.items() if value])
+        return
+    refuse_unwritable(report)
+    with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
+        result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
+    deliver(
+        result.to_dict(), json, lambda _: claims_text(result), report, lambda path: write(path, result, command_line())
+    )
+
+
+def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
+    """Published, simulated and real figures in one table."""
+    from importlib import import_module
+
+    from weft.errors import InputError
+    from weft_live.testbed.build import refuse
+
+    if paper not in ("cassini", "flows"):
+        raise InputError(f"reproduce {paper}: --real knows cassini and flows only")
+    if given:
+        raise InputError(f"reproduce {paper}: --real runs all of it on this machine; leave {' and '.join(given)} out")
+    refuse()
+    rows = import_module(f"weft_evidence.{paper}.real").table(quick, notice)
+    if json:
+        print_json({"rows": rows})
+        return
+    print(f"{'':74s} {'published':>10s} {'simulated':>10s} {'real':>8s}  95 % interval")
+    for row in rows:
+        published, simulated, real = (_short(row[key]) for key in ("published", "simulated", "real"))
+        low, high = map(_short, row["ci95"])
+        print(f"{row['what'] + ', ' + row['unit']:74s} {published:>10s} {simulated:>10s} {real:>8s}  [{low}, {high}]")
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

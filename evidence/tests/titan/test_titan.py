@@ -1,0 +1,259 @@
+"""weft reproduce titan: what needs no long run, and one short trace run measured by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weft.errors import InputError
+from weft_evidence import claims_of, reproduce, titan
+from weft_evidence.claims import Measured, Request
+from weft_evidence.titan.runs import (
+    DEALT,
+    ELASTICFLOW,
+    FEW_JOBS,
+    SHOWN_JOBS,
+    STACKED,
+    STACKS,
+    TraceRun,
+    bytes_between,
+    measured,
+    on_testbed,
+    placers,
+    scenario,
+)
+
+SHORT = (
+    "section-ii.elasticflow",
+    "section-ii.hived",
+    "section-ii.titan",
+    "figure-8.idle",
+    "figure-8.none",
+    "exp-5.over-elasticflow",
+    "exp-6.near-elasticflow",
+    "exp-7.under-hived",
+)
+
+
+def test_section_ii_and_the_testbed() -> None:
+    """0, 3K/2 and K; one of two idle servers left with 12 workers, none taken with 8."""
+    result = reproduce("titan", Request(quick=True, claims=SHORT))
+    found = {claim.id: claim for claim in result.claims}
+    assert set(found) == set(SHORT)
+    assert all(claim.holds for claim in result.claims)
+    assert found["section-ii.hived"].measured == 1.5
+    assert "Figure 8" in "".join(result.notes)
+
+
+def test_a_bound_that_a_few_states_keep_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One state refutes it, however few there are."""
+    monkeypatch.setattr(titan, "QUICK_STATES", {False: 150, True: 3})
+    claims = ("exact.titan.bound-broken", "exact.titan.ratio", "exact.titan-printed.bound-broken")
+    kept, ratio, broken = reproduce("titan", Request(quick=True, claims=claims)).claims
+    assert (kept.measured, ratio.measured) == (0.0, 100.0)
+    assert kept.verdict == ratio.verdict == "not judged"
+    assert broken.measured
+    assert broken.verdict == "no"
+
+
+def test_notes_say_where_the_jobs_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_note() -> str:
+        return reproduce("titan", Request(quick=True, claims=("figure-8.idle",))).notes[0]
+
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    assert first_note().startswith(
+        "Trace 1 is drawn from the published figures of ElasticFlow's (synthetic), trace 2 is"
+    )
+    (tmp_path / ELASTICFLOW).mkdir(parents=True)
+    assert first_note().startswith(
+        "Trace 1 is ElasticFlow's as published now (69,351 jobs; the paper says 69,742), trace"
+    )
+    assert "trace 2 is drawn from the published figures of Acme's (synthetic)" in first_note()
+
+
+def test_a_bound_that_is_kept_is_a_direction() -> None:
+    check = claims_of("titan")["exact.titan.ratio"]
+    assert check.rule(check.published, Measured(100.0)) == "direction"
+    assert check.rule(check.published, Measured(50.0)) == "no"
+
+
+def test_a_place_needs_intervals() -> None:
+    """Titan needs fewer machine hours than two others at each seed, than the third in the mean only: it is first or
+    second."""
+    lab = SimpleNamespace(traces=SimpleNamespace(of=lambda trace: [
+        {name: {"machine_hours": hours[seed]} for name, hours in {
+            "titan": (10.0, 11.0, 12.0), "hived": (20.0, 21.0, 22.5), "tiresias": (30.0, 31.0, 33.0),
+            "elasticflow": (10.5, 14.0, 11.9), DEALT: (5.0, 6.1, 7.0),
+        }.items()} for seed in range(3)
+    ]))  # fmt: skip
+    check, dealt = (claims_of("titan")[f"exp-1.machine-hours{suffix}"] for suffix in ("", f".{DEALT}"))
+    assert check.measure(lab) == Measured(1.0, (1.0, 2.0))  # type: ignore[arg-type]
+    assert check.rule(check.published, Measured(1.0, (1.0, 2.0))) == "not judged"
+    assert dealt.measure(lab) == Measured(2.0, (2.0, 2.0))  # type: ignore[arg-type]
+
+
+def test_every_claim_has_words_and_a_number() -> None:
+    for name, check in claims_of("titan").items():
+        assert check.what
+        assert check.published >= 0
+        assert "." in name
+    with pytest.raises(InputError, match="there is no claim exp-9"):
+        reproduce("titan", Request(claims=("exp-9",)))
+
+
+def test_machine_hours_of_the_testbed() -> None:
+    """8 workers: ElasticFlow takes both idle servers (8 in use), Titan none (6 in use)."""
+    titan, elastic = on_testbed("titan", "vgg16", 8), on_testbed("elasticflow", "vgg16", 8)
+    assert (titan.in_use, elastic.in_use) == (6, 8)
+    assert titan.machine_hours / elastic.machine_hours == pytest.approx(
+        6 * titan.iteration_s / (8 * elastic.iteration_s)
+    )
+    assert titan.throughput == pytest.approx(512 / titan.iteration_s)
+
+
+def test_devices_of_one_server_that_exchange_less_bring_dealt_elasticflow_near_titan() -> None:
+    def over(gbps: float | None) -> float:
+        return on_testbed("titan", "vgg16", 8, gbps).comm_s / on_testbed(DEALT, "vgg16", 8, gbps).comm_s
+
+    assert over(1e6) == pytest.approx(over(None), rel=1e-3)
+    assert over(None) > 2.0 > over(100.0) > over(70.0) > 1.0
+
+
+def test_bytes_between() -> None:
+    """4 workers of ResNet-50, two and two in rank order: the halves that cross are 2 x 2 x K/2 = 2K."""
+    from weft.workload import zoo
+
+    message = zoo.profile("resnet50", 4).message_bytes
+    assert bytes_between("resnet50", [0, 1, 2, 3], (0, 0, 1, 1)) == pytest.approx(2 * message)
+    assert bytes_between("resnet50", [0, 2, 1, 3], (0, 0, 1, 1)) == pytest.approx(message)
+    assert bytes_between("resnet50", [0, 1], (0, 0)) == 0.0
+
+
+def test_a_short_trace() -> None:
+    """Synthetic jobs on two racks: numbers are defined, and Titan uses no more machines than ElasticFlow."""
+    import weft
+
+    made = scenario("trace-2", quick=True)
+    made["workload"] = {
+        "source": "poisson", "jobs": 40, "load": 0.5, "reading": "compute", "gpus": {1: 5.0, 4: 1.0, 16: 1.0},
+        "duration_median_s": 600.0, "models": ["resnet50"],
+    }  # fmt: skip
+    made["cluster"]["racks"] = 2
+    found = {name: measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("titan", "elasticflow")}
+    titan, elasticflow = found["titan"].numbers, found["elasticflow"].numbers
+    assert 0 < titan["used"] <= elasticflow["used"]
+    assert 0 <= titan["fragmentation"] <= 100
+    assert titan["overhead_gb"] > 0  # 16 workers need two machines
+    assert titan["profit_rate"] > 0
+    plain, dealt = (measured(weft.simulate(made, stack=STACKS[name], seed=1)) for name in ("elasticflow", DEALT))
+    assert 0 < dealt.number("overhead_gb") < plain.number("overhead_gb")
+    assert set(titan) == set(dealt.numbers)
+
+
+def test_averages_per_arrival() -> None:
+    """Two jobs of one GPU on one machine each: at the first arrival one machine is used, at the second both. The first
+    runs from 0 to 100 s, the second from 90 to 190 s: over time 1 machine 180 s and 2 for 10 s."""
+    import weft
+
+    job = {"model": "resnet50", "gpus": 8, "duration_s": 100.0}
+    made = {
+        "cluster": {"topology": "single-switch", "servers": 2, "gpus_per_server": 8, "nic_gbps": 100},
+        "workload": {
+            "source": "jobs", "reading": "compute", "job": [{**job, "id": "a"}, {**job, "id": "b", "submit_s": 90.0}],
+        },
+    }  # fmt: skip
+    found = measured(weft.simulate(made, stack="titan")).numbers
+    assert found["used"] == pytest.approx((180 * 1 + 10 * 2) / 190, rel=0.01)  # whole iterations
+    assert found["used@arrivals"] == pytest.approx(1.5)
+    assert found["machine_hours"] == pytest.approx(200 / 3600, rel=0.01)
+
+
+def test_pictures_can_be_drawn() -> None:
+    import weft
+    from weft_evidence.titan.figures import curves, pareto, testbed
+
+    made = scenario("trace-2", quick=True)
+    made["workload"] = {"source": "batch", "jobs": 5, "iterations": [10, 20], "models": ["resnet50"]}
+    made["cluster"]["racks"] = 1
+    runs = {"titan": measured(weft.simulate(made, stack="titan"))}
+    drawn = curves(runs).axes
+    assert len(drawn) == 6
+    ends = {ax.get_title(): float(np.asarray(ax.lines[0].get_ydata())[-1]) for ax in drawn}
+    assert ends["machine hours so far"] == pytest.approx(runs["titan"].number("machine_hours"))
+    assert ends["total profit so far"] == pytest.approx(runs["titan"].number("total_profit"))
+    assert ends["used machines"] == ends["GB across machines"] == 0.0
+    assert len(pareto(runs).axes) == 1
+    bed = testbed(("titan", "hived")).axes
+    assert len(bed) == 6
+    assert np.asarray(bed[4].lines[0].get_ydata())[2] == on_testbed("titan", "vgg16", 8).throughput
+
+
+def test_the_plot_has_every_placer_that_can_run() -> None:
+    """With few jobs all but those that pile jobs up on GPUs; with more of them, those that give a GPU to one job."""
+    from weft.registry import names
+    from weft.stacks import resolve
+
+    forms = {"titan:plus", "titan:printed", "dealt:elasticflow"}
+    assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
+    alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
+    assert set(placers(SHOWN_JOBS)) == alone | forms
+
+
+def test_the_front_is_of_those_that_nobody_beats_in_both() -> None:
+    from weft_evidence.titan.figures import front
+
+    points = {"a": (10.0, 5.0), "b": (20.0, 1.0), "c": (15.0, 6.0), "d": (20.0, 3.0), "e": (30.0, 1.0)}
+    runs = {name: TraceRun({"used": used, "overhead_gb": gb}, None) for name, (used, gb) in points.items()}  # type: ignore[arg-type]
+    assert front(runs) == ["a", "b"]
+
+
+SEREN = (
+    "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue\n"
+    "1,u1,1,8,128,Other,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:00:05+08:00,2023-03-01 00:10:05+08:00,600,5\n"
+)
+
+
+def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import weft
+    from weft_evidence.report import render
+    from weft_evidence.titan import runs as titan_runs
+
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    monkeypatch.setattr(titan_runs, "QUICK_JOBS", 3)
+    monkeypatch.setattr(titan_runs, "STACKS", {"titan": "titan", "tiresias": "fifo[place=skew]"})
+    monkeypatch.setattr(titan_runs, "QUICK_SEEDS", 1)
+    claim = ("exp-2.over-tiresias",)
+    drawn = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert drawn.claims[0].what.startswith("trace 2 (synthetic): ")
+    assert any(note.startswith("trace-2: synthetic: drawn from the published figures") for note in drawn.notes)
+    assert [picture.caption for picture in drawn.pictures[:2]] == [
+        "trace-2 (synthetic): Figures 2 to 7", "trace-2 (synthetic): used machines against bytes across machines",
+    ]  # fmt: skip
+    shown = render(replace(drawn, pictures=()))
+    assert "trace 2 (synthetic): fragmentation" in shown
+
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "trace_seren.csv").write_text(SEREN)
+    read = titan.reproduce(Request(quick=True, workers=1, claims=claim))
+    assert read.claims[0].what.startswith("trace 2: ")
+    assert not any("synthetic:" in note for note in read.notes)
+    assert weft.simulate(scenario("trace-2", quick=True), stack="titan").jobs.height == 1
+
+
+def test_the_page_has_a_verdict_of_every_claim() -> None:
+    """docs/papers/titan/claims.json was written with the claims as they are now, and the page counts its verdicts."""
+    page = Path(__file__).parents[3] / "docs" / "papers" / "titan.md"
+    recorded = json.loads((page.parent / page.stem / "claims.json").read_text(encoding="utf-8"))
+    published = {name: check.published for name, check in claims_of("titan").items()}
+    assert {claim["id"]: claim["published"] for claim in recorded} == pytest.approx(published, rel=1e-4)
+    count = Counter(claim["verdict"] for claim in recorded)
+    words = ", ".join(f"{count[verdict]} {verdict}" for verdict in ("reproduced", "direction", "no", "not judged"))
+    assert f"**{count['reproduced'] + count['direction']} hold: {words}**" in page.read_text(encoding="utf-8")
