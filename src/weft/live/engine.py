@@ -20,6 +20,7 @@ from weft.live.server.profiles import Profiles
 from weft.live.waiting import LiveWorld
 from weft.model.cluster import Cluster
 from weft.model.view import Fact
+from weft.planners.base import Planner
 
 BUILT_IN = {
     "local": "weft.agent.worlds:PacedLocalEngine",
@@ -38,7 +39,7 @@ class Site:
     clock: Clock
     ledger: Ledger
     needs: frozenset[Fact]  # what the stack must know about a job
-    policy: str  # who needs it, for messages
+    planner: Planner  # what it can promise
     profiles: Profiles
     dry_run: bool
     say: Say

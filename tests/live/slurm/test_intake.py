@@ -9,12 +9,14 @@ import pytest
 
 from weft.errors import InputError
 from weft.live.clock import Clock
+from weft.live.description import Description
 from weft.live.server.ledger import Ledger
 from weft.live.server.profiles import Profiles
 from weft.live.slurm.commands import Slurm
 from weft.live.slurm.intake import Intake, refuse_uneven, refuse_wishes
 from weft.live.slurm.records import Node, Record
 from weft.live.slurm.world import SlurmWorld
+from weft.stacks import resolve
 from weft.testing import toy_cluster
 
 JOB = Record("17", "17", "PENDING", False, True, gpus_per_job=8, partition="train")
@@ -69,7 +71,7 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
         )
 
         def intake() -> Intake:
-            return Intake(world, ledger, frozenset(), "fifo", Profiles(world.cluster), set(), print)
+            return Intake(world, ledger, frozenset(), resolve("fifo").planner, Profiles(world.cluster), set(), print)
 
         intake().accept([], {"19", "20_3"}, {}, 12.0)
         intake().accept([plain, timed, after], {"20_3"}, {}, 30.0)
@@ -78,3 +80,10 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
     finally:
         world.close()
         ledger.close()
+
+
+def test_a_shape_that_the_planner_cannot_promise_is_refused() -> None:
+    described = Description.from_json({"name": "a", "argv": ["true"], "gpus": 4, "per_node": 2})
+    described.refuse(toy_cluster(), frozenset(), resolve("random").planner)
+    with pytest.raises(InputError, match="which themis cannot promise; choose a stack with an order"):
+        described.refuse(toy_cluster(), frozenset(), resolve("themis").planner)
