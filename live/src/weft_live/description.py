@@ -13,6 +13,7 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
+from weft.planners.base import Planner
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
@@ -105,14 +106,16 @@ class Description:
         }
         return frozenset(fact for fact, there in known.items() if not there)
 
-    def refuse(self, cluster: Cluster, needs: frozenset[Fact], policy: str) -> None:
+    def refuse(self, cluster: Cluster, needs: frozenset[Fact], planner: Planner) -> None:
         """Raise if this cluster can never run it, or if the stack must know more about it."""
         missing = [fact for fact in Fact if fact in needs & self.lacks]
         if missing:
             raise InputError(
-                f"submit: {policy} must know the job's {missing[0].value}; give {_OPTION[missing[0]]}, or run weft "
-                "serve with a stack that needs less"
+                f"submit: {planner.name} must know the job's {missing[0].value}; give {_OPTION[missing[0]]}, or run "
+                "weft serve with a stack that needs less"
             )
+        if words := planner.refusal(self.per_node):
+            raise InputError(f"submit: {words}")
         if self.gpus > cluster.n_gpus:
             there = cluster.n_gpus
             raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {there}; ask for fewer")

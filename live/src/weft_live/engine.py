@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.view import Fact
+from weft.planners.base import Planner
 from weft_live.clock import Clock
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Profiles
@@ -32,7 +33,7 @@ class Site:
     clock: Clock
     ledger: Ledger
     needs: frozenset[Fact]  # what the stack must know about a job
-    policy: str  # who needs it, for messages
+    planner: Planner  # what it can promise
     profiles: Profiles
     dry_run: bool
     say: Say

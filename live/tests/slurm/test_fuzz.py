@@ -20,6 +20,7 @@ import pytest
 from live.tests.serving import own_s
 from weft.errors import InputError
 from weft.model.plan import Start
+from weft.stacks import resolve
 from weft.testing import toy_cluster
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
@@ -111,7 +112,7 @@ def test_comments() -> None:
         with quickly(lambda: comment):  # noqa: B023
             try:
                 made = describe(record, str(number), profiles)
-                made.refuse(toy_cluster(), frozenset(), "fifo")
+                made.refuse(toy_cluster(), frozenset(), resolve("fifo").planner)
                 made.job(0.0, profiles)
             except (InputError, Reading):
                 pass
@@ -171,7 +172,7 @@ def test_answers_of_squeue_and_sinfo(tmp_path: Path) -> None:
     lot, cluster = random.Random(3), toy_cluster()
     profiles, ledger = Profiles(cluster, []), Ledger(None)
     world = SlurmWorld(cluster, tmp_path, Slurm("/nowhere"), Clock.begin(), tied=True)
-    world.taker = Intake(world, ledger, frozenset(), "fifo", profiles, frozenset(), lambda _: None)
+    world.taker = Intake(world, ledger, frozenset(), resolve("fifo").planner, profiles, frozenset(), lambda _: None)
     world.why = lambda job_id: "stands behind others"
     seen, before = 0, {}
     try:

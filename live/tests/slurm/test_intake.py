@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from weft.errors import InputError
+from weft.stacks import resolve
 from weft.testing import toy_cluster
 from weft_live.clock import Clock
+from weft_live.description import Description
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Profiles
 from weft_live.slurm.commands import Slurm
@@ -69,7 +71,7 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
         )
 
         def intake() -> Intake:
-            return Intake(world, ledger, frozenset(), "fifo", Profiles(world.cluster), set(), print)
+            return Intake(world, ledger, frozenset(), resolve("fifo").planner, Profiles(world.cluster), set(), print)
 
         intake().accept([], {"19", "20_3"}, {}, 12.0)
         intake().accept([plain, timed, after], {"20_3"}, {}, 30.0)
@@ -78,3 +80,10 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
     finally:
         world.close()
         ledger.close()
+
+
+def test_a_shape_that_the_planner_cannot_promise_is_refused() -> None:
+    described = Description.from_json({"name": "a", "argv": ["true"], "gpus": 4, "per_node": 2})
+    described.refuse(toy_cluster(), frozenset(), resolve("random").planner)
+    with pytest.raises(InputError, match="which themis cannot promise; choose a stack with an order"):
+        described.refuse(toy_cluster(), frozenset(), resolve("themis").planner)

@@ -15,8 +15,8 @@ from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
 from weft.core.world import World
-from weft.errors import DecisionError
-from weft.model.events import Event
+from weft.errors import DecisionError, StackError
+from weft.model.events import Event, Submitted
 from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
 
 
@@ -94,6 +94,8 @@ class Core:
     def confirm(self, events: Iterable[Event]) -> None:
         """Take events without planning: confirmations that free nothing."""
         for event in events:
+            if isinstance(event, Submitted) and (words := self.stack.planner.refusal(event.job.per_server)):
+                raise StackError(f"job {event.job.id}: {words}")
             self.table.take(event)
 
     def _commit(self, decision: Decision) -> None:

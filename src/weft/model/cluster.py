@@ -103,6 +103,17 @@ class Cluster:
         )  # fmt: skip
         return replace(self, servers=copies, topology=topology, copies=n * self.copies)
 
+    def shaped(self, each: int) -> Cluster:
+        """This cluster as a job sees it that must have `each` workers on each of its servers: every server counts as
+        that many GPUs, or as none. The cluster itself for a job without a shape, or where no server is that large."""
+        if not 0 < each <= self.largest_server:
+            return self
+        found: Cluster | None = self.known["shaped"].get(each)
+        if found is None:
+            found = self.known["shaped"][each] = replace(self)
+            found.__dict__["gpus_per_server"] = np.where(self.gpus_per_server >= each, each, 0)
+        return found
+
     @property
     def n_gpus(self) -> int:
         """GPUs in all."""

@@ -48,8 +48,8 @@ class Job:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Worker counts it may run with."""
-        low, high = self.min_gpus or self.gpus, self.max_gpus or self.gpus
-        return tuple(n for n in sorted(self.profiles) if low <= n <= high)
+        low, high, each = self.min_gpus or self.gpus, self.max_gpus or self.gpus, self.per_server or 1
+        return tuple(n for n in sorted(self.profiles) if low <= n <= high and n % each == 0)
 
     @property
     def compute_s(self) -> float:

@@ -298,13 +298,11 @@ def period(text: str, what: str) -> float:
 
 def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:
     """The running jobs that could be closer together: they use more servers or racks than they must."""
-    cluster = view.cluster
-    on_server, in_rack = cluster.largest_server, cluster.largest_rack
     found = []
     for job in jobs:
-        n = len(job.gpus)
-        spread = Spread.of(cluster, job.gpus) if n > 1 else Spread()
-        if spread.servers > -(-n // on_server) or spread.racks > -(-n // in_rack):
+        n, cluster = len(job.gpus), view.cluster.shaped(job.job.per_server)
+        spread = Spread.of(view.cluster, job.gpus) if n > 1 else Spread()
+        if spread.servers > -(-n // cluster.largest_server) or spread.racks > -(-n // cluster.largest_rack):
             found.append(job)
     return found
 

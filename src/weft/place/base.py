@@ -38,8 +38,14 @@ class Place(Policy):
         """Answer one offer (the GPUs as they are, or as they would be) for one job of `gpus` workers.
 
         Look for room in `offer`, not in `view`: earlier answers of the same cycle are in it, and so are GPUs that
-        others would leave. The arrays of an offer are valid during the call only.
+        others would leave. The arrays of an offer are valid during the call only. For a job that must have a number of
+        workers on each of several servers, servers have that many GPUs, in `view.cluster` as in `offer`.
         """
+
+    def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
+        """An offer without the GPUs that are kept for other jobs: what `place` would look at. The core asks first where
+        it shows only a part of an offer."""
+        return offer
 
     def alike(self, job: JobView) -> str | None:
         """The kind of a job. When one job has declined an offer, waiting jobs of its kind and size would decline that

@@ -28,8 +28,10 @@ class ElasticFlow(Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """One machine, or idle ones."""
-        seen = _without(view, offer, state[_KEPT], job.id)
+        seen = self.withheld(view, job, offer, state)
         block = max(gpus, min(1 << (gpus - 1).bit_length(), int(offer.usable.sum())))
+        if 0 < job.job.per_server < gpus:
+            block = gpus  # as many on each of several servers: there is nothing to round
         free = seen.free_per_server
         sizes = view.cluster.gpus_per_server
         if block <= int(sizes.max()):
@@ -48,16 +50,15 @@ class ElasticFlow(Place):
         reason = f"best fit for {block} GPUs on {len(shares)} machine{'s' * (len(shares) > 1)}"
         return Answer(chosen[:gpus], reason, {_KEPT: kept})
 
+    def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
+        """Without GPUs that are kept for jobs that hold GPUs, or were given some in this cycle."""
+        gone = {name for name in state[_KEPT] if name not in view.running and name not in view.waiting}
+        taken = {g for name, gpus in state[_KEPT].items() if name != job.id and name not in gone for g in gpus}
+        return offer.without(np.array(sorted(taken), dtype=np.int64), view.cluster.server_of_gpu) if taken else offer
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """What was kept for jobs that have ended is free again."""
         if not state[_KEPT]:
             return state
         names = {*started, *view.running}
         return {_KEPT: {name: gpus for name, gpus in state[_KEPT].items() if name in names}}
-
-
-def _without(view: ClusterView, offer: Offer, kept: dict[str, list[int]], job: str) -> Offer:
-    """The offer without GPUs that are kept for jobs that hold GPUs, or were given some in this cycle."""
-    ended = {name for name in kept if name not in view.running and name not in view.waiting}
-    taken = {gpu for name, gpus in kept.items() if name != job and name not in ended for gpu in gpus}
-    return offer.without(np.array(sorted(taken), dtype=np.int64), view.cluster.server_of_gpu) if taken else offer

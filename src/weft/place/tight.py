@@ -59,7 +59,7 @@ class Tight(Place):
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """The closest place, a looser one when waiting does not pay, or none yet."""
-        offer = _without_kept(view, job, offer, state["kept"])
+        offer = self.withheld(view, job, offer, state)
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are on offer", state)
         closest = _closest(view.cluster, gpus)
@@ -76,6 +76,17 @@ class Tight(Place):
                 return Answer(None, words, state, until_s)
         why = "closest place" if spread == closest else "closer would not pay"
         return Answer(self._gpus(view, job, gpus, offer, shares), f"{why}: {_words(spread)}", state)
+
+    def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
+        """Without what is kept for another job: its machines until it starts, then its GPUs."""
+        kept, cluster = state["kept"], view.cluster
+        if kept is None or kept["job"] == job.id:
+            return offer
+        runs = view.running.get(kept["job"])
+        if runs is None and kept["job"] not in view.waiting:
+            return offer  # it is gone
+        names = runs.gpus if runs is not None else _gpus_of(cluster, kept["servers"])
+        return offer.without(np.fromiter(names, dtype=np.int64), cluster.server_of_gpu)
 
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Keep machines for the job that is longest overdue, until it is gone.
@@ -101,8 +112,8 @@ class Tight(Place):
             return waited_s - max(UNKNOWN_S, PATIENCE * job.run_s)
         if waited_s < iterations * job.job.profile.compute_s:
             return 0.0
-        gpus = job.job.gpus
-        return waited_s - iterations * view.estimate(job.job, gpus, _closest(view.cluster, gpus)).iteration_s
+        closest = _closest(view.cluster.shaped(job.job.per_server), job.job.gpus)
+        return waited_s - iterations * view.estimate(job.job, job.job.gpus, closest).iteration_s
 
     def _gain_s(
         self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share], spread: Spread,
@@ -177,18 +188,6 @@ def _gpus_of(cluster: Cluster, servers: list[int]) -> Iterable[int]:
     return chain.from_iterable(cluster.servers[server].gpus for server in servers)
 
 
-def _without_kept(view: ClusterView, job: JobView, offer: Offer, kept: dict[str, Any] | None) -> Offer:
-    """The offer without what is kept for another job: its machines until it starts, then its GPUs."""
-    if kept is None or kept["job"] == job.id:
-        return offer
-    cluster = view.cluster
-    runs = view.running.get(kept["job"])
-    if runs is None and kept["job"] not in view.waiting:
-        return offer  # it is gone
-    names = runs.gpus if runs is not None else _gpus_of(cluster, kept["servers"])
-    return offer.without(np.fromiter(names, dtype=np.int64), cluster.server_of_gpu)
-
-
 def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
     """Running jobs that would stay and that share links with a job on these machines: the machines' own links and, if
     they are in several racks, the links between racks."""
@@ -250,6 +249,7 @@ def _nearest(view: ClusterView, job: Job) -> list[int]:
     sizes = np.bincount(view.cluster.server_of_gpu[view.offer.usable], minlength=len(racks))
     if job.per_server:
         sizes = np.where(sizes >= job.per_server, job.per_server, 0)
+        free = np.minimum(free, sizes)
     if sizes.sum() < gpus or job.memory_bytes > view.cluster.gpu_memory_bytes:
         return []
     by_rack: list[tuple[int, list[int]]] = []

@@ -27,6 +27,7 @@ class Planner(Policy):
     shares_gpus: bool = False  # may put several jobs on one GPU
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
+    keeps_shapes: bool = False  # gives a job as many workers on each server as it must have; else no such job is taken
     dedicated: bool = False  # wants a whole cluster for each job (a copy, where the world can make one)
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
     shortest_stay_s: float = math.inf  # how soon a job may lose its GPUs to another
@@ -59,6 +60,14 @@ class Planner(Policy):
         """Raise an error with the reason if this planner does not put jobs of higher priority first. Order + place
         does."""
         raise StackError(f"--priority: {self.name} weighs jobs by itself; choose a stack that has an order")
+
+    def refusal(self, per_server: int) -> str:
+        """Why it takes no job that must have so many workers on each of its servers; empty if it takes it."""
+        if not per_server or self.keeps_shapes:
+            return ""
+        return (
+            f"it wants {per_server} GPUs on each node, which {self.name} cannot promise; choose a stack with an order"
+        )
 
     def turn(self, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""

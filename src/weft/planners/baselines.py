@@ -7,7 +7,7 @@ import numpy as np
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.view import ClusterView
 from weft.planners.base import Planner
-from weft.planners.target import Room, pack
+from weft.planners.target import Room, in_shape, pack
 
 
 class Ideal(Planner):
@@ -19,6 +19,7 @@ class Ideal(Planner):
 
     name = "ideal"
     dedicated = True
+    keeps_shapes = True
 
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """Each waiting job on the first copy that nobody is on."""
@@ -31,8 +32,8 @@ class Ideal(Planner):
         for job in view.waiting.values():
             gpus = None
             for copy in empty:
-                room = Room(cluster, [g for g in range(copy * each, (copy + 1) * each) if usable[g]])
-                gpus = pack(room, job.job.gpus)
+                there = [g for g in range(copy * each, (copy + 1) * each) if usable[g]]
+                gpus = pack(Room(cluster, in_shape(cluster, there, job.job)), job.job.gpus)
                 if gpus is not None:
                     placed[job.id] = gpus
                     empty.remove(copy)
@@ -50,6 +51,7 @@ class RandomPlanner(Planner):
     """
 
     name = "random"
+    keeps_shapes = True
 
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """Up to n draws; they start the same jobs."""
@@ -64,15 +66,17 @@ class RandomPlanner(Planner):
         return found
 
     def _draw(self, view: ClusterView, state: State, draw: int) -> Candidate:
-        free = np.flatnonzero(view.offer.free)
-        free = free[view.rng(f"random#{draw}").permutation(len(free))].tolist()
+        there = np.flatnonzero(view.offer.free)
+        free: list[int] = there[view.rng(f"random#{draw}").permutation(len(there))].tolist()
         placed: dict[str, Placement] = {}
         declined = []
         for job in view.waiting.values():
-            n = job.job.gpus
-            if n <= len(free):
-                placed[job.id], free = tuple(sorted(free[:n])), free[n:]
+            n, able = job.job.gpus, in_shape(view.cluster, free, job.job)
+            if n <= len(able):
+                placed[job.id] = tuple(sorted(able[:n]))
+                free = [gpu for gpu in free if gpu not in placed[job.id]] if job.job.per_server else free[n:]
             else:
-                declined.append(Declined(job.id, f"wants {n} GPUs; fewer are free"))
+                shape = f", {job.job.per_server} on each server" if job.job.per_server else ""
+                declined.append(Declined(job.id, f"wants {n} GPUs{shape}; fewer are free"))
         plan = Plan({**view.placements, **placed})
         return Candidate(plan, state, dict.fromkeys(placed, "drawn at random"), tuple(declined))

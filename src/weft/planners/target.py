@@ -75,6 +75,19 @@ def pack(room: Room, n: int) -> Placement | None:
     return tuple(sorted(chosen))
 
 
+def in_shape(cluster: Cluster, gpus: Iterable[int], job: Job) -> list[int]:
+    """GPUs of which a job may take whole servers: as many as it must have on each, of every server that has so many of
+    these. All of them for a job without a shape."""
+    each = job.per_server
+    if not each:
+        return list(gpus)
+    servers: dict[int, list[int]] = {}
+    for gpu in gpus:
+        servers.setdefault(int(cluster.server_of_gpu[gpu]), []).append(gpu)
+    roomy = [there for there in servers.values() if len(there) >= each and job.gpus % each == 0]
+    return [gpu for there in roomy for gpu in there[:each]]
+
+
 def nearest(cluster: Cluster, free: Set[int], kept: Placement, own: Placement, n: int) -> Placement:
     """n free GPUs for a job that keeps some: first its own, then on its servers, then in its racks, then close by."""
     found: set[int] = set()

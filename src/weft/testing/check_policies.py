@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import product
 
 from weft.core.cycle import Core
 from weft.core.layered import Layered
@@ -15,8 +16,9 @@ from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.interleave.base import Interleave, NoInterleave, Pick
+from weft.model.events import Submitted
 from weft.model.flows import TransferView
-from weft.model.plan import Candidate, State
+from weft.model.plan import Candidate, Start, State
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.view import ClusterView, Fact
 from weft.order.base import Order
@@ -54,14 +56,19 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
 
 
 def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS) -> None:
-    """A place: as many free (or, if it shares, big enough) GPUs as asked for, with reasons; pure; everybody fits."""
+    """A place: as many free (or, if it shares, big enough) GPUs as asked for, with reasons; pure; everybody fits, those
+    with a shape too."""
     for number in workloads:
         watched = WatchedPlace(make)
         _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), watched)
+    _starts_shapes(lambda: Layered(Fifo(backfill=True), make()), make().name)
 
 
 def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLOADS) -> None:
-    """A planner: one to n different plans that can be carried out, with reasons; pure; every job has its turn."""
+    """A planner: one to n different plans that can be carried out, with reasons; pure; every job has its turn, those
+    with a shape too if the planner says that it keeps shapes."""
+    if make().keeps_shapes:
+        _starts_shapes(make, make().name)
     for number in workloads:
         for interleave in (NoInterleave(), OneOfThree()):
             watched = WatchedPlanner(make)
@@ -115,13 +122,30 @@ def _keeps_priorities(order: Order, iterations: int) -> None:
     require(found == sorted(found, reverse=True), what)
 
 
+def _starts_shapes(make: Callable[[], Planner], name: str) -> None:
+    """A job that is alone on an idle cluster, and must have a number of workers on each server, starts at once."""
+    cluster = toy_cluster(2, 2, 8)
+    for servers, each, message_bytes in product((1, 2, 3, 4), (1, 2, 3, 4, 8), (0.0, 1e8, 1e12)):
+        plain = toy_job("a", servers * each, message_bytes=message_bytes)
+        job = replace(plain, per_server=each, model="vgg16")  # the zoo knows it: one large tensor
+        planner = make()
+        world = ToyWorld(cluster.copied(2) if planner.dedicated else cluster, [job])
+        starts = Core(Stack(name, planner), world).step(0.0, [Submitted(0.0, job)])
+        placed = [
+            cluster.counts([g % cluster.n_gpus for g in start.gpus]) for start in starts if isinstance(start, Start)
+        ]
+        what = f"{name}: a job of {each} GPUs on each of {servers} servers"
+        require(bool(placed), f"{what} does not start at once on an idle cluster of 4 servers of 8 GPUs")
+        require(set(placed[0].values()) == {each}, f"{what} gets {sorted(placed[0].values())}")
+
+
 _Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave
 
 
 def _try(number: int, stack: Stack, watched: _Watched) -> None:
     """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
     needs: frozenset[Fact] = stack.planner.needs | stack.interleave.needs
-    work = workload(number)
+    work = workload(number, shapes=stack.planner.keeps_shapes)
     world = work.world(needs, uneven=stack.planner.uneven)
     core = Core(stack, world, seed=number)
     watched.core = core

@@ -288,8 +288,9 @@ class Workload:
         )  # fmt: skip
 
 
-def workload(number: int, jobs: int = 24) -> Workload:
-    """The workload of that number: sizes, lengths, memory, arrivals, latency, failures, lost servers, withdrawals."""
+def workload(number: int, jobs: int = 24, shapes: bool = False) -> Workload:
+    """The workload of that number: sizes, lengths, memory, arrivals, latency, failures, lost servers, withdrawals; with
+    `shapes` some of the jobs must have a number of workers on each server."""
     rng = np.random.default_rng(number)
     cluster = toy_cluster(int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(1, 6)))
     sizes = [n for n in (1, 2, 3, 4, 6, 8, 16) if _fits(n, len(cluster.servers) - 1, len(cluster.servers[0].gpus))]
@@ -309,10 +310,19 @@ def workload(number: int, jobs: int = 24) -> Workload:
                 checkpoint_every=int(rng.choice([1, 4])),
             )
         )
+    if shapes:
+        made = [_shaped(job, len(cluster.servers) - 1, len(cluster.servers[0].gpus)) for job in made]
     lost = int(rng.integers(len(cluster.servers)))
     script = (NodeDown(20.0, lost, "lost"), NodeUp(45.0, lost), Withdrawn(30.0, made[int(rng.integers(jobs))].id))
     slow = number % 2 == 1
     return Workload(number, cluster, tuple(made), script, 2.0 if slow else 0.0, 0.2 if slow else 0.0)
+
+
+def _shaped(job: Job, servers: int, each: int) -> Job:
+    """The job, in one case of two with a shape that it can have on so many servers of `each` GPUs."""
+    able = [job.gpus // k for k in range(1, servers + 1) if job.gpus % k == 0 and job.gpus // k <= each]
+    rng = np.random.default_rng(int(job.id.removeprefix("job")))
+    return replace(job, per_server=int(rng.choice(able))) if rng.random() < 0.5 else job
 
 
 def _fits(gpus: int, servers: int, each: int) -> bool:

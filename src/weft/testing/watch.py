@@ -162,6 +162,11 @@ class WatchedPlace(_Watch, Place):
             self._possible(view, job, gpus, offer, answer.gpus)
         return answer
 
+    def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
+        """The policy's answer."""
+        left: Offer = self.ask("withheld", lambda p, s: p.withheld(view, job, offer, s), state, _arrays)
+        return left
+
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """The policy's next state."""
         after: State = self.ask("observe", lambda p, s: p.observe(view, started, s), state, lambda state: state)
@@ -187,7 +192,7 @@ class WatchedPlace(_Watch, Place):
 class WatchedPlanner(_Watch, Planner):
     """A planner under observation."""
 
-    says = ("shares_gpus", "names_gpus", "uneven", "resizes")
+    says = ("shares_gpus", "names_gpus", "uneven", "resizes", "keeps_shapes")
 
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The policy's candidates."""
@@ -239,6 +244,10 @@ class WatchedInterleave(_Watch, Interleave):
             before = dict(candidates[i].plan.placements)
             same = {job: len(gpus) for job, gpus in placements.items()} == {j: len(g) for j, g in before.items()}
             require(same, f"{self.what}.vary changes who runs, or on how many GPUs")
+            for job, gpus in placements.items():
+                each = view.job(job).job.per_server
+                kept = not each or set(view.cluster.counts(gpus).values()) == {each}
+                require(kept, f"{self.what}.vary gives {job} other than {each} GPUs on each of its servers")
             moved = [job for job in placements if placements[job] != before[job] and job in view.running]
             require(not moved, f"{self.what}.vary moves {moved[:1]}, which runs already")
         return found

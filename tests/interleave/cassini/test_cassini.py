@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import weft
 from weft.core.cycle import Core
 from weft.errors import StackError
-from weft.interleave.cassini import Cassini, Settings
+from weft.interleave.cassini import Cassini, Settings, improved
 from weft.interleave.cassini.align import COMPATIBLE, align
 from weft.interleave.cassini.layout import lay_out, score_links
 from weft.model import Submitted
@@ -27,7 +28,7 @@ from weft.results.metrics import summary
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
-from weft.testing import check_interleave
+from weft.testing import ToyWorld, check_interleave, toy_cluster, toy_job
 
 VGG = "vgg16@cassini"  # 255 ms, of which 141 ms Down; Up at 45 Gbit/s
 
@@ -376,3 +377,18 @@ def test_search_finds_what_the_planner_does_not_offer() -> None:
     guided = [score(Settings(candidates=1, search=48), seed) for seed in range(3)]
     assert all(b >= a for a, b in zip(plain, guided, strict=True))
     assert sum(guided) > sum(plain)
+
+
+def test_search_leaves_a_job_in_its_shape() -> None:
+    """Whatever is tried counts as better: 2 x 2 stays 2 x 2, and the job without a shape goes elsewhere."""
+    jobs = [replace(toy_job("a", 4), per_server=2), toy_job("b", 3)]
+    core = Core(resolve("fifo"), ToyWorld(cluster := toy_cluster(2, 2, 4), []))
+    core.confirm(Submitted(0.0, job) for job in jobs)
+    start = {"a": (0, 1, 4, 5), "b": (2, 3, 6)}
+    scores = count()
+    found = improved(
+        core.view, [Candidate(Plan(start), {})], lambda plans: [(False, float(next(scores))) for _ in plans], 200
+    )
+    assert found is not None
+    assert found[1]["b"] != start["b"]
+    assert cluster.counts(found[1]["a"]) == {0: 2, 1: 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import pytest
@@ -12,6 +13,7 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Start
+from weft.model.events import Submitted
 from weft.model.plan import State
 from weft.model.view import JobStatus, JobView, Spread
 from weft.place.delay import DelayScheduling
@@ -207,3 +209,40 @@ def test_parameters() -> None:
     for text in ("", "@5", "3600", "7200/3600", "a/b", "-1/2", "auto@x", "auto@", "auto@0", "never"):
         with pytest.raises(StackError):
             DelayScheduling.from_text(text)
+
+
+@pytest.mark.parametrize("stack", ["dally", "dally-manual", "dally-consolidated", "dally-benefit"])
+@pytest.mark.parametrize(("servers", "each", "expected"), [(2, 4, 1), (2, 3, 1), (3, 2, 2), (4, 8, 2)])
+def test_a_job_does_not_wait_for_a_place_that_its_shape_forbids(
+    stack: str, servers: int, each: int, expected: int
+) -> None:
+    """8 GPUs as 4 on each of 2 servers start at once on idle servers of 8, in one rack if one has so many servers."""
+    cluster = toy_cluster(2, 2, 8)
+    job = replace(toy_job("a", servers * each), per_server=each)
+    core = Core(resolve(stack), ToyWorld(cluster, []))
+    starts = [d for d in core.step(0.0, [Submitted(0.0, job)]) if isinstance(d, Start)]
+    assert [Spread.of(cluster, start.gpus) for start in starts] == [Spread(servers, expected)]
+    assert set(cluster.counts(starts[0].gpus).values()) == {each}
+
+
+def test_a_shape_waits_for_a_rack_as_long_as_a_rack_can_have_it() -> None:
+    """One server of each rack has a job: 2 x 4 waits for the rack timer, 3 x 1 (no rack has three) not at all."""
+    for servers, each, waits in ((2, 4, True), (3, 1, False)):
+        cluster = toy_cluster(2, 2, 4)
+        core = Core(resolve("dally-manual"), ToyWorld(cluster, []))
+        for server in (0, 2):
+            gpus = cluster.servers[server].gpus[: 4 if waits else 2]
+            core.table.gpus.enter(f"other{server}", gpus, 1e9)
+        job = replace(toy_job("a", servers * each), per_server=each)
+        assert any(isinstance(d, Start) for d in core.step(0.0, [Submitted(0.0, job)])) is not waits
+        assert core.planner_state.get("ask_s") == (DEFAULT_S[1] if waits else None)
+
+
+def test_waits_are_tuned_apart_for_each_shape() -> None:
+    """What a job of 2 x 4 waited says nothing about jobs of 8 that may be on one machine."""
+    view, rule = Case([4, 4, 4, 4]).core.view, AutoTuned()
+    plain = JobView(toy_job("plain", 4))
+    job = JobView(replace(toy_job("job", 4), per_server=2))
+    state = rule.accepted(view, job, 4, 1, 60.0, rule.initial_state())
+    assert rule.timers(view, job, 4, state) == (DEFAULT_S[0], 60.0)
+    assert rule.timers(view, plain, 4, state) == DEFAULT_S

@@ -180,7 +180,7 @@ class Server:
             self.ledger.set_meta("jobs_folder", str(self.engine.jobs_folder(folder).resolve()))
         return self.engine.open(
             Site(
-                self.cluster, folder, clock, self.ledger, self.needs, self.stack.planner.name, self.profiles,
+                self.cluster, folder, clock, self.ledger, self.needs, self.stack.planner, self.profiles,
                 self.dry_run, self.say, self._why,
             )
         )  # fmt: skip
@@ -276,7 +276,7 @@ class Server:
         if self.engine.submits:
             raise InputError(f"submit: {self.engine.submits}")
         description = Description.from_json({**said, "name": said.get("name") or f"job-{self.ledger.next_number()}"})
-        description.refuse(self.cluster, self.needs, self.stack.planner.name)
+        description.refuse(self.cluster, self.needs, self.stack.planner)
         now = self.world.now()
         job = description.job(now, self.profiles.wait)
         self.ledger.submit(description, now)

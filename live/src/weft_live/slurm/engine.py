@@ -95,7 +95,7 @@ class SlurmEngine:
             priority=self.priority,
         )  # fmt: skip
         world.why = site.why
-        world.taker = Intake(world, site.ledger, site.needs, site.policy, site.profiles, self.partitions, site.say)
+        world.taker = Intake(world, site.ledger, site.needs, site.planner, site.profiles, self.partitions, site.say)
         return world
 
     def make(self, site: Site, folder: Path, **more: Any) -> SlurmWorld:

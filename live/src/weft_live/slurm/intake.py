@@ -9,6 +9,7 @@ from dataclasses import replace
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.view import Fact
+from weft.planners.base import Planner
 from weft_live.description import Description, ProfileOf
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Reading
@@ -31,10 +32,10 @@ class Intake:
     """
 
     def __init__(
-        self, world: SlurmWorld, ledger: Ledger, needs: frozenset[Fact], policy: str, profile_of: ProfileOf,
+        self, world: SlurmWorld, ledger: Ledger, needs: frozenset[Fact], planner: Planner, profile_of: ProfileOf,
         partitions: Set[str], say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._world, self._ledger, self._needs, self._policy = world, ledger, needs, policy
+        self._world, self._ledger, self._needs, self._planner = world, ledger, needs, planner
         self._profile_of, self._partitions, self._say = profile_of, partitions, say
         self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
         self._lives: dict[str, int] = {}
@@ -149,7 +150,7 @@ class Intake:
                 raise InputError("it says --gpus-per-socket, which weft does not plan; use --gpus-per-node")
             refuse_wishes(record, served)
             description = self._as_asked(describe(self._as_before(record), name, self._profile_of), record)
-            description.refuse(self._world.cluster, self._needs, self._policy)
+            description.refuse(self._world.cluster, self._needs, self._planner)
             sizes = [len(server.gpus) for server in self._world.cluster.servers]
             refuse_uneven(description.gpus, sizes, description.per_node)
             job = description.job(self._eligible_s(record, now, ahead_s), self._profile_of)

@@ -27,6 +27,8 @@ class Layered(Planner):
     many servers and racks, on other servers (core/layered/alternatives.py). Fewer are returned when fewer are found.
     """
 
+    keeps_shapes = True
+
     def __init__(self, order: Order, place: Place) -> None:
         self.order = order
         self.place = place

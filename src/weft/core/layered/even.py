@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.errors import StackError
+from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.place.base import Answer, Place
 from weft.place.pattern import HD, Dealing
+
+Flags = npt.NDArray[np.bool_]
 
 
 class _Around(Place):
@@ -30,6 +35,9 @@ class _Around(Place):
 
     def initial_state(self) -> State:
         return self.inner.initial_state()
+
+    def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
+        return self.inner.withheld(view, job, offer, state)
 
     def alike(self, job: JobView) -> str | None:
         return self.inner.alike(job)
@@ -87,46 +95,95 @@ class Even(_Around):
 
 
 class Shaped(_Around):
-    """A job that must have a given number of workers on each server is shown servers with exactly that many free GPUs.
-    The place inside handles any other job itself. A placement of another shape is refused, with the reason."""
+    """A job that must have a given number of workers on each server is shown a cluster of servers with exactly that
+    many GPUs, so the place inside neither takes nor waits for anything else. It handles any other job itself.
+
+    A job of one server sees servers as they are, if they have room for it. Where an answer still has another shape, the
+    place is asked again about as many servers as the job needs: those of which it took most.
+    """
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """The answer of the place inside, if it has the job's shape."""
+        """The answer of the place inside, in the job's shape."""
         each = job.job.per_server
         if not each:
             return self.inner.place(view, job, gpus, offer, state)
         servers, rest = divmod(gpus, each)
-        words = f"wants {servers} servers with {each} GPUs each; fewer have them free"
-        if rest or np.count_nonzero(offer.free_per_server >= each) < servers:
-            return Answer(None, words, state)
-        answer = self.inner.place(view, job, gpus, _shares(view, job, offer, each), state)
-        if answer.gpus is not None and set(view.cluster.counts(answer.gpus).values()) != {each}:
-            return Answer(None, words, state)
-        return answer
+        offer = self.inner.withheld(view, job, offer, state)
+        fits = offer.free
+        if self.shares_gpus and _roomy(view, fits, each).sum() < servers:
+            fits = offer.usable & (offer.memory >= job.job.profiles[gpus].memory_bytes)
+        roomy = _roomy(view, fits, each)
+        if rest or roomy.sum() < servers:
+            return Answer(None, f"wants {servers} servers with {each} GPUs each; fewer have them free", state)
+        seen = view if servers == 1 else cast(ClusterView, _Seen(view, view.cluster.shaped(each)))
+        most = view.cluster.largest_server if servers == 1 else each
+        answer = self.inner.place(seen, job, gpus, self._shown(view, job, offer, fits, roomy, most), state)
+        if answer.gpus is None or _has_shape(view, answer.gpus, each):
+            return answer
+        taken = [server for server, _ in view.cluster.counts(answer.gpus).most_common(servers)]
+        chosen = np.isin(np.arange(len(roomy)), taken) & roomy
+        answer = self.inner.place(seen, job, gpus, self._shown(view, job, offer, fits, chosen, each), state)
+        if answer.gpus is None or _has_shape(view, answer.gpus, each):
+            return answer
+        return Answer(None, f"wants {each} GPUs on each server; {self.inner.name} found others", state)
 
     def alike(self, job: JobView) -> str | None:
         """The kind that the place inside names, unless the job has a shape."""
         return None if job.job.per_server else self.inner.alike(job)
 
+    def _shown(self, view: ClusterView, job: JobView, offer: Offer, fits: Flags, servers: Flags, most: int) -> Offer:
+        """The offer with that many of the fitting GPUs of these servers. A place that shares GPUs sees no others; any
+        other place sees that there are others, and that they are taken."""
+        hidden = np.ones_like(fits) if self.shares_gpus else offer.free
+        return _shown(view, job, offer, fits & servers[view.cluster.server_of_gpu], hidden, most)
+
+
+class _Seen:
+    """A view of another cluster."""
+
+    def __init__(self, view: ClusterView, cluster: Cluster) -> None:
+        self._view, self.cluster = view, cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+
+def _roomy(view: ClusterView, fits: Flags, each: int) -> Flags:
+    """Servers on which so many GPUs fit."""
+    server_of = view.cluster.server_of_gpu
+    roomy: Flags = np.bincount(server_of[fits], minlength=len(view.cluster.servers)) >= each
+    return roomy
+
+
+def _has_shape(view: ClusterView, gpus: Placement, each: int) -> bool:
+    return set(view.cluster.counts(gpus).values()) == {each}
+
 
 def _shares(view: ClusterView, job: JobView, offer: Offer, each: int) -> Offer:
-    """The offer as if every server with at least `each` free GPUs had just that many, and the others none.
+    """The offer as if every server with at least `each` free GPUs had just that many, and the others none."""
+    fits = offer.free & (offer.free_per_server >= each)[view.cluster.server_of_gpu]
+    return _shown(view, job, offer, fits, offer.free, each)
+
+
+def _shown(view: ClusterView, job: JobView, offer: Offer, fits: Flags, hidden: Flags, most: int) -> Offer:
+    """The offer with at most so many of these GPUs on each server, and without the rest of the hidden ones.
 
     The job's own GPUs are left first, then those that are idle now.
     """
     server_of = view.cluster.server_of_gpu
     own = np.zeros(len(server_of), dtype=np.bool_)
     own[list(job.gpus)] = True
-    free = np.flatnonzero(offer.free)
-    order = free[np.lexsort((free, ~view.offer.free[free], ~own[free], server_of[free]))]
+    among = np.flatnonzero(fits)
+    taken = offer.residents[among], ~view.offer.free[among]
+    order = among[np.lexsort((among, taken[1], taken[0], ~own[among], server_of[among]))]
     servers = server_of[order]
-    number = np.arange(len(order)) - np.searchsorted(servers, servers)  # among the free GPUs of its server
-    left = order[(number < each) & (offer.free_per_server[servers] >= each)]
-    usable = offer.usable.copy()
-    usable[free] = False
+    number = np.arange(len(order)) - np.searchsorted(servers, servers)  # among those of its server
+    left = order[number < most]
+    usable = offer.usable & ~hidden
     usable[left] = True
-    per_server = np.bincount(server_of[left], minlength=len(offer.free_per_server))
-    return Offer(offer.residents, offer.memory, usable, per_server, len(left))
+    free = left[offer.residents[left] == 0]
+    per_server = np.bincount(server_of[free], minlength=len(offer.free_per_server))
+    return Offer(offer.residents, offer.memory, usable, per_server, len(free))
 
 
 class Dealt(_Around):

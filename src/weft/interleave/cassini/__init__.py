@@ -60,7 +60,8 @@ def improved(
 def _neighbour(
     view: ClusterView, now: Mapping[str, Placement], movable: Sequence[str], rng: np.random.Generator
 ) -> dict[str, Placement] | None:
-    """One worker of a job changes places with a worker of another job that starts, or moves to a free GPU."""
+    """One worker of a job changes places with a worker of another job that starts, or moves to a free GPU; None if that
+    takes a job further apart, or out of the shape that it must have."""
     used = {gpu for gpus in now.values() for gpu in gpus}
     free = [int(gpu) for gpu in np.flatnonzero(view.offer.free) if int(gpu) not in used]
     others = [gpu for job in movable for gpu in now[job]] + free
@@ -75,6 +76,9 @@ def _neighbour(
         if mine in now[name] or theirs in now[name]:
             changed[name] = tuple(sorted(swap.get(gpu, gpu) for gpu in now[name]))
             if Spread.of(view.cluster, changed[name]) != Spread.of(view.cluster, now[name]):
+                return None
+            each = view.waiting[name].job.per_server
+            if each and set(view.cluster.counts(changed[name]).values()) != {each}:
                 return None
     return changed
 

@@ -51,7 +51,7 @@ class Weft(Order):
         self._spreads: dict[str, tuple[Placement, Spread]] = {}  # running job: its placement, and the spread of it
         self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
         self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
-        self._closest: dict[int, Spread] = {}  # by number of GPUs
+        self._closest: dict[tuple[int, int], Spread] = {}  # by number of GPUs, in all and on each server
         self._done: dict[str, int] = {}  # iterations of running jobs in this cycle
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
@@ -117,8 +117,8 @@ class Weft(Order):
                 return job.job.profile.compute_s
             if len(self._alone_s) > _MOST:
                 self._alone_s.clear()
-            gpus = job.job.gpus
-            found = self._view.estimate(job.job, gpus, Spread.closest(self._view.cluster, gpus)).iteration_s
+            closest = Spread.closest(self._view.cluster.shaped(job.job.per_server), job.job.gpus)
+            found = self._view.estimate(job.job, job.job.gpus, closest).iteration_s
             self._alone_s[job.id] = found
         return found
 
@@ -253,9 +253,10 @@ class Weft(Order):
         n = len(job.gpus)
         if n < 2 or job.status is not JobStatus.RUNNING or not job.job.resumes or not self._knows(job):
             return False
-        own, best = self._spread(view, job), self._closest.get(n)
+        own, best = self._spread(view, job), self._closest.get((n, job.job.per_server))
         if best is None:
-            best = self._closest[n] = Spread.closest(view.cluster, n)
+            cluster = view.cluster.shaped(job.job.per_server)
+            best = self._closest[n, job.job.per_server] = Spread.closest(cluster, n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))

@@ -82,7 +82,8 @@ def _worth_it(
 def _iteration_s(view: ClusterView, job: JobView, workers: int) -> float:
     """Seconds of an iteration on the closest place. Where that leaves part of a rack to other jobs, they are assumed to
     send as much over its uplinks as the job does."""
-    spread = Spread.closest(view.cluster, workers)
+    cluster = view.cluster.shaped(job.job.per_server)
+    spread = Spread.closest(cluster, workers)
     found = view.estimate(job.job, workers, spread)
-    shared = spread.racks > 1 and workers % int(view.cluster.gpus_per_rack.max()) > 0
+    shared = spread.racks > 1 and workers % cluster.largest_rack > 0
     return found.iteration_s + (found.comm_s if shared else 0.0)

@@ -60,7 +60,7 @@ class Fixed(Timers):
 class AutoTuned(Timers):
     """Algorithm 2: mean + 2 sample standard deviations of the waits that ended on that tier within the window.
 
-    Waits are kept by GPU demand. Entries older than the window are dropped; with none left, the default.
+    Waits are kept by GPU demand and shape. Entries older than the window are dropped; with none left, the default.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
@@ -73,29 +73,30 @@ class AutoTuned(Timers):
 
     def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
         """The tuned timers of this GPU demand."""
-        known = state["tuned"].get(str(gpus))
+        demand = _demand(job, gpus)
+        known = state["tuned"].get(demand)
         if known is None or view.now >= known[2]:
-            known = self._tune(state["waits"], gpus, view.now)
+            known = self._tune(state["waits"], demand, view.now)
         return known[0], known[1]
 
     def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
         """Enter the wait (line 7 or 15 of Algorithm 1), once for each time that a job waits."""
-        waits = state["waits"]
+        waits, demand = state["waits"], _demand(job, gpus)
         if tier < len(DEFAULT_S):
-            name, demand = TIERS[tier], str(gpus)
+            name = TIERS[tier]
             since = view.now - self.window_s
             entry = [view.now, waited_s, job.id]
             kept = [old for old in waits[name].get(demand, ()) if old[0] > since and not _same_wait(old, entry)]
             waits = {**waits, name: {**waits[name], demand: [*kept, entry]}}
-        tuned = {**state["tuned"], str(gpus): self._tune(waits, gpus, view.now)}
+        tuned = {**state["tuned"], demand: self._tune(waits, demand, view.now)}
         return {**state, "waits": waits, "tuned": tuned}
 
-    def _tune(self, waits: dict[str, dict[str, list[list[Any]]]], gpus: int, now: float) -> list[float]:
+    def _tune(self, waits: dict[str, dict[str, list[list[Any]]]], demand: str, now: float) -> list[float]:
         """Machine timer, rack timer, and when the next entry leaves the window."""
         found: list[float] = []
         leaves = math.inf
         for tier, default in zip(TIERS, DEFAULT_S, strict=False):
-            entries = [old for old in waits[tier].get(str(gpus), ()) if old[0] > now - self.window_s]
+            entries = [old for old in waits[tier].get(demand, ()) if old[0] > now - self.window_s]
             seconds = [old[1] for old in entries]
             spread = stdev(seconds) if len(seconds) > 1 else 0.0
             found.append(fmean(seconds) + 2.0 * spread if seconds else default)
@@ -154,6 +155,11 @@ class Benefit(Timers):
 
     def _key(self, job: JobView, gpus: int, tier: int) -> str:
         return f"{job.job.model}/{gpus}/{TIERS[tier]}"
+
+
+def _demand(job: JobView, gpus: int) -> str:
+    """Whose waits say something about a job's: those of jobs of its size and shape."""
+    return f"{gpus}/{job.job.per_server}" if job.job.per_server else str(gpus)
 
 
 def tier_of(view: ClusterView, job: JobView) -> int:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weft.collectives.algorithms import COLLECTIVES
 from weft.errors import StackError
-from weft.model.cluster import Cluster
+from weft.model.cluster import Cluster, Topology
 from weft.model.plan import Placement, State
 from weft.model.policy import number
 from weft.model.view import ClusterView, Fact, JobView, Offer
@@ -60,8 +60,10 @@ class Titan(Place):
         parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
         self.name = "titan" + (":" + "/".join(parts) if parts else "")
         self._dealing = Dealing(collective)
-        self._of: tuple[Cluster, Limits] | None = None
-        self._fitting: dict[tuple[Kind, float], bool] = {}  # kinds of jobs by their message: would an empty cluster do?
+        self._of: tuple[Topology, Limits] | None = None
+        self._fitting: dict[
+            tuple[Kind, float, int], bool
+        ] = {}  # kinds of jobs by message and shape: would it do empty?
 
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
@@ -95,7 +97,7 @@ class Titan(Place):
         kind = self._dealing.kind(profile)
         limits = self._limits(view.cluster).per_byte(max(profile.message_bytes, 1.0))
         found = None
-        if self._would_fit(view.cluster, kind, max(profile.message_bytes, 1.0), limits):
+        if self._would_fit(view.cluster, kind, max(profile.message_bytes, 1.0), limits, job.job.per_server):
             found = self._solve(view, kind, free, idle, limits, rooms)
             if found is None and (view.running or offer.n_free < int(offer.usable.sum())):
                 return Answer(None, "no machines with free GPUs keep its traffic within the bandwidth", state)
@@ -105,12 +107,13 @@ class Titan(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         return self._answer(view, offer, found, idle, state, but)
 
-    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: Limits) -> bool:
+    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: Limits, each: int) -> bool:
         """Whether an empty cluster has a place for such a job within the limits; if not, waiting would not help it."""
-        key = (kind, message)
+        key = (kind, message, each)
         if key not in self._fitting:
             room = cluster.gpus_per_server
-            self._fitting[key] = solve(kind, room, room > 0, limits, plus=self.variant == "plus") is not None
+            found = solve(kind, room, room > 0, limits, plus=self.variant == "plus")
+            self._fitting[key] = found is not None and all(len(ranks) == each for _, ranks in found if each)
         return self._fitting[key]
 
     def _solve(
@@ -121,8 +124,8 @@ class Titan(Place):
         return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
 
     def _limits(self, cluster: Cluster) -> Limits:
-        if self._of is None or self._of[0] is not cluster:
-            self._of = (cluster, _limits(cluster, self.stage_s))
+        if self._of is None or self._of[0] is not cluster.topology:
+            self._of = (cluster.topology, _limits(cluster, self.stage_s))
             self._fitting.clear()
         return self._of[1]
 
