@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernels once, before worker processes start to do so side by side."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         from testkit import warm
-        from weft.prepare import compile_kernels
+        from weft.runs.prepare import compile_kernels
 
         with subprocess.Popen(
             [sys.executable, "-m", "testkit.warm"], cwd=config.rootpath, stdin=subprocess.PIPE

@@ -20,7 +20,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     It also shows what the authors' simulator took for one hundredth of the iterations.
     """
     import weft
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
     from weft.scenario.shipped import scenario_path
 
     compile_kernels(say)

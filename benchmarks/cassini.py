@@ -22,7 +22,7 @@ CAPACITY = 50.0
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Warm CPU times on one core, of decisions also wall times; gaps to the exact optimum as differences of scores."""
-    from weft.interleave.cassini.rotate import rotate
+    from weft.policies.interleave.cassini.rotate import rotate
 
     rng = np.random.default_rng(1)
     rotate(random_circles(rng, 3), CAPACITY)
@@ -69,7 +69,7 @@ def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 def random_circles(rng: np.random.Generator, jobs: int) -> list[Any]:
     """Jobs of one to four arcs, periods in the ratios 1, 1/2, 1/3 or 2/3."""
-    from weft.interleave.cassini.circle import Circle
+    from weft.policies.interleave.cassini.circle import Circle
 
     found = []
     for _ in range(jobs):
@@ -103,7 +103,7 @@ def _waiting(rng: np.random.Generator, servers: int, n_jobs: int, sizes: tuple[i
     from weft.core.view import View
     from weft.model import Submitted
     from weft.model.job import Job
-    from weft.model.topologies import Machine, leaf_spine
+    from weft.network.topologies import Machine, leaf_spine
     from weft.sim import NetworkSpec, RunSpec
     from weft.sim.world import SimWorld
     from weft.workload import zoo
@@ -139,8 +139,8 @@ def big_decision(
     Jobs are placed at random over the cluster, so that all of them are one group full of loops; or, as a planner would,
     inside their rack except for `across` jobs between each two racks.
     """
-    from weft.interleave.cassini import Cassini
     from weft.model.plan import Candidate, Plan
+    from weft.policies.interleave.cassini import Cassini
 
     rng = np.random.default_rng(seed)
     view, jobs = _waiting(rng, servers, n_jobs, (2,))

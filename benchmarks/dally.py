@@ -15,7 +15,7 @@ STACKS = ("dally", "dally-manual", "dally-nowait", "dally-consolidated", "tiresi
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """CPU seconds of one run, for each stack, from reading the jobs to the result; quick: 2,000 s of one stack."""
     import weft
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
     from weft_evidence.dally.runs import scenario
 
     compile_kernels(say)

@@ -24,7 +24,7 @@ GBPS = 50.0
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Figures by name; each speed is the median of several runs."""
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
 
     compile_kernels(say)
     repeats = 1 if quick else 5
@@ -89,7 +89,7 @@ def repeating_pairs(iterations: int, n_pairs: int = 50, seed: int = 0) -> dict[s
 
 def draining_flows(n_flows: int = 1000, seed: int = 1) -> dict[str, Any]:
     """Flows of 50-500 MB between random hosts of an 8 x 8 leaf-spine, all started at once."""
-    from weft.model.topologies import Machine, leaf_spine
+    from weft.network.topologies import Machine, leaf_spine
 
     topology = leaf_spine(8, 8, Machine(nic_gbps=10.0), spines=8).topology
     rng = np.random.default_rng(seed)

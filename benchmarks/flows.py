@@ -32,7 +32,7 @@ def scenario(servers: int, jobs: int, until_s: float) -> dict[str, Any]:
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Seconds for the run on one core, flows decided in it, and the time of a decision."""
     import weft
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
 
     compile_kernels(say)
     weft.simulate(scenario(20, 4, 5.0), seed=1)  # kernels of the pace are compiled here

@@ -79,7 +79,7 @@ def large(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _measured(text: str, say: Callable[[str], None]) -> dict[str, Any]:
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
 
     compile_kernels(say)
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as folder:

@@ -40,7 +40,7 @@ def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     job. Each is given as the median over the seeds and as the worst. `spread_*` are the same for an exact run whose
     tasks differ by 1e-12, at one seed. Memory is the most held so far, over all traces.
     """
-    from weft.prepare import compile_kernels
+    from weft.runs.prepare import compile_kernels
 
     compile_kernels(say)
     figures: dict[str, Any] = {}

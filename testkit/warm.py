@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from tests.sim.paced import CAPACITY, program, ring, rule_of, run_all, spec_of
 from weft.model.flows import Traffic
-from weft.pace.base import Pace
-from weft.pace.flow import Flow, FlowSpec
-from weft.pace.mcs import Mcs
-from weft.pace.shortest import Shortest
-from weft.pace.tcp import Tcp
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow, FlowSpec
+from weft.policies.pace.mcs import Mcs
+from weft.policies.pace.shortest import Shortest
+from weft.policies.pace.tcp import Tcp
 from weft.sim.engine import Engine
 from weft.sim.played import PlayedTraffic
 from weft.stacks import resolve

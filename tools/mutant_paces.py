@@ -18,13 +18,13 @@ def _both(folder: str, judges: str, *changes: tuple[str, tuple[str, str], tuple[
     return [Mutant(twin, why, *plain, named, ((kernel, *compiled),)) for why, plain, compiled in changes]
 
 
-_CCML = "tests/pace/test_ccml.py"
-_PCC = "tests/pace/test_pcc.py"
-_MCS = "tests/pace/test_mcs.py tests/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
-_TCP = "tests/pace/test_tcp.py"
-_SHORTEST = "tests/pace/test_shortest.py"
-_PATIENT = "tests/pace/test_patient.py"
-_FLOW = "tests/pace/flow/test_plan.py tests/pace/flow/test_switch_table.py tests/pace/flow/test_host.py"
+_CCML = "tests/policies/pace/test_ccml.py"
+_PCC = "tests/policies/pace/test_pcc.py"
+_MCS = "tests/policies/pace/test_mcs.py tests/policies/pace/test_tcp.py::test_two_jobs_on_one_nic_by_hand"
+_TCP = "tests/policies/pace/test_tcp.py"
+_SHORTEST = "tests/policies/pace/test_shortest.py"
+_PATIENT = "tests/policies/pace/test_patient.py"
+_FLOW = " ".join(f"tests/policies/pace/flow/test_{name}.py" for name in ("plan", "switch_table", "host"))
 
 PACES: list[Mutant] = [
     *_of(

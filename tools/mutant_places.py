@@ -11,7 +11,7 @@ def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
     return [Mutant(file, *change, judges=tuple(judges.split())) for change in changes]
 
 
-_KEPT = "tests/place/test_tight_kept.py"
+_KEPT = "tests/policies/place/test_tight_kept.py"
 
 PLACES: list[Mutant] = [
     *_of(
@@ -35,7 +35,7 @@ PLACES: list[Mutant] = [
         ("machines are kept though nobody passes", "if not (ranking.strict and self.place.reserves):", "if True:"),
     ),
     *_of(
-        "place/tight.py", "tests/place/test_tight.py",
+        "place/tight.py", "tests/policies/place/test_tight.py",
         ("rack or anywhere, whichever is slower", "inside_s <= anywhere_s", "inside_s >= anywhere_s"),
         ("moving need not gain twice its cost", "> 2.0 * lost_s", "> lost_s"),
         ("a job moves to a place that is not the closest", "or spread != closest or", "or"),
@@ -54,14 +54,14 @@ PLACES: list[Mutant] = [
         ("the smallest share is dealt first", "key=len, reverse=True)", "key=len)"),
     ),
     *_of(
-        "place/titan/search.py", "tests/place/titan/test_titan.py",
+        "place/titan/search.py", "tests/policies/place/titan/test_titan.py",
         ("the search gives up early", "TRIES = 4000", "TRIES = 60"),
         ("limits from others are not compared", " and between(other, a) == between(other, b)", ""),
         ("limits to others are not compared", "between(a, other) == between(b, other) and ", ""),
         ("limits between the two are not compared", "return between(a, b) == between(b, a) and all(", "return all("),
     ),
     *_of(
-        "place/delay/__init__.py", "tests/place/delay/test_delay.py",
+        "place/delay/__init__.py", "tests/policies/place/delay/test_delay.py",
         ("over several racks, racks do not matter", "shares = tightest(offer.free_per_server, racks, gpus)",
          "shares = tightest(offer.free_per_server, 0 * racks, gpus)"),
     ),

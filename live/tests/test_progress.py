@@ -23,9 +23,9 @@ from live.tests.jobs import describe, python
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
-from weft.interleave.base import Interleave, Pick
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
+from weft.policies.interleave.base import Interleave, Pick
 from weft.testing import toy_cluster, toy_job
 from weft.testing.probes import Waking, plain_planner
 from weft_live.clock import Clock

@@ -12,8 +12,8 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Finished, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Start, Stop
-from weft.model.topologies import Machine, single_switch
 from weft.model.view import Fact, JobView
+from weft.network.topologies import Machine, single_switch
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.engine import Site

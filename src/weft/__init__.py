@@ -9,13 +9,20 @@ Names are looked up on first use, so that importing weft costs nothing.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 if TYPE_CHECKING:
     from weft.api import Comparison, Sweep, compare, replay, simulate, sweep
-    from weft.cross import Cross, cross
     from weft.errors import WeftError
     from weft.results.run import RunResult
+    from weft.runs.cross import Cross, cross
     from weft.scenario import Scenario
     from weft.training import progress, resume_step
 
@@ -41,14 +48,14 @@ __all__ = [
 
 _HOME = {
     "Comparison": "weft.api",
-    "Cross": "weft.cross",
+    "Cross": "weft.runs.cross",
     "RunResult": "weft.results.run",
     "Scenario": "weft.scenario",
     "WeftError": "weft.errors",
     "compare": "weft.api",
     "sweep": "weft.api",
     "Sweep": "weft.api",
-    "cross": "weft.cross",
+    "cross": "weft.runs.cross",
     "progress": "weft.training",
     "replay": "weft.api",
     "resume_step": "weft.training",
@@ -61,9 +68,54 @@ def __getattr__(name: str) -> Any:
         return _profile()
     if name not in _HOME:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(_HOME[name]), name)
+
+
+# Where modules of 0.1 are now that guides told people to import. Version 0.3 forgets them.
+_MOVED = {
+    **{f"weft.{layer}": f"weft.policies.{layer}" for layer in ("order", "place", "planners", "interleave", "pace")},
+    "weft.collectives": "weft.network.collectives",
+    "weft.physics": "weft.network",
+    "weft.model.topologies": "weft.network.topologies",
+    "weft.registry": "weft.stacks.registry",
+}
+
+
+class _Moved(MetaPathFinder):
+    """Finds a module under the name that it had in 0.1, and says what it is called now."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module of today, for a name of then."""
+        if not name.startswith("weft."):
+            return None
+        old = next((old for old in _MOVED if name == old or name.startswith(f"{old}.")), None)
+        if old is None:
+            return None
+        now = _MOVED[old] + name[len(old) :]
+        warn(f"{name} is now {now}; the old name will go with weft 0.3", DeprecationWarning, stacklevel=2)
+        return ModuleSpec(name, _Alias(now))
+
+
+class _Alias(Loader):
+    """Loads a module that is known by another name too."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself, not a second one."""
+        module = import_module(self.name)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has been executed; it keeps its own name."""
+        module.__spec__ = self.spec
+
+
+sys.meta_path.insert(0, _Moved())  # before what would load a module of that file again
 
 
 def _profile() -> Any:

@@ -12,6 +12,8 @@ WeftError
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 
 class WeftError(Exception):
     """Root of all errors raised by weft."""
@@ -43,3 +45,16 @@ class WorldError(WeftError):
 
 class EngineError(WeftError):
     """The engine broke one of its own laws (conservation, causality): a bug in weft, please report it."""
+
+
+def quoted(name: str) -> str:
+    """A name for an error message; in quotation marks where it would not be seen as it was written."""
+    return f'"{name}"' if name != name.strip() or not name else name
+
+
+def near(name: str, known: list[str], more: str = "") -> str:
+    """The end of an error message: names much like this one, or all there are; then where to find more."""
+    matches = get_close_matches(name, known, n=3)
+    if matches:
+        return f"; did you mean {' or '.join(matches)}?{more and f' {more}'}"
+    return (f"; known are {', '.join(known)}" if known else "") + (more and f"; {more}")

@@ -16,10 +16,10 @@ from weft.advise.race import Entrant, Race, windows
 from weft.advise.replayed import replay, trust
 from weft.advise.site import site_of
 from weft.advise.verdict import Advice
-from weft.api import Task as Run
-from weft.api import run_task
 from weft.cli.main import run
 from weft.errors import InputError
+from weft.runs.run import Task as Run
+from weft.runs.run import run_task
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 

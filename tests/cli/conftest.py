@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.prepare import compile_kernels
+from weft.runs.prepare import compile_kernels
 
 
 @pytest.fixture(scope="session", autouse=True)

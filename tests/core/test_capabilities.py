@@ -11,7 +11,7 @@ from weft.core.cycle import Core
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model.view import Fact
-from weft.planners.base import Planner
+from weft.policies.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing import EVERYTHING, ToyWorld, toy_cluster
 from weft.testing.probes import Fixed, OneAtATime, Shift

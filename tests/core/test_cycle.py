@@ -11,7 +11,6 @@ from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.interleave.base import Interleave, Pick
 from weft.model import (  # fmt: skip
     Candidate,
     Decision,
@@ -32,10 +31,11 @@ from weft.model import (  # fmt: skip
     Submitted,
 )
 from weft.model.view import ClusterView
-from weft.order.base import Ranking
-from weft.order.fifo import Fifo
-from weft.place.best_fit import BestFit
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.order.base import Ranking
+from weft.policies.order.fifo import Fifo
+from weft.policies.place.best_fit import BestFit
+from weft.policies.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Fixed

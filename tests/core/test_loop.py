@@ -13,8 +13,8 @@ from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.model import Candidate, NodeDown, NodeUp, Plan, Start, State
 from weft.model.view import ClusterView
-from weft.pace.base import Admission
-from weft.planners.base import Planner
+from weft.policies.pace.base import Admission
+from weft.policies.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Waking

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import weft
-from weft import registry
-from weft.place.base import Place
-from weft.registry import LAYERS
+from weft.policies.place.base import Place
+from weft.stacks import registry
+from weft.stacks.registry import LAYERS
 from weft.testing import check_pace
 
 GUIDE = Path(__file__).parents[2] / "docs" / "policy-in-20-lines.md"

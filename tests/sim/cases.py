@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.sim.rules import Drawn, Nothing
 from weft.model.plan import Gate
-from weft.pace.rates import RateRule
+from weft.policies.pace.rates import RateRule
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import EngineSpec
 from weft.sim.engine.program import NodeSpec, compute_node, transfer_node

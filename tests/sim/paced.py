@@ -15,15 +15,15 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from weft.model.flows import FlowSet, flow_set
-from weft.pace.admission import Fair
-from weft.pace.base import Pace
-from weft.pace.ccml import Ccml
-from weft.pace.flow import Flow, FlowRule, FlowSpec
-from weft.pace.mcs import Mcs
-from weft.pace.pcc import Pcc
-from weft.pace.rates import RateRule
-from weft.pace.shortest import Shortest
-from weft.pace.tcp import Equal, Tcp
+from weft.policies.pace.admission import Fair
+from weft.policies.pace.base import Pace
+from weft.policies.pace.ccml import Ccml
+from weft.policies.pace.flow import Flow, FlowRule, FlowSpec
+from weft.policies.pace.mcs import Mcs
+from weft.policies.pace.pcc import Pcc
+from weft.policies.pace.rates import RateRule
+from weft.policies.pace.shortest import Shortest
+from weft.policies.pace.tcp import Equal, Tcp
 from weft.sim.compiled.state import ACTIVE, DONE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.limits import EngineBody

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from weft.model.flows import FlowSet
-from weft.pace.rates import Demand, Ints, Limits, Moment, RateRule
+from weft.policies.pace.rates import Demand, Ints, Limits, Moment, RateRule
 
 
 class Nothing(RateRule):

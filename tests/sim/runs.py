@@ -16,10 +16,10 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Transfer
-from weft.model.topologies import Machine, leaf_spine
 from weft.model.view import ClusterView
-from weft.pace.base import Admission, Pace
-from weft.planners.base import Planner
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.pace.base import Admission, Pace
+from weft.policies.planners.base import Planner
 from weft.results.run import RunResult
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.engine import Engine, EngineSpec, Usage

@@ -27,13 +27,13 @@ from tests.sim.paced import (
 )
 from tests.sim.rules import Told
 from weft.errors import StackError
-from weft.model.topologies import build_cluster
-from weft.pace.admission import AdaDual, Fair
-from weft.pace.base import Pace
-from weft.pace.flow import Flow, FlowRule
-from weft.pace.mcs import Mcs
-from weft.pace.rates import Transport
-from weft.pace.tcp import Equal, Tcp, loss_limit
+from weft.network.topologies import build_cluster
+from weft.policies.pace.admission import AdaDual, Fair
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow, FlowRule
+from weft.policies.pace.mcs import Mcs
+from weft.policies.pace.rates import Transport
+from weft.policies.pace.tcp import Equal, Tcp, loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, make_program, transfer_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import weft
-from weft.model.topologies import build_cluster
+from weft.network.topologies import build_cluster
 from weft.sim.foreign import delivered_alone
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec
 

@@ -22,12 +22,12 @@ from weft.errors import EngineError, StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
-from weft.pace.admission import Fair
-from weft.pace.base import Pace
-from weft.pace.flow import Flow
-from weft.pace.mcs import Mcs
-from weft.pace.rates import RateRule
-from weft.pace.tcp import Equal
+from weft.policies.pace.admission import Fair
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow
+from weft.policies.pace.mcs import Mcs
+from weft.policies.pace.rates import RateRule
+from weft.policies.pace.tcp import Equal
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.spec import Foreign
 from weft.sim.world import SimWorld

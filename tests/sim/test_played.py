@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from testkit.draws import examples
 from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 from weft.model.flows import Traffic
-from weft.pace.base import Pace
-from weft.pace.flow import Flow, FlowSpec
-from weft.pace.tcp import Equal, Tcp
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow, FlowSpec
+from weft.policies.pace.tcp import Equal, Tcp
 from weft.sim.engine import Engine
 from weft.sim.played import PlayedTraffic
 

@@ -8,7 +8,7 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Job
 from weft.model.profile import Compute, Profile
-from weft.physics.cost import DALLY_TABLE_I, Shape, TierTable, shape_of
+from weft.network.cost import DALLY_TABLE_I, Shape, TierTable, shape_of
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve

@@ -17,7 +17,7 @@ from weft.core.stack import Stack
 from weft.errors import EngineError
 from weft.model.job import Job
 from weft.model.profile import Compute, Profile
-from weft.model.topologies import Machine, leaf_spine, single_switch
+from weft.network.topologies import Machine, leaf_spine, single_switch
 from weft.results.run import RunResult
 from weft.sim import NetworkSpec, RunSpec, Tier, simulate
 from weft.sim.world import SimWorld

@@ -9,13 +9,13 @@ from typing import ClassVar
 import pytest
 
 from weft.core.layered import Layered
-from weft.interleave.base import Interleave, NoInterleave, Pick
 from weft.model import Candidate, Gate, Plan, State
 from weft.model.view import ClusterView
-from weft.order.fifo import Fifo
-from weft.pace.base import Admission, Pace
-from weft.place.fitting import FirstFit
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, NoInterleave, Pick
+from weft.policies.order.fifo import Fifo
+from weft.policies.pace.base import Admission, Pace
+from weft.policies.place.fitting import FirstFit
+from weft.policies.planners.base import Planner
 from weft.testing import check_interleave, check_pace, check_planner
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from weft.model import State
 from weft.model.view import ClusterView, Fact, JobView, Offer
-from weft.order.base import Claim, Order, Ranking
-from weft.order.fifo import Fifo
-from weft.place.base import Answer, Place
-from weft.place.best_fit import BestFit
-from weft.place.fitting import FirstFit
+from weft.policies.order.base import Claim, Order, Ranking
+from weft.policies.order.fifo import Fifo
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.best_fit import BestFit
+from weft.policies.place.fitting import FirstFit
 from weft.testing import check_order, check_place
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import InputError
-from weft.registry import near
+from weft.errors import InputError, near
 
 if TYPE_CHECKING:
     from weft_evidence.checks import Check

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from weft.errors import InputError
-from weft.registry import near
+from weft.errors import InputError, near
 from weft.scenario.shipped import scenario_path
 from weft_evidence.claims import Claim, Measured, Request, Runs, Verdict
 

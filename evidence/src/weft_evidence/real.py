@@ -15,9 +15,9 @@ import numpy as np
 
 from weft.model.plan import Gate
 from weft.model.profile import Phase, Profile
-from weft.model.topologies import Machine, leaf_spine
-from weft.pace.base import Pace
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.pace.base import Pace
+from weft.stacks.registry import make
 from weft_evidence.claims import Measured
 from weft_live.agent.flowing import PAYLOAD
 from weft_live.testbed.build import Links, Testbed

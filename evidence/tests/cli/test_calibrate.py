@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.physics.analytical import MODERN, Analytical
+from weft.network.analytical import MODERN, Analytical
 from weft.workload.profiles.layers import read_layers
 from weft.workload.zoo.build import read_model
 

@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft.cli.main import run
-from weft.physics.cost import DALLY_TABLE_I
+from weft.network.cost import DALLY_TABLE_I
 from weft.results.compare import flat_metrics
 from weft.results.metrics import summary
 from weft.results.run import RunResult

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.physics.by_shape import layer_files
+from weft.network.by_shape import layer_files
 from weft_evidence.dally.experiments import factors
 
 PAGE = Path(__file__).parents[3] / "docs" / "papers" / "dally.md"

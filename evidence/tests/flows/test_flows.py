@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weft.pace.flow.host import HostScheduler
+from weft.policies.pace.flow.host import HostScheduler
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.stacks import resolve

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from weft.model.profile import Phase, Profile
-from weft.place.pattern import Kind, kind_of, pattern_of
-from weft.place.titan import Limits, solve
+from weft.policies.place.pattern import Kind, kind_of, pattern_of
+from weft.policies.place.titan import Limits, solve
 from weft_evidence.titan.exact import BOUND, GPUS, Score, compare, keeps_bound, optimum, saved_part, states
 
 

@@ -196,8 +196,8 @@ def test_pictures_can_be_drawn() -> None:
 
 def test_the_plot_has_every_placer_that_can_run() -> None:
     """With few jobs all but those that pile jobs up on GPUs; with more of them, those that give a GPU to one job."""
-    from weft.registry import names
     from weft.stacks import resolve
+    from weft.stacks.registry import names
 
     forms = {"titan:plus", "titan:printed", "dealt:elasticflow"}
     assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms

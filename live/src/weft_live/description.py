@@ -13,7 +13,7 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
-from weft.planners.base import Planner
+from weft.policies.planners.base import Planner
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked

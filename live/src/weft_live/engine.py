@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.view import Fact
-from weft.planners.base import Planner
+from weft.policies.planners.base import Planner
 from weft_live.clock import Clock
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Profiles

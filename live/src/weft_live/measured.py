@@ -18,7 +18,7 @@ from weft.model.events import Learned
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Estimate, Spread
-from weft.physics.estimates import Estimates
+from weft.network.estimates import Estimates
 from weft_live.attempt import Progress
 from weft_live.description import Description
 from weft_live.hearing import RECENT, SEEN

@@ -18,8 +18,8 @@ from weft.model.events import Event, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate
 from weft.model.view import Estimate, Fact, JobView, Spread
-from weft.pace.base import Pace
-from weft.physics.estimates import Estimates
+from weft.network.estimates import Estimates
+from weft.policies.pace.base import Pace
 from weft_live.attempt import Progress
 from weft_live.clock import Clock
 from weft_live.description import Description

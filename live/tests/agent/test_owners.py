@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.model.topologies import Machine, leaf_spine
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.stacks.registry import make
 from weft_live.agent import processes, sockets
 from weft_live.agent.conductor import HELD_BYTES_PER_S, Conductor
 from weft_live.agent.processes import belongs

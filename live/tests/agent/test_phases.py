@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from live.tests.agent.said import report
-from weft.model.topologies import Machine, leaf_spine
-from weft.pace.rates import Limits
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.pace.rates import Limits
+from weft.stacks.registry import make
 from weft_live.agent.conductor import HELD_BYTES_PER_S, Conductor
 from weft_live.agent.fill import fill
 from weft_live.agent.host import FLOOR_BYTES_PER_S

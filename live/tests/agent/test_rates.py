@@ -13,8 +13,8 @@ from statistics import median
 import pytest
 
 from live.tests.testbed.needs import need_testbed
-from weft.model.topologies import Machine, leaf_spine
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.stacks.registry import make
 from weft_live.agent.control import Control, cpu_s
 from weft_live.agent.diag import Diag
 from weft_live.agent.host import FLOOR_BYTES_PER_S, Agent

@@ -10,9 +10,9 @@ import pytest
 
 from live.tests.agent.said import report
 from weft.model.flows import FlowRows, FlowSet
-from weft.model.topologies import Machine, leaf_spine
-from weft.pace.rates import Carried, Demand, Ints, Limits, Moment, RateRule
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.pace.rates import Carried, Demand, Ints, Limits, Moment, RateRule
+from weft.stacks.registry import make
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.ruling import Ruling
 from weft_live.agent.worlds import PacedWorld

@@ -17,8 +17,8 @@ pytest.importorskip("grpc")
 
 import weft_live.agent.host
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.stacks.registry import make
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.control import Control
 from weft_live.agent.plane import Placed, Plane

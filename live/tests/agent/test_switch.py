@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.stacks.registry import make
 from weft_live.agent import fabric
 from weft_live.agent.conductor import HELD_BYTES_PER_S as HELD
 from weft_live.agent.conductor import Conductor

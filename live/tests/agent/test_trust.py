@@ -22,8 +22,8 @@ pytest.importorskip("grpc")
 import grpc
 
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.stacks.registry import make
 from weft_live.agent import wire
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.processes import may_trace

@@ -14,7 +14,7 @@ import pytest
 
 from live.tests.jobs import ENVIRONMENT
 from live.tests.serving import serve_until, server
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.stacks import resolve

@@ -25,10 +25,10 @@ from live.tests.testbed.needs import need_testbed
 from testkit.engines import load_torch, missing_engine
 from weft.core.stack import Stack
 from weft.errors import StackError
-from weft.interleave.base import Interleave, Pick
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView
-from weft.pace.admission import Fair
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.pace.admission import Fair
 from weft.stacks import resolve
 from weft_live.agent.conductor import HELD_BYTES_PER_S
 from weft_live.agent.namespaces import inside, new_namespace, refine

@@ -11,7 +11,7 @@ from live.tests.jobs import LOOP
 from live.tests.slurm.serving import Serving, python
 from weft.core.world import World
 from weft.model.job import Job
-from weft.model.topologies.files import parse_slurm_topology
+from weft.network.topologies.files import parse_slurm_topology
 from weft.testing import check_world
 from weft_live.description import Description
 from weft_live.slurm.sandbox import Sandbox

@@ -8,8 +8,8 @@ import pytest
 
 from live.tests.slurm.serving import Serving
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
-from weft.model.topologies.files import parse_slurm_topology, read_topology
+from weft.network.topologies import Machine, leaf_spine
+from weft.network.topologies.files import parse_slurm_topology, read_topology
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.records import Node, Record
 from weft_live.slurm.sandbox import Sandbox

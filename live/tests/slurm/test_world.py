@@ -16,10 +16,10 @@ from live.tests.serving import own_s
 from live.tests.slurm.serving import Serving, actions, ended, environment, python, running, serve_until, state
 from testkit.engines import required
 from weft.core.stack import Stack
-from weft.interleave.base import Interleave, Pick
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing.probes import Waking
 from weft_live.server.listing import explain_live, queue

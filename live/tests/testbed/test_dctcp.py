@@ -19,7 +19,7 @@ from live.tests.testbed.needs import need_testbed, within
 from testkit.engines import required
 from weft.cli.main import run
 from weft.errors import InputError
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft_live.testbed import dctcp
 from weft_live.testbed.build import BURST_BYTES, QUEUE_BYTES, Links, Testbed, controls, no_dctcp
 from weft_live.testbed.keeper import standing

@@ -21,7 +21,7 @@ import pytest
 from live.tests.jobs import ENVIRONMENT
 from live.tests.serving import statuses
 from live.tests.testbed.needs import need_testbed
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft_live.agent.sockets import UNLIMITED, Process
 from weft_live.testbed import replay
 from weft_live.testbed.build import Testbed

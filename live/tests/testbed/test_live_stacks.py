@@ -17,7 +17,7 @@ from live.tests.jobs import ENVIRONMENT
 from live.tests.serving import all_ended, serve_until
 from live.tests.testbed.needs import need_testbed
 from weft.core.stack import Stack
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft.stacks import resolve
 from weft_live.agent.sockets import UNLIMITED, Process
 from weft_live.engine import find

@@ -16,7 +16,7 @@ import pytest
 
 from live.tests.testbed.needs import need_testbed, within
 from weft.cli.main import run
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft_live.agent.namespaces import cookie
 from weft_live.testbed.build import Testbed
 from weft_live.testbed.keeper import announce, standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InputError
-from weft.model.topologies import Cable, Machine, from_cables, leaf_spine
+from weft.network.topologies import Cable, Machine, from_cables, leaf_spine
 from weft_live.testbed.plan import Blueprint, blueprint
 
 

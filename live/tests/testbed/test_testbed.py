@@ -13,7 +13,7 @@ import pytest
 from live.tests.testbed.needs import need_testbed
 from weft.errors import InputError
 from weft.model.profile import Phase, Profile
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft.workload import zoo
 from weft_live.testbed.build import Links, Testbed
 from weft_live.testbed.jobs import Replay, overlap, play

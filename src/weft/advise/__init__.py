@@ -22,7 +22,7 @@ from weft.advise.replayed import MOST_JOBS, replay
 from weft.advise.site import Flags, Site, change_of_size, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
 from weft.errors import InputError
-from weft.prepare import compile_kernels
+from weft.runs.prepare import compile_kernels
 from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
@@ -81,7 +81,7 @@ def advise(
     on_compile: Callable[[str], None] | None = None,
     on_understood: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Advice:
-    """Everything from the log to the advice. Inside `weft.kept.kept`, finished runs are not done again."""
+    """Everything from the log to the advice. Inside `weft.runs.kept.kept`, finished runs are not done again."""
     if request.only and not request.stacks:
         raise InputError("--only: name at least one stack with --stack")
     for text in (*request.stacks, *filter(None, [request.today])):

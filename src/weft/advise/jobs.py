@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from weft.advise.columns import read_table
-from weft.compiled import cache_root
 from weft.errors import TraceError
+from weft.kernels import cache_root
 from weft.workload.traces.reading import read, write
 from weft.workload.traces.rows import Problem, Trace
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import polars as pl
 
-from weft.api import run_stack
-from weft.kept import identity
+from weft.runs.kept import identity
+from weft.runs.run import run_stack
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_stack
 from weft.scenario.changes import changed

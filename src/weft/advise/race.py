@@ -24,13 +24,13 @@ import polars as pl
 from weft.advise.jobs import JobLog
 from weft.advise.lengths import Fit, fit, shortened
 from weft.advise.site import Site
-from weft.api import run_stack
 from weft.errors import EngineError, StackError, WeftError
-from weft.executors import run_all
-from weft.kept import identity
 from weft.model.view import Fact
 from weft.results.compare import mean_and_interval
 from weft.results.display import duration
+from weft.runs.executors import run_all
+from weft.runs.kept import identity
+from weft.runs.run import run_stack
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_stack
 from weft.scenario.changes import changed
@@ -174,7 +174,7 @@ def windows(log: JobLog, n: int, seed: int = 1) -> Windows:
 def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
     """The stacks that can run here, first those that were asked for, and why others cannot. One that was asked for and
     cannot is an error."""
-    from weft.cross import Objections
+    from weft.runs.cross import Objections
 
     objects = Objections(site.middle, 1)
     known, found, refused = set(names()), [], {}

@@ -14,12 +14,12 @@ import polars as pl
 from weft.advise.jobs import JobLog
 from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
 from weft.advise.site import Site
-from weft.api import Task as Run
-from weft.api import run_task
-from weft.executors import run_all
 from weft.results.display import duration
 from weft.results.run import RunResult
 from weft.results.series import waiting_jobs
+from weft.runs.executors import run_all
+from weft.runs.run import Task as Run
+from weft.runs.run import run_task
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 

@@ -81,9 +81,9 @@ def advise(
     from weft.advise.columns import parse_map
     from weft.advise.race import ROUNDS
     from weft.advise.report import advice_text, understood_text, write_report
-    from weft.executors import using
-    from weft.kept import kept
     from weft.results.files import refuse_unwritable
+    from weft.runs.executors import using
+    from weft.runs.kept import kept
 
     refuse_unwritable(report)
     request = Request(

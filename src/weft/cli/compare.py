@@ -74,9 +74,9 @@ def compare(
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
-    from weft.executors import using
-    from weft.kept import kept
     from weft.results.files import refuse_unwritable
+    from weft.runs.executors import using
+    from weft.runs.kept import kept
 
     refuse_unwritable(report)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
@@ -154,8 +154,8 @@ def _cross(
     report: Path | None,
     json: bool,
 ) -> None:
-    from weft.cross import SAMPLE, cross
     from weft.results.cross_report import ranking_table
+    from weft.runs.cross import SAMPLE, cross
 
     def plan(combinations: int, left_out: int, runs: int) -> None:
         timed = "" if yes or runs <= 4 * SAMPLE else f"; {SAMPLE} runs are timed first, to say how long all take"

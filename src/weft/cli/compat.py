@@ -10,7 +10,7 @@ import typer
 from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
-    from weft.interleave.cassini.compat import Compat
+    from weft.policies.interleave.cassini.compat import Compat
 
 
 def compat(
@@ -38,8 +38,8 @@ def compat(
 
     Example: weft compat examples/compat.json --plot circles.svg
     """
-    from weft.interleave.cassini.circle import Circle
-    from weft.interleave.cassini.compat import compat as solve
+    from weft.policies.interleave.cassini.circle import Circle
+    from weft.policies.interleave.cassini.compat import compat as solve
     from weft.scenario.jobfile import load_compat_file
 
     given = load_compat_file(jobs)

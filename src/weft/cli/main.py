@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from weft import compiled
+from weft import kernels
 from weft.cli.common import exit_code, fail, load, not_there, notice
 from weft.errors import InputError
 
@@ -155,7 +155,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
         signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
-    compiled.announce, compiled.own_process = notice, True
+    kernels.announce, kernels.own_process = notice, True
     gc.set_threshold(300_000, 20, 20)  # loading makes no garbage; looking for it every 100,000 objects took 70 ms
     code = run(sys.argv[1:])
     gc.freeze()  # no collection at exit either

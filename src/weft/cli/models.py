@@ -11,7 +11,7 @@ from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile, Task
-    from weft.physics.estimates import Alone
+    from weft.network.estimates import Alone
     from weft.results.pictures.iteration import IterationPicture
     from weft.workload.zoo import Model, Timing
 
@@ -72,7 +72,7 @@ def show(
     """
     from weft.errors import InputError
     from weft.model.units import gbps_to_bytes_per_s
-    from weft.physics.estimates import run_alone
+    from weft.network.estimates import run_alone
     from weft.workload import zoo
 
     model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))

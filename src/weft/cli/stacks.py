@@ -23,9 +23,9 @@ def stacks(json: JsonOption = False) -> None:
 
     Example: weft stacks
     """
-    from weft.registry import LAYERS, WRAPS
-    from weft.registry import names as policy_names
     from weft.stacks import ABOUT, describe, names
+    from weft.stacks.registry import LAYERS, WRAPS
+    from weft.stacks.registry import names as policy_names
 
     known = {name: {**describe(name), "about": ABOUT.get(name, "")} for name in names()}
     layers = {layer: policy_names(layer) for layer in LAYERS}

@@ -40,8 +40,8 @@ def topology(
 
 
 def _as_dict(cluster: Cluster) -> dict[str, Any]:
-    from weft.model.topologies import tier_summary
     from weft.model.units import GB, bytes_per_s_to_gbps
+    from weft.network.topologies import tier_summary
 
     racks: list[list[dict[str, Any]]] = [[] for _ in range(cluster.n_racks)]
     for server in cluster.servers:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 
 from weft.core.table import Table, memory_of
-from weft.interleave.base import Pick
 from weft.model.plan import Candidate, Decision, Gate, Hold, Placement, SetGate, Start, Stop
 from weft.model.view import JobStatus, JobView
+from weft.policies.interleave.base import Pick
 
 
 class Amended(Mapping[str, Placement]):

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from weft.core.capabilities import Capabilities
 from weft.errors import StackError
-from weft.interleave.base import Interleave, NoInterleave
 from weft.model.view import Fact
-from weft.pace.admission import Fair
-from weft.pace.base import Pace
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, NoInterleave
+from weft.policies.pace.admission import Fair
+from weft.policies.pace.base import Pace
+from weft.policies.planners.base import Planner
 
 # Given what a world can do and knows: the stack fitted to it, and a line about each thing that is left out.
 Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"

@@ -12,8 +12,8 @@ from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement
 from weft.model.view import Estimate, Fact, Spread
-from weft.pace.base import Pace
-from weft.physics.estimates import Estimates
+from weft.network.estimates import Estimates
+from weft.policies.pace.base import Pace
 
 
 class World(Protocol):

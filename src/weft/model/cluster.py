@@ -1,4 +1,4 @@
-"""Cluster, Topology, Link, Server: what there is to share. Built by `weft.model.topologies`."""
+"""Cluster, Topology, Link, Server: what there is to share. Built by `weft.network.topologies`."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from weft.errors import InputError
 
 Workers = tuple[int, ...] | None  # ranks; None means all workers of the job
+APART = "parameter-server-apart"  # the collective with a parameter server that has no GPU of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Compute:
 class Transfer:
     """One collective among its workers: `bytes` is the message (a gradient bucket, an activation), not the wire bytes.
 
-    `collective` is one of the names in `weft.collectives` ("ring", "halving-doubling", "recursive-doubling", "tree",
-    "parameter-server", "all-to-all", "point-to-point"); None leaves the choice to the scenario's default.
+    `collective` is one of the names in `weft.network.collectives` ("ring", "halving-doubling", "recursive-doubling",
+    "tree", "parameter-server", "all-to-all", "point-to-point"); None leaves the choice to the scenario's default.
     `demand_bytes_per_s` caps each flow (None: as fast as the links allow).
     """
 

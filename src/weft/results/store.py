@@ -20,8 +20,8 @@ from typing import Any
 
 import polars as pl
 
-from weft.compiled import cache_root
 from weft.errors import InputError
+from weft.kernels import cache_root
 from weft.results.run import RunResult
 
 MOST_MB = 2000  # unless WEFT_RESULTS_MB says otherwise

@@ -14,21 +14,21 @@ from re import sub
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
-from weft.model.topologies import Cable, Machine, Via
-from weft.model.topologies import build_cluster as build_topology
-from weft.model.topologies.files import read_topology
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
-from weft.physics.analytical import MODERN, OLDER, Dimension, Hierarchy
-from weft.physics.astra import read_network, read_system
-from weft.physics.by_shape import SHAPE_TABLES
-from weft.physics.cost import DALLY_TABLE_I, THEMIS
-from weft.registry import files_from
+from weft.network.analytical import MODERN, OLDER, Dimension, Hierarchy
+from weft.network.astra import read_network, read_system
+from weft.network.by_shape import SHAPE_TABLES
+from weft.network.cost import DALLY_TABLE_I, THEMIS
+from weft.network.topologies import Cable, Machine, Via
+from weft.network.topologies import build_cluster as build_topology
+from weft.network.topologies.files import read_topology
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import DimensionRow, NetworkSection, OutageRow
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, estimates
 from weft.stacks import Stack, default_stack, resolve
+from weft.stacks.registry import files_from
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from weft.errors import StackError
 from weft.model.cluster import Cluster
-from weft.pace.rates import MOST_RANK, Transport
-from weft.pace.tcp import loss_limit
+from weft.policies.pace.rates import MOST_RANK, Transport
+from weft.policies.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import make_program, transfer_node

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from weft.collectives import APART, open_collective, route_collective
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
-from weft.model.profile import Compute, Profile, Transfer
-from weft.pace.rates import Transport
-from weft.physics.cost import shape_of
+from weft.model.profile import APART, Compute, Profile, Transfer
+from weft.network.collectives import open_collective, route_collective
+from weft.network.cost import shape_of
+from weft.policies.pace.rates import Transport
 from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
 if TYPE_CHECKING:
-    from weft.collectives import OpenFlow, RoutedCollective
+    from weft.network.collectives import OpenFlow, RoutedCollective
 
 
 class Lowering:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.flows import Arcs, Traffic
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, make_program

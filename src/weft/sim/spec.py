@@ -10,12 +10,12 @@ import numpy as np
 
 from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
-from weft.physics.analytical import MODERN, Analytical, Hierarchy
-from weft.physics.astra import AstraSim
-from weft.physics.by_shape import SHAPE_TABLES
-from weft.physics.cost import Cached, CostModel, Tier, TierTable, shape_of
-from weft.physics.estimates import Estimates
-from weft.physics.iteration import Sharing
+from weft.network.analytical import MODERN, Analytical, Hierarchy
+from weft.network.astra import AstraSim
+from weft.network.by_shape import SHAPE_TABLES
+from weft.network.cost import Cached, CostModel, Tier, TierTable, shape_of
+from weft.network.estimates import Estimates
+from weft.network.iteration import Sharing
 
 __all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "estimates"]
 

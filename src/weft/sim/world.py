@@ -22,7 +22,7 @@ from weft.model.flows import Ask, Traffic, TransferView
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
 from weft.model.view import Estimate, Fact, Spread
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering

@@ -15,18 +15,18 @@ from weft.core.layered import Layered
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.interleave.base import Interleave, NoInterleave, Pick
 from weft.model.events import Submitted
 from weft.model.flows import TransferView
 from weft.model.plan import Candidate, Start, State
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.model.view import ClusterView, Fact
-from weft.order.base import Order
-from weft.order.fifo import Fifo
-from weft.pace.base import Pace
-from weft.place.base import Place
-from weft.place.best_fit import BestFit
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, NoInterleave, Pick
+from weft.policies.order.base import Order
+from weft.policies.order.fifo import Fifo
+from weft.policies.pace.base import Pace
+from weft.policies.place.base import Place
+from weft.policies.place.best_fit import BestFit
+from weft.policies.planners.base import Planner
 from weft.testing.toy import ToyWorld, toy_cluster, toy_job, workload
 from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
 

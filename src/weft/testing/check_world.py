@@ -15,7 +15,7 @@ from weft.model.events import Event, Failed, Started, Stopped
 from weft.model.job import Job
 from weft.model.plan import Placement, Start
 from weft.model.view import Fact, Spread
-from weft.planners.base import Planner
+from weft.policies.planners.base import Planner
 from weft.testing.probes import Fixed, OneAtATime, Shift, StopOnce, Waking, WrongOnce, impossible, plain_planner
 from weft.testing.toy import toy_job
 from weft.testing.watch import Recorder, require

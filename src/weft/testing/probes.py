@@ -8,13 +8,13 @@ from dataclasses import replace
 from weft.core.layered import Layered
 from weft.core.layered.even import Even
 from weft.core.world import World
-from weft.interleave.base import Interleave, Pick
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
 from weft.model.view import ClusterView, JobStatus
-from weft.order.fifo import Fifo
-from weft.pace.base import Admission, Pace
-from weft.place.best_fit import BestFit
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.order.fifo import Fifo
+from weft.policies.pace.base import Admission, Pace
+from weft.policies.place.best_fit import BestFit
+from weft.policies.planners.base import Planner
 
 
 def plain_planner(world: World) -> Planner:

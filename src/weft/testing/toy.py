@@ -21,9 +21,9 @@ from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.profile import Phase, Profile
-from weft.model.topologies import Machine, leaf_spine
 from weft.model.view import Estimate, Fact, Spread
-from weft.pace.base import Admission, Pace
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.pace.base import Admission, Pace
 
 EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
 

@@ -19,14 +19,14 @@ from weft.core.cycle import Core
 from weft.core.decide import decide
 from weft.core.world import Around, World
 from weft.errors import DecisionError, WeftError
-from weft.interleave.base import Interleave, Pick
 from weft.model.events import Event, Failed, Finished, Started, Submitted
 from weft.model.job import Job
 from weft.model.plan import Candidate, Decision, Placement, SetGate, Start, State, Stop
 from weft.model.view import ClusterView, JobStatus, JobView, Offer
-from weft.order.base import Order, Ranking
-from weft.place.base import Answer, Place
-from weft.planners.base import Planner
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.order.base import Order, Ranking
+from weft.policies.place.base import Answer, Place
+from weft.policies.planners.base import Planner
 
 T = TypeVar("T")
 _FIELDS = [f.name for f in fields(JobView)]

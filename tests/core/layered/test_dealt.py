@@ -15,10 +15,10 @@ from weft.core.view import View
 from weft.errors import StackError
 from weft.model.events import Submitted
 from weft.model.plan import Placement
-from weft.place.base import Place
-from weft.place.best_fit import BestFit
-from weft.place.fitting import FF, FirstFit, RandomPlace
-from weft.place.pattern import bytes_across, kind_of, pattern_of
+from weft.policies.place.base import Place
+from weft.policies.place.best_fit import BestFit
+from weft.policies.place.fitting import FF, FirstFit, RandomPlace
+from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
 from weft.testing.toy import ToyWorld

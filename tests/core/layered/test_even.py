@@ -19,8 +19,8 @@ from weft.core.view import View
 from weft.errors import DecisionError, StackError
 from weft.model.events import Submitted
 from weft.model.plan import Start
-from weft.place.best_fit import BestFit
-from weft.place.fitting import FirstFit, RandomPlace
+from weft.policies.place.best_fit import BestFit
+from weft.policies.place.fitting import FirstFit, RandomPlace
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
 from weft.testing.toy import EVERYTHING, ToyWorld

@@ -15,11 +15,11 @@ from weft.core.stack import Stack
 from weft.errors import DecisionError
 from weft.model import Hold, Job, Placement, Start, Started, State, Stop, Stopped, Submitted
 from weft.model.view import ClusterView, JobView, Offer
-from weft.order.base import Claim, Order, Ranking
-from weft.order.fifo import Fifo
-from weft.place.base import Answer, Place
-from weft.place.best_fit import BestFit
-from weft.place.fitting import FirstFit
+from weft.policies.order.base import Claim, Order, Ranking
+from weft.policies.order.fifo import Fifo
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.best_fit import BestFit
+from weft.policies.place.fitting import FirstFit
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 

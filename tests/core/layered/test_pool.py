@@ -11,9 +11,9 @@ from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.model import Hold, Placement, Start, State, Submitted
 from weft.model.view import ClusterView, JobView, Offer
-from weft.order.base import Claim, Order, Ranking
-from weft.place.base import Answer
-from weft.place.best_fit import BestFit
+from weft.policies.order.base import Claim, Order, Ranking
+from weft.policies.place.base import Answer
+from weft.policies.place.best_fit import BestFit
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
 

@@ -10,8 +10,8 @@ from weft.core.layered.serve import serve
 from weft.core.table import Table
 from weft.core.view import View
 from weft.model.events import Started, Submitted
-from weft.order.srsf import ShortestRemainingServiceFirst
-from weft.place.best_fit import BestFit
+from weft.policies.order.srsf import ShortestRemainingServiceFirst
+from weft.policies.place.best_fit import BestFit
 from weft.testing import toy_cluster, toy_job
 from weft.testing.toy import ToyWorld
 

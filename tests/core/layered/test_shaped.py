@@ -20,14 +20,14 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.events import Finished, Started, Submitted
 from weft.model.job import Job
-from weft.model.topologies import Machine, leaf_spine
 from weft.model.view import Spread
-from weft.order.fifo import Fifo
-from weft.order.weft.sizes import shared_out
-from weft.place.base import Place
-from weft.place.elasticflow import ElasticFlow
-from weft.registry import make
+from weft.network.topologies import Machine, leaf_spine
+from weft.policies.order.fifo import Fifo
+from weft.policies.order.weft.sizes import shared_out
+from weft.policies.place.base import Place
+from weft.policies.place.elasticflow import ElasticFlow
 from weft.stacks import resolve
+from weft.stacks.registry import make
 from weft.testing import toy_cluster, toy_job
 from weft.testing.toy import ToyWorld
 

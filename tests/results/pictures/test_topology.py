@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from weft.model.cluster import Cluster
-from weft.model.topologies import (
+from weft.network.topologies import (
     Cable,
     Machine,
     cassini,
@@ -21,7 +21,7 @@ from weft.model.topologies import (
     three_tier,
     tier_summary,
 )
-from weft.model.topologies.files import parse_rack_csv
+from weft.network.topologies.files import parse_rack_csv
 from weft.results.pictures.topology import draw_topology, tier_sentence, topology_svg
 
 CLUSTERS = {

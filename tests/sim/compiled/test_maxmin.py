@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.api import Task, run_task
+from weft.runs.run import Task, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
 from weft.scenario.shipped import scenario_path

@@ -10,10 +10,10 @@ import pytest
 from tests.sim.paced import program, ring, rule_of, run_all, servers, spec_of
 from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Transfer
-from weft.model.topologies import build_cluster
-from weft.pace.base import Pace
-from weft.pace.flow import Flow
-from weft.pace.tcp import Equal
+from weft.network.topologies import build_cluster
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow
+from weft.policies.pace.tcp import Equal
 from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import compute_node, make_program, transfer_node

@@ -11,7 +11,7 @@ import pytest
 from tests.sim.paced import program, servers, spec_of
 from tests.sim.rules import Nothing, Told
 from weft.errors import EngineError
-from weft.pace.rates import Limits, RateRule
+from weft.policies.pace.rates import Limits, RateRule
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.readable.engine import ReferenceEngine

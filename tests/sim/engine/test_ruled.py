@@ -35,10 +35,10 @@ from tests.sim.paced import (
     steps,
 )
 from tests.sim.rules import Nothing, Told
-from weft.pace.base import Pace
-from weft.pace.flow import Flow, FlowSpec
-from weft.pace.rates import RateRule
-from weft.pace.tcp import Equal
+from weft.policies.pace.base import Pace
+from weft.policies.pace.flow import Flow, FlowSpec
+from weft.policies.pace.rates import RateRule
+from weft.policies.pace.tcp import Equal
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
 from weft.sim.readable.engine import ReferenceEngine

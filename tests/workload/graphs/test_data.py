@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from testkit.draws import examples
 from weft.errors import InputError
 from weft.model import Compute, Transfer
-from weft.physics.estimates import run_alone
+from weft.network.estimates import run_alone
 from weft.workload.graphs import LayerWork, Work, data_parallel, gradient_buckets, parameter_server
 from weft.workload.profiles.measured import bucket_groups
 

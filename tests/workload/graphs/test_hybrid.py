@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from testkit.draws import examples
 from weft.errors import InputError
 from weft.model import Compute
-from weft.physics.estimates import run_alone
+from weft.network.estimates import run_alone
 from weft.workload.graphs import LayerWork, Work, hybrid
 from weft.workload.graphs.hybrid import cut, order
 

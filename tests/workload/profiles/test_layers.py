@@ -14,7 +14,7 @@ from testkit.draws import examples
 from tests.workload.profiles.sums import totals
 from weft.errors import InputError, TraceError
 from weft.model import Compute, Transfer
-from weft.physics.estimates import run_alone
+from weft.network.estimates import run_alone
 from weft.workload.graphs import data_parallel, hybrid
 from weft.workload.profiles.layers import parse_layers, parse_pipedream, read_layers, read_pipedream
 

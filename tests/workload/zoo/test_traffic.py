@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
-from weft.collectives.algorithms import stages
 from weft.errors import InputError
 from weft.model import Compute, Profile, Transfer
-from weft.physics.estimates import run_alone
+from weft.network.collectives.algorithms import stages
+from weft.network.estimates import run_alone
 from weft.workload import zoo
 
 SMALL = [name for name in zoo.names() if name != "gpt3"]

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weft.place import lwf
+from weft.policies.place import lwf
 from weft_evidence.pages import ROOT, rounded, save_figure, write_claims
 
 if TYPE_CHECKING:

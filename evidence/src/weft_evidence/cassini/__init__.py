@@ -303,7 +303,7 @@ def _figure_17(number: int) -> Callable[[_Lab], Measured]:
 
 def _figure_18(lab: _Lab) -> Measured:
     """Part of the snapshots in which the grid of 5 degrees has shifts as good as the exact ones (within 1 %)."""
-    from weft.interleave.cassini.compat import rotate_on_grid
+    from weft.policies.interleave.cassini.compat import rotate_on_grid
     from weft_evidence.cassini.snapshots import CAPACITY_GBPS, SNAPSHOTS, shifted
 
     good = []

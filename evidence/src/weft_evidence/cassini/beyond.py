@@ -71,7 +71,7 @@ def rates() -> list[dict[str, Any]]:
 
 def published_shifts() -> list[dict[str, Any]]:
     """Table 2: what the published shifts are worth on our circles, beside the best ones and beside chance."""
-    from weft.interleave.cassini.rotate import score_at
+    from weft.policies.interleave.cassini.rotate import score_at
     from weft_evidence.cassini.snapshots import CAPACITY_GBPS, shifted
 
     rows = []
@@ -92,9 +92,9 @@ def published_shifts() -> list[dict[str, Any]]:
 
 def loops() -> list[dict[str, Any]]:
     """Rings of n jobs that meet in pairs on n links: what consensus forgoes, and what leaving them alone loses."""
-    from weft.interleave.cassini.align import align
-    from weft.interleave.cassini.layout import lay_out, score_links
     from weft.model.flows import Traffic
+    from weft.policies.interleave.cassini.align import align
+    from weft.policies.interleave.cassini.layout import lay_out, score_links
 
     rows = []
     for n in (3, 4, 5):
@@ -119,8 +119,8 @@ def loop_free(placements: int = 200) -> list[dict[str, Any]]:
 
     Placements are drawn at random, or packed by rack with a few pairs of workers exchanged.
     """
-    from weft.interleave.cassini.layout import lay_out
-    from weft.model.topologies import cassini
+    from weft.network.topologies import cassini
+    from weft.policies.interleave.cassini.layout import lay_out
 
     cluster, rng = cassini(), np.random.default_rng(1)
     rows = []

@@ -93,8 +93,8 @@ def _slowdowns(run: RunResult, spans: Sequence[Span], world: SimWorld) -> Iterat
 
 
 def _shared(spans: Sequence[Span], world: SimWorld) -> dict[str, float]:
-    from weft.interleave.cassini import Settings
-    from weft.interleave.cassini.layout import lay_out, score_links
+    from weft.policies.interleave.cassini import Settings
+    from weft.policies.interleave.cassini.layout import lay_out, score_links
 
     by_id = {job: world.records[job].job for job in world.records}
     times = sorted({t for _, start, end, _ in spans for t in (start, end)})
@@ -128,8 +128,8 @@ def _shared(spans: Sequence[Span], world: SimWorld) -> dict[str, float]:
 
 
 def _unshifted(layout: Any, link: Any) -> float:
-    from weft.interleave.cassini.layout import circles_of
-    from weft.interleave.cassini.rotate import uniform_score
+    from weft.policies.interleave.cassini.layout import circles_of
+    from weft.policies.interleave.cassini.rotate import uniform_score
 
     return min(
         uniform_score(list(circles_of(link, i, layout, {}).values()), capacity)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.physics.estimates import Estimates
+from weft.network.estimates import Estimates
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

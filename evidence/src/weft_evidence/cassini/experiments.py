@@ -19,7 +19,7 @@ NUMBERS = FOLDER / "studies.json"
 
 def main() -> None:
     """Run what is asked for and draw everything there are numbers of."""
-    from weft.kept import kept
+    from weft.runs.kept import kept
     from weft_evidence import reproduce
     from weft_evidence.cassini.beyond import STUDIES
     from weft_evidence.claims import Request

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.interleave.cassini.circle import Circle
-from weft.interleave.cassini.compat import Compat, compat
+from weft.policies.interleave.cassini.circle import Circle
+from weft.policies.interleave.cassini.compat import Compat, compat
 
 if TYPE_CHECKING:
     from weft.model.plan import Gate
@@ -106,10 +106,10 @@ def shifted(snapshot: Snapshot) -> Compat:
 
 def gates_of(snapshot: Snapshot, jitter: float = 0.0) -> dict[str, Gate]:
     """The gates that the interleave layer sets for these jobs: as in a cluster, by what a few iterations would show."""
-    from weft.interleave.cassini.align import align
-    from weft.interleave.cassini.layout import TOLERANCE, lay_out
     from weft.model.flows import Traffic
     from weft.model.plan import Gate
+    from weft.policies.interleave.cassini.align import align
+    from weft.policies.interleave.cassini.layout import TOLERANCE, lay_out
     from weft.sim.spec import slowest_worker
 
     mean, spread = slowest_worker(1, jitter, 0.0, 1.0) if jitter else (1.0, 0.0)

@@ -11,7 +11,7 @@ from weft.cli.common import JsonOption, notice, print_json
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile
-    from weft.physics.analytical import Hierarchy
+    from weft.network.analytical import Hierarchy
 
 
 def calibrate(
@@ -37,8 +37,8 @@ def calibrate(
 
     Example: weft calibrate resnet50 --measured-ms 12 --gpus 8 --out resnet50.json
     """
-    from weft.physics.analytical import calibrated, iteration_s, scaled
-    from weft.physics.cost import units
+    from weft.network.analytical import calibrated, iteration_s, scaled
+    from weft.network.cost import units
 
     if gpus % machines:
         raise typer.BadParameter(f"{gpus} GPUs do not divide evenly over {machines} machines")
@@ -73,8 +73,8 @@ def _profile(model: str, gpus: int, gpu: str) -> Profile:
 
 
 def _hierarchy(network: str, system: Path | None) -> Hierarchy:
-    from weft.physics.analytical import MODERN, OLDER
-    from weft.physics.astra import read_network, read_system
+    from weft.network.analytical import MODERN, OLDER
+    from weft.network.astra import read_network, read_system
 
     named = {"modern": MODERN, "older": OLDER}
     found = named[network] if network in named else read_network(network)
@@ -88,7 +88,7 @@ def _write(profile: Profile, out: Path) -> None:
         save_profile(profile, out)
         return
     from weft.errors import InputError
-    from weft.physics.astra import layer_text
+    from weft.network.astra import layer_text
 
     try:
         out.write_text(layer_text(profile), encoding="utf-8")

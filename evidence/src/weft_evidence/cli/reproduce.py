@@ -53,9 +53,9 @@ def reproduce(
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
-    from weft.executors import using
-    from weft.kept import kept
     from weft.results.files import refuse_unwritable
+    from weft.runs.executors import using
+    from weft.runs.kept import kept
     from weft_evidence import claims_of
     from weft_evidence import reproduce as run
     from weft_evidence.checks import chosen

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.common import JsonOption, notice, print_json
-from weft.errors import InputError
-from weft.registry import near
+from weft.errors import InputError, near
 
 NAMES = ("testbed",)
 

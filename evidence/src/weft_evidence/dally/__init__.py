@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from weft.physics.by_shape import ASTRA_SIM
-from weft.physics.cost import DALLY_TABLE_I
+from weft.network.by_shape import ASTRA_SIM
+from weft.network.cost import DALLY_TABLE_I
 from weft_evidence.checks import (
     Check,
     bounded,

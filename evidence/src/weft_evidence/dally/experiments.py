@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.kept import kept
-from weft.physics.analytical import DALLY, Analytical, Hierarchy, slowed
-from weft.physics.by_shape import calibrated_profile, factor
-from weft.physics.cost import DALLY_TABLE_I
+from weft.network.analytical import DALLY, Analytical, Hierarchy, slowed
+from weft.network.by_shape import calibrated_profile, factor
+from weft.network.cost import DALLY_TABLE_I
 from weft.results.metrics import summary
+from weft.runs.kept import kept
 from weft_evidence import claims_of, reproduce
 from weft_evidence.claims import Measured, Request, Runs
 from weft_evidence.dally.beyond import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.physics.by_shape import calibrated_profile
-from weft.physics.cost import DALLY_TABLE_I
+from weft.network.by_shape import calibrated_profile
+from weft.network.cost import DALLY_TABLE_I
 from weft.results.metrics import finished_jobs, summary
 from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
 from weft.results.series import busy_gpus

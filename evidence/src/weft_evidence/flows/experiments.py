@@ -18,8 +18,8 @@ from weft.core.layered import Layered
 from weft.model.cluster import Cluster
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
-from weft.order.fifo import Fifo
-from weft.place.base import Answer, Place
+from weft.policies.order.fifo import Fifo
+from weft.policies.place.base import Answer, Place
 from weft.results.run import RunResult
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
@@ -119,7 +119,7 @@ def patient_table(request: Request, places: Iterable[tuple[str, str, Callable[..
 
 def main() -> None:
     """Write claims.json, or frontier.svg: the picture that the report of `weft reproduce flows` has."""
-    from weft.kept import kept
+    from weft.runs.kept import kept
     from weft_evidence.flows import reproduce
 
     if sys.argv[1:] == ["uncontended"]:

@@ -15,13 +15,13 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from weft.model.topologies import build_cluster
-from weft.pace.base import Pace
-from weft.registry import make
+from weft.network.topologies import build_cluster
+from weft.policies.pace.base import Pace
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.foreign import Others
 from weft.sim.lower import Lowering
 from weft.sim.spec import Foreign, NetworkSpec
+from weft.stacks.registry import make
 from weft.workload import zoo
 
 NIC_GBPS = 25.0
@@ -133,7 +133,7 @@ def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> flo
 
 def decision_ms(n: int) -> list[float]:
     """Time of one host's decisions, in milliseconds: 16 flows on its NIC, paths of six links, everybody's load."""
-    from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
+    from weft.policies.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
 
     rng = np.random.default_rng(1)
     host = HostScheduler()

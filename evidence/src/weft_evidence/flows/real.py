@@ -18,10 +18,10 @@ from typing import Any, cast
 import numpy as np
 
 from weft.model.cluster import Cluster
-from weft.model.topologies import build_cluster
-from weft.pace.base import Pace
-from weft.registry import make
+from weft.network.topologies import build_cluster
+from weft.policies.pace.base import Pace
 from weft.sim.spec import Foreign
+from weft.stacks.registry import make
 from weft.workload import zoo
 from weft_evidence.flows.lab import GPU, NIC_GBPS, beside_foreign, mean_iterations, play
 from weft_evidence.real import Say, row

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.prepare import compile_kernels
+from weft.runs.prepare import compile_kernels
 from weft.scenario.shipped import scenario_path
 from weft_evidence.claims import Measured, Request
 
@@ -87,8 +87,8 @@ class Lab:
     """Runs of settings at all seeds, done together before the first claim is measured."""
 
     def __init__(self, request: Request, settings: Sequence[Setting]) -> None:
-        from weft import api
-        from weft.executors import run_all
+        from weft.runs.executors import run_all
+        from weft.runs.run import Task, run_task
         from weft.scenario import Scenario
         from weft.scenario.build import Layers
 
@@ -110,13 +110,13 @@ class Lab:
                 given = Scenario.load({**data, **{table: {**data[table], **new} for table, new in changes.items()}})
             self._given[setting] = given
             for seed in self.seeds_of(setting):
-                tasks.append(api.Task(given, Layers(setting.stack), seed, False))
+                tasks.append(Task(given, Layers(setting.stack), seed, False))
                 owners.append(setting)
         tell = request.on_progress or (lambda done, total: None)
         done: dict[int, RunResult] = {}
         if tasks:
             compile_kernels(request.on_compile)
-        for i, run in run_all(tasks, request.workers, api.run_task) if tasks else ():
+        for i, run in run_all(tasks, request.workers, run_task) if tasks else ():
             done[i] = run
             tell(len(done), len(tasks))
         for i, setting in enumerate(owners):

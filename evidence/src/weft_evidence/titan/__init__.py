@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from weft.place.pattern import bytes_across, kind_of, pattern_of
+from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
 from weft_evidence.checks import LabCheck, Rule, chosen, equal, judge, nearly, on_that_side, place_of
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Verdict
 from weft_evidence.titan.exact import BOUND, FORMS, Score, compare
@@ -182,8 +182,8 @@ def _section_ii(placer: str, published: float) -> _Check:
         import numpy as np
 
         from weft.model.profile import Phase, Profile
-        from weft.place.hived import fragments_first
-        from weft.place.titan import Limits, solve
+        from weft.policies.place.hived import fragments_first
+        from weft.policies.place.titan import Limits, solve
 
         free = np.array([4, 3, 2, 1])
         kind = kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], 4), HD)

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.profile import Phase, Profile
-from weft.place.pattern import Kind, kind_of, pattern_of, within
-from weft.place.titan import Limits, printed, solve
-from weft.place.titan.search import Placed
+from weft.policies.place.pattern import Kind, kind_of, pattern_of, within
+from weft.policies.place.titan import Limits, printed, solve
+from weft.policies.place.titan.search import Placed
 
 BOUND = 1.0 - 1.0 / math.e  # Lemma 3: greedy on a non-decreasing submodular function reaches this part of the best
 

@@ -22,15 +22,15 @@ import numpy as np
 
 from weft import api
 from weft.core.layered.even import Dealt
-from weft.kept import kept
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
-from weft.place.base import Answer, Place
-from weft.place.best_fit import Share, idle_first
-from weft.place.skew import Skew, skew_of
-from weft.registry import register
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.best_fit import Share, idle_first
+from weft.policies.place.skew import Skew, skew_of
 from weft.results.metrics import machine_use, profit_rate, total
 from weft.results.series import Steps
+from weft.runs.kept import kept
+from weft.stacks.registry import register
 from weft_evidence import reproduce
 from weft_evidence.checks import judge
 from weft_evidence.claims import Request

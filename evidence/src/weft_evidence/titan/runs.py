@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.model.cluster import Cluster
-from weft.model.topologies import Machine, single_switch
-from weft.physics.iteration import play_on
-from weft.place.hived import fragments_first
-from weft.place.pattern import bytes_across, divide, kind_of, pattern_of
-from weft.place.titan import Limits, solve
-from weft.place.titan.search import Placed
+from weft.network.iteration import play_on
+from weft.network.topologies import Machine, single_switch
+from weft.policies.place.hived import fragments_first
+from weft.policies.place.pattern import bytes_across, divide, kind_of, pattern_of
+from weft.policies.place.titan import Limits, solve
+from weft.policies.place.titan.search import Placed
 from weft.results.metrics import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
@@ -133,8 +133,8 @@ def placers(jobs: int) -> list[str]:
     Where jobs share GPUs, every iteration of those that meet on one is simulated: a shared GPU is a queue, which has no
     pace to estimate. With few jobs that can be afforded, but for `STACKED`, which pile jobs up on the same GPUs.
     """
-    from weft.registry import names
     from weft.stacks import resolve
+    from weft.stacks.registry import names
 
     def admissible(name: str) -> bool:
         return not resolve("fifo", place=name).planner.shares_gpus or (jobs <= FEW_JOBS and name not in STACKED)
@@ -233,7 +233,7 @@ def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
         return found
     if placer == "hived":
         return _in_turn(fragments_first(FREE, np.full(8, 4), np.zeros(8, dtype=np.int64), workers))
-    from weft.place.skew import skew_of
+    from weft.policies.place.skew import skew_of
 
     if placer == "tiresias" and skew_of(model) <= 0.3:
         order = np.argsort(FREE, kind="stable")

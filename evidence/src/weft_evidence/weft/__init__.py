@@ -16,12 +16,12 @@ import polars as pl
 
 from weft.advise.race import Race, Replicate, entrants, race, score
 from weft.advise.site import Site
-from weft.api import Task, run_task
-from weft.executors import run_all
-from weft.order.weft import BOUND, LEAST_BOUND_S
-from weft.prepare import compile_kernels
+from weft.policies.order.weft import BOUND, LEAST_BOUND_S
 from weft.results.metrics import machine_use
 from weft.results.run import RunResult
+from weft.runs.executors import run_all
+from weft.runs.prepare import compile_kernels
+from weft.runs.run import Task, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
 from weft.scenario.shipped import scenario_path

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import weft
-from weft.order.weft import Outlook, Weft
+from weft.policies.order.weft import Outlook, Weft
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft_evidence.dally.runs import scenario as dally

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.collectives.lowering import OpenFlow, open_collective
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowRows, TransferView
-from weft.pace.base import Admission, Pace
-from weft.pace.flow import Flow, FlowSpec
+from weft.network.collectives.lowering import OpenFlow, open_collective
+from weft.policies.pace.base import Admission, Pace
+from weft.policies.pace.flow import Flow, FlowSpec
 from weft_live.agent.host import FLOOR_BYTES_PER_S, REPORT_S
 from weft_live.agent.ruling import Ruling, Sent
 from weft_live.hearing import SEEN, Keeper

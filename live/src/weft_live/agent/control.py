@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft_live.agent.conductor import Conductor, Owner
 from weft_live.agent.fabric import Keepers, Kept, addresses
 from weft_live.agent.service import AgentService

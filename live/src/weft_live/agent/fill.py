@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.pace.rates import Limits
+from weft.policies.pace.rates import Limits
 
 
 def fill(

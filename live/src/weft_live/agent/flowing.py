@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
-from weft.pace.flow.switch_table import SwitchTable
+from weft.policies.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
+from weft.policies.pace.flow.switch_table import SwitchTable
 from weft_live.agent.fabric import Fabric
 from weft_live.agent.wire import LostError, Message
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from weft.model.cluster import Cluster
 from weft.model.plan import Decision, Gate, Placement, Start
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft_live.agent.conductor import Owner
 from weft_live.agent.control import Control
 from weft_live.agent.service import listed

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.model.flows import FlowRows, flow_set
-from weft.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, resized
+from weft.policies.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, resized
 from weft_live.agent.fill import fill
 
 Sent = Mapping[tuple[str, str], tuple[float, float]]  # by job and host: bytes of this phase, and of all of them

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.model.cluster import Cluster
-from weft.pace.flow.switch_table import SwitchTable
+from weft.policies.pace.flow.switch_table import SwitchTable
 from weft_live.agent.wire import Message, listen
 
 

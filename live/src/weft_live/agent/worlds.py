@@ -12,7 +12,7 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft_live.agent.control import Control
 from weft_live.agent.fabric import addresses
 from weft_live.agent.plane import Placed, Plane, steers

@@ -23,7 +23,7 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.model.cluster import Cluster
-    from weft.physics.estimates import Estimates
+    from weft.network.estimates import Estimates
     from weft_live.engine import Engine
     from weft_live.server.server import Server
 

@@ -9,7 +9,7 @@ from typing import Any
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Gate, Hold, SetGate, Start, Stop
-from weft.model.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine
 from weft_live.clock import Clock
 from weft_live.engine import Site
 from weft_live.local import LocalWorld, Task

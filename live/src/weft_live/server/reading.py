@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft.collectives import get_collective
 from weft.core.snapshot import save_profile
 from weft.errors import InputError, WeftError
 from weft.model.profile import Profile, Transfer
+from weft.network.collectives import get_collective
 from weft.workload import zoo
 
 LARGEST = 16 << 20  # bytes of a file, as it lies there

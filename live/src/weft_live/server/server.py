@@ -22,7 +22,7 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
 from weft.model.view import Spread
-from weft.physics.estimates import Estimates
+from weft.network.estimates import Estimates
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
 from weft_live.description import Description, unread

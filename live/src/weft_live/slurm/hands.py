@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from weft.errors import InputError
-from weft.model.topologies.hostlist import compress
+from weft.network.topologies.hostlist import compress
 from weft_live.slurm.commands import Ended, Slurm, Unreachable
 from weft_live.slurm.notes import Mark, Why
 from weft_live.slurm.priority import Standing, read_standing

@@ -9,7 +9,7 @@ from dataclasses import replace
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.view import Fact
-from weft.planners.base import Planner
+from weft.policies.planners.base import Planner
 from weft_live.description import Description, ProfileOf
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Reading

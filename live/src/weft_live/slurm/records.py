@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from weft.errors import InputError
-from weft.model.topologies.hostlist import expand
+from weft.network.topologies.hostlist import expand
 from weft_live.slurm.commands import Unreachable
 
 _MOST_TASKS = 100_000  # most tasks of one array; Slurm allows far fewer unless it is told otherwise

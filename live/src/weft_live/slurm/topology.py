@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
-from weft.model.topologies import Machine
-from weft.model.topologies.clos import Node as Row
-from weft.model.topologies.clos import racks_of_nodes
-from weft.model.topologies.files import parse_slurm_topology
-from weft.model.topologies.hostlist import compress, expand
+from weft.network.topologies import Machine
+from weft.network.topologies.clos import Node as Row
+from weft.network.topologies.clos import racks_of_nodes
+from weft.network.topologies.files import parse_slurm_topology
+from weft.network.topologies.hostlist import compress, expand
 from weft.workload.zoo.timings import find_gpu
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.records import Node, Record, read_nodes

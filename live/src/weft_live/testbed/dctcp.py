@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.compiled import cache_root
 from weft.errors import InputError
+from weft.kernels import cache_root
 from weft_live.testbed.packets import bpf
 
 _SOURCE = Path(__file__).with_name("dctcp.bpf.c")

@@ -15,8 +15,8 @@ import numpy as np
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
-from weft.pace.base import Pace
-from weft.registry import make
+from weft.policies.pace.base import Pace
+from weft.stacks.registry import make
 from weft.workload import zoo
 from weft_live.agent.control import Control
 from weft_live.agent.plane import steers

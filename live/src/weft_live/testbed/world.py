@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
-from weft.pace.base import Pace
+from weft.policies.pace.base import Pace
 from weft_live.agent.control import Control
 from weft_live.agent.worlds import PacedLocalEngine, PacedWorld
 from weft_live.clock import Clock

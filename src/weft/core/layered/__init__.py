@@ -13,9 +13,9 @@ from weft.core.layered.pool import Outcome
 from weft.core.layered.serve import serve
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
-from weft.order.base import Cap, Claim, Order, Ranking
-from weft.place.base import Place
-from weft.planners.base import Planner
+from weft.policies.order.base import Cap, Claim, Order, Ranking
+from weft.policies.place.base import Place
+from weft.policies.planners.base import Planner
 
 _NEXT_S = 1e-3
 

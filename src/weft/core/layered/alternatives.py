@@ -20,8 +20,8 @@ from weft.core.occupancy import Draft
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Spread
-from weft.order.base import Ranking
-from weft.place.base import Answer, Place
+from weft.policies.order.base import Ranking
+from weft.policies.place.base import Answer, Place
 
 _PATIENCE = 16  # servings in a row that bring nothing new before the search is given up
 

@@ -18,8 +18,8 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer
-from weft.place.base import Answer, Place
-from weft.place.pattern import HD, Dealing
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.pattern import HD, Dealing
 
 Flags = npt.NDArray[np.bool_]
 

@@ -20,8 +20,8 @@ from weft.core.view import View
 from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
-from weft.order.base import Claim, Ranking
-from weft.place.base import Answer, Place
+from weft.policies.order.base import Claim, Ranking
+from weft.policies.place.base import Answer, Place
 
 Floats = npt.NDArray[np.float64]
 Ask = Callable[[JobView, int, Draft, State], Answer]  # how place is asked; alternatives ask in a varied way

@@ -13,8 +13,8 @@ from weft.core.table import memory_of, shape_of
 from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
 from weft.model.view import ClusterView, JobStatus, JobView
-from weft.order.base import Cap, Claim, Ranking
-from weft.place.base import Answer, Place
+from weft.policies.order.base import Cap, Claim, Ranking
+from weft.policies.place.base import Answer, Place
 
 
 def serve(

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster, Server
-from weft.model.topologies import TierSummary, node_levels, tier_summary
-from weft.model.topologies.hostlist import compress
 from weft.model.units import GB, bytes_per_s_to_gbps
+from weft.network.topologies import TierSummary, node_levels, tier_summary
+from weft.network.topologies.hostlist import compress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from weft.compiled import cache_dir, load
+from weft.kernels import cache_dir, load
 
 if TYPE_CHECKING:
-    from weft.pace.rates import RateRule
+    from weft.policies.pace.rates import RateRule
 
 
 def is_cached() -> bool:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from weft.errors import EngineError
 from weft.model.flows import Ask
 from weft.model.plan import Gate
-from weft.pace.rates import Demand, RateRule
+from weft.policies.pace.rates import Demand, RateRule
 from weft.sim.compiled import state
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew

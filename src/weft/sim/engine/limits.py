@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.pace.rates import Bools, Floats, Ints, Limits
+from weft.policies.pace.rates import Bools, Floats, Ints, Limits
 from weft.sim.compiled.load import kernel
 
 if TYPE_CHECKING:

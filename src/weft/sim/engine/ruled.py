@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import EngineError
 from weft.model.flows import FlowRows, flow_set
-from weft.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, Others, RateRule
+from weft.policies.pace.rates import MOST_RANK, Bools, Carried, Demand, Floats, Ints, Limits, Moment, Others, RateRule
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import FOREIGN, TRANSFER
 from weft.sim.engine.program import Program, named_in

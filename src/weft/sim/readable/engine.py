@@ -9,7 +9,7 @@ import math
 
 from weft.model.flows import TransferView
 from weft.model.plan import Gate
-from weft.pace.rates import Demand
+from weft.policies.pace.rates import Demand
 from weft.sim.compiled.state import FOREIGN, MISSED, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.model.plan import Gate
-from weft.pace.rates import Bools, Floats, Ints, Limits
+from weft.policies.pace.rates import Bools, Floats, Ints, Limits
 from weft.sim.compiled.state import TRANSFER, UNLIMITED, rate_unit
 from weft.sim.engine import EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, whole_units

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from weft.collectives import APART
 from weft.errors import InputError
-from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.model.profile import APART, Compute, Profile, Task, Transfer
 from weft.workload.graphs.work import Work
 from weft.workload.profiles.measured import bucket_groups
 

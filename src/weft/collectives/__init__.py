@@ -1,9 +1,0 @@
-"""Collectives: what workers send each other, stage by stage, and what that is on the links of a cluster."""
-
-from weft.collectives.algorithms import APART, COLLECTIVES, Stage, get_collective, stages
-from weft.collectives.lowering import OpenFlow, RoutedCollective, open_collective, route_collective
-
-__all__ = [
-    "APART", "COLLECTIVES", "OpenFlow", "RoutedCollective", "Stage", "get_collective", "open_collective",
-    "route_collective", "stages",
-]  # fmt: skip

@@ -1,0 +1,262 @@
+"""Lowering: a collective on a placement becomes flows on the links of the cluster, in one of two forms.
+
+`route_collective` makes a chain of lock-step flow groups, one per stage. Neighbouring groups that load the wire in the
+same way are merged (a ring is one group of 2(N-1)/N M per edge, with the latency of 2(N-1) messages). Every message of
+a stage is one flow with a hash of its own, so equal-cost paths are chosen per pair of workers and stay the same for
+every transfer of the job.
+
+`open_collective` makes single flows between servers, with what each of them waits for. A ring is one flow from each
+server to the next, 2(N-1)/N of the message each. Before anything has come in, a server can send the first chunks (1/N
+of the message each) of all of its workers; after that it is never ahead of the flow that comes in. A parameter server
+gets a push from every worker on another server, and its broadcasts are never ahead of the least advanced push. Any
+other collective goes stage by stage, with one flow for each pair of workers.
+
+Parameter servers that stand apart need no GPU. Each is drawn, by the job's key, from the servers that have no worker of
+the job and none of its other parameter servers; where no such server is left they stand beside workers.
+
+Messages between GPUs of one server load no link: a server's inner fabric is not a shared resource here, not even
+between jobs on the same server. They cap the flows of their stage instead, at the speed of a GPU's port divided by the
+number of messages that it sends or receives at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from weft.errors import InputError
+from weft.model.cluster import Cluster
+from weft.model.flows import FlowGroup
+from weft.model.profile import APART
+from weft.network.collectives.algorithms import Pair, Stage, Stages, get_collective, host_ranks, stages
+
+_INF = float("inf")
+_SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A FlowGroup per byte of message: `share` bytes of each flow for every byte of the collective's message."""
+
+    share: float
+    links: tuple[tuple[int, int], ...]
+    ports: tuple[int, ...]
+    demand_bytes_per_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedCollective:
+    """A collective on a placement, ready for messages of any size: keep it where a job sends many."""
+
+    legs: tuple[Leg, ...]
+
+    def groups(self, message_bytes: float, demand_bytes_per_s: float | None = None) -> tuple[FlowGroup, ...]:
+        """The chain for one message, each flow capped by `demand_bytes_per_s` too.
+
+        Empty for an empty message. A group that would take no time at all is left out (inside one server whose fabric
+        is unlimited, without latency).
+        """
+        if not 0 <= message_bytes < _INF:
+            raise InputError(f"transfer: its message has {message_bytes} bytes; give a finite size of at least 0")
+        cap = _INF if demand_bytes_per_s is None else demand_bytes_per_s
+        if not cap > 0:
+            raise InputError(f"transfer: its demand is {cap} bytes/s; give more than 0, or none")
+        if message_bytes == 0:
+            return ()
+        chain = []
+        for leg in self.legs:
+            demand = min(cap, leg.demand_bytes_per_s)
+            if leg.links or leg.latency_s > 0 or demand < _INF:
+                chain.append(FlowGroup(leg.share * message_bytes, leg.links, leg.ports, demand, leg.latency_s))
+        return tuple(chain)
+
+
+def route_collective(
+    collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
+) -> RoutedCollective:
+    """The part of lowering that does not depend on the size of the message."""
+    known: list[Leg] = []  # the leg of each stage
+    legs: list[Leg] = []
+    for stage in placed_stages(collective, placement, cluster, n_ps, flow_key):
+        leg = _leg(stage, cluster, flow_key) if stage.like < 0 else known[stage.like]
+        known.append(leg)
+        last = legs[-1] if legs else None
+        if last and (last.links, last.ports, last.demand_bytes_per_s) == (leg.links, leg.ports, leg.demand_bytes_per_s):
+            share, latency = last.share + leg.share, last.latency_s + leg.latency_s
+            legs[-1] = Leg(share, leg.links, leg.ports, leg.demand_bytes_per_s, latency)
+        else:
+            legs.append(leg)
+    return RoutedCollective(tuple(legs))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStage:
+    """A stage on given servers, not routed yet: messages between servers by place in the algorithm, and for each flow
+    its bytes per byte of message, the speed that messages within a server leave for it, and its latency."""
+
+    between: tuple[Pair, ...]
+    servers: list[int]  # the server of each place
+    ports: tuple[int, ...]
+    share: float
+    demand_bytes_per_s: float
+    latency_s: float
+    like: int  # an earlier stage that is the same, or -1
+
+    def path(self, cluster: Cluster, pair: Pair, flow_key: int) -> Sequence[int]:
+        """The links that one of its messages takes."""
+        src, dst = pair
+        key = (flow_key * _SPREAD + src) * _SPREAD + dst
+        return cluster.topology.router(self.servers[src], self.servers[dst], key)
+
+
+def placed_stages(
+    collective: str, placement: Sequence[int], cluster: Cluster, n_ps: int = 1, flow_key: int = 0
+) -> list[PlacedStage]:
+    """The stages of a collective on these GPUs."""
+    spec, n = get_collective(collective), len(placement)
+    rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
+    if not rounds:
+        return []
+    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
+    if spec.rack_aware:
+        servers.sort(key=lambda server: (cluster.servers[server].rack, server))
+    if collective == APART:
+        servers += _standing_apart(servers, cluster, n_ps, flow_key)
+    number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
+    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
+    return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
+
+
+def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: int) -> list[int]:
+    """Where the parameter servers of a job stand, given the servers of its workers."""
+    taken = set(workers)
+    free = [server.id for server in cluster.servers if server.id not in taken]
+    hosts = []
+    for j, rank in enumerate(host_ranks(len(workers), n_ps)):
+        lot = ((flow_key + 1) * _SPREAD + j) * 0x9E3779B97F4A7C15 % 2**64 >> 32
+        hosts.append(free.pop(lot % len(free)) if free else workers[rank])
+    return hosts
+
+
+@lru_cache(maxsize=512)
+def _unit_stages(collective: str, n: int, n_ps: int) -> Stages:
+    return stages(collective, n, 1.0, n_ps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A stage once it is known which workers share a server, but not yet where the servers are."""
+
+    between: tuple[Pair, ...]  # messages between servers
+    inside: int  # most messages that one worker sends or receives at once within its server
+    ports: tuple[int, ...]  # a rank on each server that the messages between servers use
+    like: int  # an earlier stage that is the same, or -1
+
+
+@lru_cache(maxsize=512)
+def _shapes(collective: str, n: int, n_ps: int, together: tuple[int, ...]) -> tuple[_Shape, ...]:
+    """The shape of each stage; `together` numbers the servers, rank by rank. Jobs of a trace have few of them."""
+    rounds = _unit_stages(collective, n, n_ps)
+    first = {stage: i for i, stage in reversed(list(enumerate(rounds)))}
+    rank_on = {server: rank for rank, server in reversed(list(enumerate(together)))}
+    found = []
+    for i, stage in enumerate(rounds):
+        between = [pair for pair in stage.pairs if together[pair[0]] != together[pair[1]]]
+        within = [pair for pair in stage.pairs if together[pair[0]] == together[pair[1]]]
+        busiest = max(max(Counter(ends).values()) for ends in zip(*within, strict=True)) if within else 0
+        ports = tuple(rank_on[server] for server in {together[rank] for pair in between for rank in pair})
+        found.append(_Shape(tuple(between), busiest, ports, first[stage] if first[stage] < i else -1))
+    return tuple(found)
+
+
+def _placed(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster) -> PlacedStage:
+    demand, latency = _INF, 0.0
+    if shape.inside:
+        demand, latency = cluster.intra_server_bytes_per_s / shape.inside, cluster.intra_latency_s
+    if shape.between:
+        latency = max(latency, cluster.latency_s)
+    ports = tuple(sorted([servers[rank] for rank in shape.ports]))
+    share = stage.bytes * stage.steps
+    return PlacedStage(shape.between, servers, ports, share, demand, latency * stage.steps, shape.like)
+
+
+def _leg(stage: PlacedStage, cluster: Cluster, flow_key: int) -> Leg:
+    """One stage on the wire."""
+    counts = Counter(link for pair in stage.between for link in stage.path(cluster, pair, flow_key))
+    return Leg(stage.share, tuple(sorted(counts.items())), stage.ports, stage.demand_bytes_per_s, stage.latency_s)
+
+
+_NOBODY = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFlow:
+    """One flow, per byte of message. `feed` are the flows that it may not be ahead of, but for its first `chunk`;
+    `after` those that must have ended before it starts (both as ranges of the list it stands in)."""
+
+    path: tuple[int, ...]
+    share: float
+    demand_bytes_per_s: float
+    latency_s: float
+    chunk: float = 0.0
+    feed: tuple[int, int] = _NOBODY
+    after: tuple[int, int] = _NOBODY
+
+
+def open_collective(
+    collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
+) -> tuple[OpenFlow, ...]:
+    """The flows of a collective on these GPUs; none if nothing leaves a server."""
+    rounds = placed_stages(collective, placement, cluster, n_ps, flow_key)
+    if not any(stage.between for stage in rounds):
+        return ()
+    if collective == "ring":
+        return _open_ring(rounds[0], len(placement), cluster, flow_key)
+    if collective in ("parameter-server", APART):
+        n = len(placement)
+        hosts = host_ranks(n, n_ps) if collective != APART else range(n, n + n_ps)
+        return _open_servers(rounds[0], rounds[-1], n, cluster, hosts, flow_key)
+    flows: list[OpenFlow] = []
+    last = _NOBODY
+    for stage in rounds:
+        paths = [tuple(stage.path(cluster, pair, flow_key)) for pair in stage.between]
+        if not paths and stage.latency_s <= 0.0 and stage.demand_bytes_per_s == float("inf"):
+            continue
+        flows += [_flow(stage, path, after=last) for path in paths or [()]]
+        last = (last[1], len(flows))
+    return tuple(flows)
+
+
+def _flow(
+    stage: PlacedStage, path: tuple[int, ...], *, share: float | None = None, chunk: float = 0.0,
+    feed: tuple[int, int] = _NOBODY, after: tuple[int, int] = _NOBODY,
+) -> OpenFlow:  # fmt: skip
+    part = stage.share if share is None else share
+    return OpenFlow(path, part, stage.demand_bytes_per_s, stage.latency_s, chunk, feed, after)
+
+
+def _open_ring(stage: PlacedStage, n: int, cluster: Cluster, flow_key: int) -> tuple[OpenFlow, ...]:
+    """Messages between neighbours in the ring that stand on two servers, in the order of the ring."""
+    pairs = sorted(stage.between)
+    flows = []
+    for i, (a, b) in enumerate(pairs):
+        before = (i - 1) % len(pairs)
+        workers = (a - pairs[before][0]) % n  # on the server that it leaves
+        path = tuple(stage.path(cluster, (a, b), flow_key))
+        flows.append(_flow(stage, path, share=2.0 * (n - 1) / n, chunk=workers / n, feed=(before, before + 1)))
+    return tuple(flows)
+
+
+def _open_servers(
+    push: PlacedStage, pull: PlacedStage, n: int, cluster: Cluster, hosts: Sequence[int], flow_key: int
+) -> tuple[OpenFlow, ...]:
+    flows: list[OpenFlow] = []
+    for host in hosts:
+        far = [r for r in range(n) if push.servers[r] != push.servers[host]]
+        pushes = (len(flows), len(flows) + len(far))
+        flows += [_flow(push, tuple(push.path(cluster, (r, host), flow_key))) for r in far]
+        flows += [_flow(pull, tuple(pull.path(cluster, (host, r), flow_key)), feed=pushes) for r in far]
+    return tuple(flows)

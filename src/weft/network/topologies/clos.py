@@ -1,0 +1,211 @@
+"""Builders of regular fabrics: single switch, leaf-spine, three-tier tree, k-ary fat tree, the CASSINI testbed.
+
+The tier of a link names its lower end: "nic" joins a server to its switch, "leaf" a leaf to a spine, and so on.
+The oversubscription of a switch is its downlink bandwidth over its uplink bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+from weft.errors import ScenarioError
+from weft.model.cluster import Cluster
+from weft.network.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
+
+CASSINI_MACHINE = Machine(gpus_per_server=1, nic_gbps=50.0, gpu="A100", gpu_memory_gb=40.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A server of its own kind, for clusters that are not all alike."""
+
+    name: str
+    gpus: int
+    nic_gbps: float
+
+
+def single_switch(servers: int, machine: Machine | None = None, *, seed: int = 0) -> Cluster:
+    """All servers on one switch that never blocks: only NICs can be the bottleneck. It is one rack."""
+    check_total(check_count("servers", servers), "servers")
+    fabric = Fabric("single-switch", machine or Machine(), seed)
+    _racks(fabric, servers, servers, lambda rack: ("switch",))
+    return fabric.cluster()
+
+
+def leaf_spine(
+    racks: int,
+    servers_per_rack: int,
+    machine: Machine | None = None,
+    *,
+    oversubscription: float = 1.0,
+    spines: int | None = None,
+    seed: int = 0,
+) -> Cluster:
+    """One leaf switch per rack, each with one uplink to every spine.
+
+    The uplinks of a leaf have, together, the bandwidth of its NICs divided by `oversubscription`. Without `spines`,
+    there are as many spines as make an uplink about as fast as a NIC.
+    """
+    machine = machine or Machine()
+    check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
+    rows = [
+        [
+            Node(f"s{r * servers_per_rack + i}", machine.gpus_per_server, machine.nic_gbps)
+            for i in range(servers_per_rack)
+        ]
+        for r in range(racks)
+    ]
+    names = [f"leaf{r}" for r in range(racks)]
+    return racks_of_nodes(
+        "leaf-spine", rows, names, machine, oversubscription=oversubscription, spines=spines, seed=seed
+    )
+
+
+def racks_of_nodes(
+    name: str,
+    racks: Sequence[Sequence[Node]],
+    leaves: Sequence[str],
+    machine: Machine,
+    *,
+    oversubscription: float = 1.0,
+    spines: int | None = None,
+    seed: int = 0,
+) -> Cluster:
+    """A leaf-spine of given racks, each with servers of its own kinds under the leaf of that name."""
+    ratio = check_positive("oversubscription", oversubscription)
+    if spines is None:
+        widest = max((len(nodes) for nodes in racks), default=1)
+        spines = max(1, min(widest, round(widest / ratio)))
+    check_count("spines", spines)
+    check_total(spines, "spines")
+    fabric = Fabric(name, machine, seed)
+    taken = {node.name for nodes in racks for node in nodes} | set(leaves)
+    tops = _free_names("spine", spines, taken)
+    for rack, nodes in enumerate(racks):
+        for node in nodes:
+            fabric.server(node.name, rack, (leaves[rack], "spine"), node.gpus)
+    for rack, nodes in enumerate(racks):
+        for node in nodes:
+            fabric.cable(node.name, leaves[rack], node.nic_gbps, "nic")
+    for rack, nodes in enumerate(racks):
+        up_gbps = sum(node.nic_gbps for node in nodes) / ratio / spines
+        for top in tops:
+            fabric.cable(leaves[rack], top, up_gbps, "leaf")
+    return fabric.cluster()
+
+
+def three_tier(
+    racks: int,
+    servers_per_rack: int,
+    machine: Machine | None = None,
+    *,
+    racks_per_edge: int | None = None,
+    oversubscription: float = 1.0,
+    uplink_gbps: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> Cluster:
+    """A tree: racks under ToR switches, these under edge switches, these under one aggregation switch.
+
+    `uplink_gbps` gives the speeds of ToR and edge uplinks; without it, the uplinks of each tier have the bandwidth
+    below them divided by `oversubscription`. The simulation of the flow-scheduling paper has
+    100 racks of 10 servers of 8 GPUs, 10 racks per edge, NICs at 10 and `uplink_gbps=(20, 40)`. Without
+    `racks_per_edge` it is the square root of the racks, rounded up.
+    """
+    machine = machine or Machine()
+    check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
+    per_edge = ceil(sqrt(racks)) if racks_per_edge is None else check_count("racks_per_edge", racks_per_edge)
+    tor_gbps, edge_gbps = _uplinks(machine.nic_gbps, servers_per_rack, per_edge, oversubscription, uplink_gbps)
+    fabric = Fabric("three-tier", machine, seed)
+    _racks(
+        fabric, racks * servers_per_rack, servers_per_rack,
+        lambda rack: (f"tor{rack}", f"edge{rack // per_edge}", "aggregation"),
+    )  # fmt: skip
+    for rack in range(racks):
+        fabric.cable(f"tor{rack}", f"edge{rack // per_edge}", tor_gbps, "tor")
+    for edge in range(ceil(racks / per_edge)):
+        fabric.cable(f"edge{edge}", "aggregation", edge_gbps, "edge")
+    return fabric.cluster()
+
+
+def fat_tree(k: int, machine: Machine | None = None, *, oversubscription: float = 1.0, seed: int = 0) -> Cluster:
+    """The k-ary fat tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 servers.
+
+    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it.
+    """
+    machine = machine or Machine()
+    if check_count("k", k, least=2) % 2:
+        raise ScenarioError(f"cluster.k is {k}; a fat tree needs an even number of ports, such as {k + 1}")
+    half = k // 2
+    check_total(k * half * half, "k")
+    up_gbps = machine.nic_gbps / check_positive("oversubscription", oversubscription)
+    fabric = Fabric("fat-tree", machine, seed)
+    edges = [(pod, edge) for pod in range(k) for edge in range(half)]
+    above = [(f"edge{pod}.{edge}", f"pod{pod}", "core") for pod, edge in edges]
+    _racks(fabric, len(edges) * half, half, above.__getitem__)
+    for pod, edge in edges:
+        for agg in range(half):
+            fabric.cable(f"edge{pod}.{edge}", f"agg{pod}.{agg}", up_gbps, "edge")
+    for pod, agg in edges:  # as many aggregation switches as edge switches
+        for i in range(half):
+            fabric.cable(f"agg{pod}.{agg}", f"core{agg * half + i}", up_gbps, "aggregation")
+    return fabric.cluster()
+
+
+def cassini(machine: Machine | None = None, *, seed: int = 0) -> Cluster:
+    """The CASSINI testbed (section 5.1, Figure 10): 24 servers, 13 logical switches, 48 cables, 2:1 at the ToRs.
+
+    6 ToRs with 4 servers and 2 uplinks each, 6 aggregation switches with 2 uplinks each, 1 core. The text does not
+    say which ToR meets which aggregation switch: here two ToRs and two aggregation switches make a pod, fully meshed.
+    """
+    machine = machine or CASSINI_MACHINE
+    fabric = Fabric("cassini", machine, seed)
+    _racks(fabric, 24, 4, lambda rack: (f"tor{rack}", f"pod{rack // 2}", "core"))
+    for tor in range(6):
+        for agg in (tor // 2 * 2, tor // 2 * 2 + 1):
+            fabric.cable(f"tor{tor}", f"agg{agg}", machine.nic_gbps, "tor")
+    for agg in range(6):
+        for _ in range(2):
+            fabric.cable(f"agg{agg}", "core", machine.nic_gbps, "aggregation")
+    return fabric.cluster()
+
+
+def cassini_multi_gpu(machine: Machine | None = None, *, seed: int = 0) -> Cluster:
+    """The six servers with two GPUs each of CASSINI's section 5.6.
+
+    Its Figure 16(a) is a drawing only; here, as in the testbed, 2:1: three ToRs with two servers and one uplink each
+    to one core, all at NIC speed.
+    """
+    machine = machine or Machine(2, CASSINI_MACHINE.nic_gbps, CASSINI_MACHINE.gpu, CASSINI_MACHINE.gpu_memory_gb)
+    fabric = Fabric("cassini-multi-gpu", machine, seed)
+    _racks(fabric, 6, 2, lambda rack: (f"tor{rack}", "core"))
+    for tor in range(3):
+        fabric.cable(f"tor{tor}", "core", machine.nic_gbps, "tor")
+    return fabric.cluster()
+
+
+def _racks(fabric: Fabric, servers: int, per_rack: int, above: Callable[[int], tuple[str, ...]]) -> None:
+    """Servers s0, s1, ... in racks of `per_rack`, each on the first of the switches that are `above` its rack."""
+    for i in range(servers):
+        fabric.server(f"s{i}", i // per_rack, above(i // per_rack))
+    for i in range(servers):
+        fabric.cable(f"s{i}", above(i // per_rack)[0], fabric.machine.nic_gbps, "nic")
+
+
+def _uplinks(
+    nic_gbps: float, servers: int, racks_per_edge: int, oversubscription: float, given: tuple[float, float] | None
+) -> tuple[float, float]:
+    ratio = check_positive("oversubscription", oversubscription)
+    if given is None:
+        tor = servers * nic_gbps / ratio
+        return tor, racks_per_edge * tor / ratio
+    if len(given) != 2:
+        raise ScenarioError(f"cluster.uplink_gbps has {len(given)} speeds; give two: of ToR and of edge uplinks")
+    return check_positive("uplink_gbps", given[0]), check_positive("uplink_gbps", given[1])
+
+
+def _free_names(stem: str, n: int, taken: set[str]) -> list[str]:
+    while any(f"{stem}{i}" in taken for i in range(n)):
+        stem += "_"
+    return [f"{stem}{i}" for i in range(n)]

@@ -1,0 +1,296 @@
+"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2).
+
+Guided search is beyond the paper, which only ranks what the planner offers. Starting from the planner's best candidate,
+jobs that start in this cycle exchange GPUs with each other or take GPUs that nobody uses, as long as every job stays on
+as many servers and racks. By the planner's own measure the plan is then as good as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.flows import Traffic
+from weft.model.plan import Candidate, Gate, Placement, Plan, State
+from weft.model.view import ClusterView, Fact, Spread
+from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.interleave.cassini.align import Alignment, align
+from weft.policies.interleave.cassini.circle import Circle, common_periods
+from weft.policies.interleave.cassini.layout import TOLERANCE, Layout, lay_out, score_links
+from weft.policies.interleave.cassini.rotate import rotate, score_at, settle
+
+Value = tuple[bool, float]  # free of loops, score
+_BATCH = 8
+
+
+def improved(
+    view: ClusterView,
+    candidates: Sequence[Candidate],
+    value: Callable[[Sequence[Mapping[str, Placement]]], list[Value]],
+    tries: int,
+) -> tuple[int, dict[str, Placement]] | None:
+    """(candidate, placements) better than every candidate, or None; `tries` placements are looked at."""
+    values = value([candidate.plan.placements for candidate in candidates])
+    start = max(range(len(candidates)), key=lambda i: (values[i], -i))
+    now = dict(candidates[start].plan.placements)
+    best = values[start]
+    movable = sorted(job for job in now if job in view.waiting)
+    if not movable or best == (True, 1.0):
+        return None
+    rng = view.rng("cassini search")
+    better = False
+    for _ in range(-(-tries // _BATCH)):
+        trials = [trial for trial in (_neighbour(view, now, movable, rng) for _ in range(_BATCH)) if trial is not None]
+        if not trials:
+            continue
+        found = value(trials)
+        i = max(range(len(trials)), key=found.__getitem__)
+        if found[i] > best and found[i][1] > best[1] + (0.0 if found[i][0] > best[0] else 1e-9):
+            now, best, better = trials[i], found[i], True
+        if best == (True, 1.0):
+            break
+    return (start, now) if better else None
+
+
+def _neighbour(
+    view: ClusterView, now: Mapping[str, Placement], movable: Sequence[str], rng: np.random.Generator
+) -> dict[str, Placement] | None:
+    """One worker of a job changes places with a worker of another job that starts, or moves to a free GPU; None if that
+    takes a job further apart, or out of the shape that it must have."""
+    used = {gpu for gpus in now.values() for gpu in gpus}
+    free = [int(gpu) for gpu in np.flatnonzero(view.offer.free) if int(gpu) not in used]
+    others = [gpu for job in movable for gpu in now[job]] + free
+    job = movable[int(rng.integers(len(movable)))]
+    mine = now[job][int(rng.integers(len(now[job])))]
+    theirs = others[int(rng.integers(len(others)))]
+    if theirs in now[job]:
+        return None
+    swap = {mine: theirs, theirs: mine}
+    changed = dict(now)
+    for name in movable:
+        if mine in now[name] or theirs in now[name]:
+            changed[name] = tuple(sorted(swap.get(gpu, gpu) for gpu in now[name]))
+            if Spread.of(view.cluster, changed[name]) != Spread.of(view.cluster, now[name]):
+                return None
+            each = view.waiting[name].job.per_server
+            if each and set(view.cluster.counts(changed[name]).values()) != {each}:
+                return None
+    return changed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`cassini:padding=0.1,metric=tail,loops=discard`: what may be set.
+
+    candidates: how many plans to ask the planner for. padding: relative idle time that may be added to an iteration so
+    that it fits the periods of others (0: none, so that partly compatible jobs are not held to gates either). metric:
+    plans are scored by the mean over links, by the worst link (tail), or, as a control, by the number of racks that
+    jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
+    (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
+    search: number of placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at
+    all (`unshifted` is another control). stay: candidates are passed over in which a job that has GPUs would go
+    elsewhere than in the planner's own plan.
+    """
+
+    candidates: int = 10
+    padding: float = 0.05
+    metric: str = "mean"
+    loops: str = "consensus"
+    search: int = 0
+    threads: int = 0  # 0: one per core
+    shifts: bool = True
+    stay: bool = False
+
+
+class Cassini(Interleave):
+    """Algorithm 2 with exact rotations, and gates that compatible jobs are held to.
+
+    Jobs are held to a periodic gate (re-aligned when more than 5 % off) if they are fully compatible, or if they
+    are partly compatible and their periods leave room for what does not fit. The others are shifted once. All of this
+    happens only where it is expected to gain more than it costs. With `loops=discard`, candidates whose affinity graph
+    has loops are passed over while there are others; if all have loops, the best is taken and its looping groups are
+    left unshifted.
+    """
+
+    name = "cassini"
+    needs = frozenset({Fact.PROFILE})
+    shifts = True
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.candidates = self.settings.candidates
+        self.shifts = self.settings.shifts
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,loops=discard`."""
+        return cls(_settings(arg) if arg is not None else None)
+
+    def prepare(self) -> None:
+        """Load the kernels, which rotate circles, score shifts and settle loops."""
+        circles, periods = [Circle(1.0, ((0.0, 0.4, 1.0),))] * 3, common_periods([1.0] * 3)
+        score_at(circles, 1.0, rotate(circles, 1.0, periods).shifts_s, periods)
+        settle([(["a", "b", "c"], (circles, 1.0, periods))], [{}])
+
+    def initial_state(self) -> State:
+        """No gates yet."""
+        return {"version": 1, "gates": {}}
+
+    def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+        """Score all, take the best, shift its jobs."""
+        if self.settings.stay:
+            own = candidates[0].plan.placements
+            same = [all(c.plan.placements.get(job) == own.get(job) for job in view.running) for c in candidates]
+            candidates = [candidate for candidate, stays in zip(candidates, same, strict=True) if stays]
+        plans = [candidate.plan.placements for candidate in candidates]
+        layouts = self.layouts(view, plans)
+        values = self._values(view, plans, layouts)
+        cost = [candidate.restart_share for candidate in candidates]  # time lost, in the unit of 1 - score
+        chosen = max(range(len(plans)), key=lambda i: (values[i][0], round(values[i][1] - cost[i], 9), -i))
+        layout, candidate = layouts[chosen], candidates[chosen]
+        if not self.settings.shifts:
+            return Pick(candidate, state)
+        gates, kept, reasons, left = self._gates(view, layout, candidate, state)
+        words = dict(candidate.reasons)
+        for job in left:
+            if job in view.waiting and job in words:
+                words[job] += "; not shifted: the links of its group make a loop"
+        plan = Plan(candidate.plan.placements, gates)
+        return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
+
+    def _values(self, view: ClusterView, plans: Sequence[Any], layouts: Sequence[Layout]) -> list[Value]:
+        """How good each plan is: without loops first where these are passed over, then by score (or by racks)."""
+        if self.settings.metric == "racks":
+            spread = [sum(Spread.of(view.cluster, gpus).racks for gpus in plan.values()) for plan in plans]
+            return [(True, -float(racks)) for racks in spread]
+        tail, any_will_do = self.settings.metric == "tail", self.settings.loops == "consensus"
+        return [(any_will_do or layout.loops == 0, round(layout.score(tail), 9)) for layout in layouts]
+
+    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
+        """The best placement found beside the planner's, if it is better than all of theirs."""
+        if not self.settings.search:
+            return ()
+
+        def value(plans: Sequence[Any]) -> list[Value]:
+            return self._values(view, plans, self.layouts(view, plans))
+
+        found = improved(view, candidates, value, self.settings.search)
+        return () if found is None else (found,)
+
+    def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
+        """Which jobs meet under each plan, every link scored; links that are alike are solved once, in parallel."""
+        known: dict[tuple[str, Placement], Traffic] = {}
+        found = []
+        for placements in plans:
+            traffic = {}
+            for job_id, gpus in placements.items():
+                if len(gpus) > 1:
+                    if (job_id, gpus) not in known:
+                        known[job_id, gpus] = view.traffic(view.job(job_id).job, gpus)
+                    if known[job_id, gpus].task is not None:
+                        traffic[job_id] = known[job_id, gpus]
+            found.append(lay_out(traffic, view.cluster.topology.capacity, self.settings.padding))
+        score_links(found, self.settings.threads)
+        return found
+
+    def _gates(
+        self, view: ClusterView, layout: Layout, candidate: Candidate, state: State
+    ) -> tuple[dict[str, Gate], dict[str, Any], dict[str, str], set[str]]:
+        """Gates, what is remembered of them, why each, and jobs that a loop leaves unshifted."""
+        gates: dict[str, Gate] = {}
+        kept: dict[str, Any] = {}
+        reasons: dict[str, str] = {}
+        left: set[str] = set()
+        for group in layout.groups:
+            aligned = align(layout, group, self.settings.padding, self.settings.loops == "consensus")
+            left |= set(group.periods_s) - {job for a in aligned for job in a.jobs}
+            for alignment in aligned:
+                if not alignment.pays:
+                    continue
+                key = _key(alignment, candidate)
+                old = {job: state["gates"].get(job) for job in alignment.jobs}
+                if all(entry is not None and entry[3] == key for entry in old.values()):
+                    mine = {job: Gate(e[0], e[1], e[2], TOLERANCE) for job, e in old.items()}
+                else:
+                    mine = _new_gates(view, layout, alignment, old)
+                for job, gate in mine.items():
+                    gates[job] = gate
+                    kept[job] = [gate.epoch_s, gate.period_s, gate.task, key]
+                    reasons[job] = _words(alignment, job)
+        return gates, kept, reasons, left
+
+
+def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dict[str, Any]) -> dict[str, Gate]:
+    """Openings on a common clock: that of a job which has its openings already, or one that begins now."""
+    periodic = alignment.held
+    traffic, shifts = layout.traffic, alignment.shifts_s
+    anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
+    if anchor is not None:
+        base = old[anchor][0] - shifts[anchor]
+    elif periodic:  # so that no job that starts now is late for the first opening
+        base = view.now + max(traffic[j].offset_s - shifts[j] for j in alignment.jobs)
+    else:  # once: late enough that no job has passed the gated task by then
+        base = view.now + max(traffic[j].iteration_s for j in alignment.jobs)
+    gates = {}
+    for job in alignment.jobs:
+        task = traffic[job].task or 0
+        period = alignment.periods_s[job] if periodic else 0.0
+        gates[job] = Gate(base + shifts[job], period, task, TOLERANCE)
+    return gates
+
+
+def _words(alignment: Alignment, job: str) -> str:
+    shift, period = alignment.shifts_s[job], alignment.periods_s[job]
+    how = "held to its gate" if alignment.held else "shifted once"
+    loop = f", loops cost {alignment.forgone:.3f}" if alignment.looped else ""
+    return f"{how}: {1e3 * shift:.1f} ms into {1e3 * period:.1f} ms, score {alignment.score:.3f}{loop}"
+
+
+def _key(alignment: Alignment, candidate: Candidate) -> str:
+    parts = [
+        f"{job}:{candidate.plan.placements[job]}:{alignment.periods_s[job]:.9f}:{alignment.shifts_s[job]:.9f}"
+        for job in sorted(alignment.jobs)
+    ]
+    return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
+
+
+_NUMBERS = {"candidates": (1, 1000), "search": (0, 100_000), "threads": (0, 256)}
+_WORDS = {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}
+_FLAGS = {"unshifted": {"shifts": False}, "stay": {"stay": True}}
+
+
+def _settings(text: str) -> Settings:
+    known: dict[str, Any] = {}
+    seen: set[str] = set()
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if name in seen:
+            raise StackError(f"cassini:{text}: {name} is there twice; leave one out")
+        seen.add(name)
+        try:
+            if name in _NUMBERS and equals:
+                known[name], (least, most) = int(value), _NUMBERS[name]
+                if not least <= known[name] <= most:
+                    more = " (0: one per core)" if name == "threads" else ""
+                    raise StackError(f"cassini:{text}: {name} is a whole number from {least} to {most}{more}")
+            elif name == "padding" and equals:
+                known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
+                if not 0 <= known[name] <= 1:
+                    raise StackError(f"cassini:{text}: padding is a number from 0 to 1, or from 0% to 100%")
+            elif value in _WORDS.get(name, ()):
+                known[name] = value
+            elif name in _FLAGS and not equals:
+                known |= _FLAGS[name]
+            else:
+                raise ValueError
+        except ValueError:
+            raise StackError(
+                f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
+                "loops=consensus|discard, search=N, threads=N, unshifted, stay, separated by commas"
+            ) from None
+    return Settings(**known)

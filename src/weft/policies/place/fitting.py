@@ -1,0 +1,98 @@
+"""first-fit and random: places that only ask which GPUs have room; with `NAME:shared` a GPU may have several jobs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Self
+
+import numpy as np
+
+from weft.errors import StackError
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, JobView, Offer
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.best_fit import Ints
+
+
+def big_enough(job: JobView, gpus: int, offer: Offer) -> Ints:
+    """GPUs with enough memory left for a worker of the job, by number."""
+    return np.flatnonzero(offer.usable & (offer.memory >= job.job.profiles[gpus].memory_bytes))
+
+
+class Fitting(Place):
+    """Some of the free GPUs or, with `shared`, of those with enough memory left."""
+
+    kind: str
+    why: str
+
+    def __init__(self, shared: bool = False) -> None:
+        self.shares_gpus = shared
+        self.name = f"{self.kind}:shared" if shared else self.kind
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`NAME` or `NAME:shared`."""
+        if arg not in (None, "shared"):
+            raise StackError(f"{cls.kind}:{arg}: write {cls.kind} or {cls.kind}:shared")
+        return cls(arg == "shared")
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Those that `choose` takes, if there are enough."""
+        fit = big_enough(job, gpus, offer) if self.shares_gpus else np.flatnonzero(offer.free)
+        if len(fit) < gpus:
+            what = "have memory for it" if self.shares_gpus else "are free"
+            return Answer(None, f"wants {gpus} GPUs, fewer {what}", state)
+        return Answer(self.choose(view, job, gpus, fit), self.why, state)
+
+    @abstractmethod
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """The wanted number of these GPUs."""
+
+
+class AlwaysShared(Fitting):
+    """A place that shares GPUs, under a name of its own that takes no parameter."""
+
+    def __init__(self) -> None:
+        super().__init__(shared=True)
+        self.name = type(self).name
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The name alone."""
+        return super(Fitting, cls).from_text(arg)
+
+
+class FirstFit(Fitting):
+    """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left."""
+
+    kind, why = "first-fit", "first GPUs that will do"
+
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """The first."""
+        return tuple(fit[:gpus].tolist())
+
+
+class FF(AlwaysShared, FirstFit):
+    """`ff`: `first-fit:shared` under the name it has in the Ada-SRSF paper (section V)."""
+
+    name = "ff"
+
+
+class RandomPlace(Fitting):
+    """Free GPUs drawn at random; with `random:shared` GPUs with enough memory left.
+
+    Each job has its own lot, so what one is given does not depend on who was asked before it.
+    """
+
+    kind, why = "random", "drawn at random"
+
+    def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
+        """Whatever the lot says; ranks follow the numbers of the GPUs."""
+        drawn = view.rng(f"{self.name}:{job.id}").choice(fit, gpus, replace=False)
+        return tuple(sorted(drawn.tolist()))
+
+
+class Rand(AlwaysShared, RandomPlace):
+    """`rand`: `random:shared` under the name it has in the Ada-SRSF paper."""
+
+    name = "rand"

@@ -1,0 +1,108 @@
+"""lwf and ls: the GPUs with the least work left (LWF-kappa, Algorithm 1, and LS of the Ada-SRSF paper, section IV-A).
+
+A job that has I iterations to go adds I x (compute + communication) x GPUs to the work left (L_g) on each of its GPUs,
+communication being what one iteration waits for the network when the job is alone on it, and nothing on a single server
+(Eqs. 7 and 8). The sum is formed anew from the view whenever it is asked for: there is no account that could drift from
+the truth, and a scheduler that is started again knows as much as before. Only answers given earlier in the same cycle,
+which the view does not show yet, are kept in the policy's state, and dropped when the cycle ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import StackError
+from weft.model.plan import Placement, State
+from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
+from weft.policies.place.base import Answer, Place
+from weft.policies.place.fitting import big_enough
+
+_EARLIER = "answered this cycle"
+
+
+def workload_gpu_s(view: ClusterView, job: JobView, gpus: Placement) -> float:
+    """L_J = (C_J + E_J) x GPUs: what is left of a job on these GPUs, alone on the network."""
+    estimate = view.estimate(job.job, len(gpus), Spread.of(view.cluster, gpus))
+    return view.iterations_left(job.id) * estimate.iteration_s * len(gpus)
+
+
+def workloads(view: ClusterView, state: State) -> npt.NDArray[np.float64]:
+    """L_g of every GPU, with the answers of this cycle so far."""
+    left = np.zeros(view.cluster.n_gpus)
+    for job in view.running.values():
+        left[list(job.gpus)] += workload_gpu_s(view, job, job.gpus)
+    for gpus, work in state.get(_EARLIER, ()):
+        left[gpus] += work
+    return left
+
+
+def noted(view: ClusterView, job: JobView, gpus: Placement, state: State) -> State:
+    """The state after this answer."""
+    entry = [list(gpus), workload_gpu_s(view, job, gpus)]
+    return {_EARLIER: [*state.get(_EARLIER, ()), entry]}
+
+
+class LeastWorkloadFirst(Place):
+    """`lwf:K` (by default `lwf:1`): jobs of up to K GPUs take the GPUs with the least work left, wherever they are.
+
+    Larger jobs take GPUs server by server, the server with the least work left in all first, and inside a server the
+    least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1 never uses its
+    S_chosen: it goes through all servers, in that order.
+    """
+
+    needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
+    shares_gpus = True
+
+    def __init__(self, kappa: int = 1) -> None:
+        self.kappa = kappa
+        self.name = f"lwf:{kappa}"
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """`lwf` or `lwf:K`."""
+        if arg is None:
+            return cls()
+        if not (arg.isascii() and arg.isdecimal()):
+            raise StackError(
+                f"lwf:{arg}: write lwf:K with a whole number K, the largest job that may be scattered (0: none)"
+            )
+        return cls(int(arg))
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """Scattered over the least loaded GPUs, or server by server."""
+        fit = big_enough(job, gpus, offer)
+        if len(fit) < gpus:
+            return Answer(None, f"wants {gpus} GPUs; fewer have the memory", state)
+        left = workloads(view, state)
+        if gpus <= self.kappa:
+            order = np.argsort(left[fit], kind="stable")
+            reason = "GPUs with the least work left"
+        else:
+            server = view.cluster.server_of_gpu
+            per_server = np.bincount(server, weights=left, minlength=len(view.cluster.servers))
+            order = np.lexsort((fit, left[fit], server[fit], per_server[server[fit]]))
+            reason = "servers with the least work left"
+        placement = tuple(fit[order[:gpus]].tolist())
+        return Answer(placement, reason, noted(view, job, placement, state))
+
+    def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
+        """From now on the view shows what was answered."""
+        return {}
+
+
+class ListScheduling(LeastWorkloadFirst):
+    """`ls`: the GPUs with the least work left for jobs of every size, wherever they are."""
+
+    name = "ls"
+
+    def __init__(self) -> None:
+        self.kappa = sys.maxsize
+
+    @classmethod
+    def from_text(cls, arg: str | None) -> Self:
+        """The name alone."""
+        return super(LeastWorkloadFirst, cls).from_text(arg)

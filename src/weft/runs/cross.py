@@ -1,0 +1,252 @@
+"""The four-layer cross product: every admissible combination of order, place, interleave and pace on one scenario.
+
+    found = weft.runs.cross("scenario.toml", seeds=3, order=["fifo", "srsf"], pace=["fair", "flow"])
+    found.to_dict()["combinations"][0]["stack"]     # the best
+
+At a seed every combination sees the same jobs and routes. A combination whose layers contradict each other, or that
+this scenario does not allow, is left out with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from weft.core.capabilities import refuse
+from weft.core.stack import Stack
+from weft.errors import EngineError, InputError, StackError, WeftError
+from weft.runs.executors import run_all
+from weft.runs.kept import identity
+from weft.runs.prepare import compile_kernels
+from weft.runs.run import Progress, Say, Source, run_stack, seeds_of
+from weft.scenario import Scenario
+from weft.scenario.build import Layers as Named
+from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics
+from weft.sim.world import SimWorld
+from weft.stacks.combinations import Combination, combinations, policies_in
+
+MOST_RUNS = 20_000  # more runs than this need `most_runs`
+Plan = Callable[[int, int, int], None]  # combinations, those left out, runs
+Estimate = Callable[[float], None]  # seconds that the runs will take; raises to call them off
+SAMPLE = 12  # runs from which that is estimated
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A combination that was not run, or that failed, and why."""
+
+    combination: Combination
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cross:
+    """What every combination came to: summaries by seed, and those left out."""
+
+    scenario: Scenario
+    seeds: tuple[int, ...]
+    summaries: Mapping[Combination, tuple[Mapping[str, Any], ...]]  # the reference first
+    skipped: tuple[Skipped, ...]
+    by: str = "jct_mean_s"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `weft compare --all --json` prints: combinations ranked, with paired intervals."""
+        from weft.results.cross import rank
+
+        table = {one.name: list(summaries) for one, summaries in self.summaries.items()}
+        layers = {
+            one.name: {"order": one.order, "place": one.place, "interleave": one.interleave, "pace": one.pace}
+            | ({"planner": one.planner} if one.planner else {})
+            for one in self.summaries
+        }
+        left_out = [(left.combination.name, left.reason) for left in self.skipped]
+        bins = {name: [s["bins"] for s in runs] for name, runs in table.items()} if self.scenario.is_recorded else None
+        return rank(self.scenario.name, table, layers, left_out, self.by, bins)
+
+    def write_report(self, path: str | Path, command: str = "") -> Path:
+        """Write the HTML report with its heat map."""
+        from weft.results.cross_report import write_report
+
+        return write_report(path, self.to_dict(), command, self.scenario.text)
+
+
+def cross(
+    scenario: Source,
+    seeds: int | Sequence[int] | None = None,
+    *,
+    order: Sequence[str] = (),
+    place: Sequence[str] = (),
+    planner: Sequence[str] = (),
+    interleave: Sequence[str] = (),
+    pace: Sequence[str] = (),
+    by: str = "jct_mean_s",
+    most_runs: int = MOST_RUNS,
+    workers: int | None = None,
+    on_plan: Plan | None = None,
+    on_estimate: Estimate | None = None,
+    on_progress: Progress | None = None,
+    on_compile: Say | None = None,
+) -> Cross:
+    """Run every admissible combination of the given policies (of a layer that is not given: all of them).
+
+    Ratios refer to the scenario's own stack where that is among them, else to the first. `on_plan` is told how many
+    combinations there are, how many are left out, and how many runs that makes, before the first one; `on_estimate`
+    how long they will take, once a few have been done.
+    """
+    from weft.results.compare import METRICS
+
+    if by not in METRICS:
+        raise InputError(f"compare: there is no metric {by}; choose one of {', '.join(METRICS)}")
+    given, numbers = Scenario.load(scenario), seeds_of(Scenario.load(scenario), seeds)
+    texts = {"order": order, "place": place, "planners": planner, "interleave": interleave, "pace": pace}
+    chosen = {layer: policies_in(layer, said) for layer, said in texts.items() if said}
+    fits, skipped = admissible(given, chosen, numbers[0])
+    runs = len(fits) * len(numbers)
+    if not fits:
+        raise StackError(f"compare --all: no combination can run here; the first because {skipped[0].reason}")
+    if runs > most_runs:
+        raise InputError(
+            f"compare --all: {len(fits)} combinations and {len(numbers)} seeds are {runs} runs, more than "
+            f"{most_runs}; choose policies with --order, --place, --planner, --interleave and --pace, take fewer "
+            "seeds, or allow more with --most"
+        )
+    compile_kernels(on_compile)
+    if on_plan is not None:
+        on_plan(len(fits), len(skipped), runs)
+    tasks = [_Task(given, one, seed) for seed in numbers for one in fits]
+    found = _run(tasks, workers, on_progress or (lambda done, total: None), on_estimate)
+    failed = {one: words for one in fits for words in found[one] if isinstance(words, str)}
+    summaries = {one: tuple(s for s in found[one] if not isinstance(s, str)) for one in fits if one not in failed}
+    if not summaries:
+        raise StackError(f"compare --all: every combination failed; the first because {failed[fits[0]]}")
+    skipped = (*skipped, *(Skipped(one, reason) for one, reason in failed.items()))
+    return Cross(given, tuple(numbers), summaries, skipped, by)
+
+
+def admissible(
+    scenario: Scenario, chosen: Mapping[str, Sequence[str]], seed: int
+) -> tuple[list[Combination], tuple[Skipped, ...]]:
+    """The combinations that this scenario allows, the scenario's own first, and the others with their reasons."""
+    fits: list[Combination] = []
+    skipped: list[Skipped] = []
+    objects = Objections(scenario, seed)
+    own = None if scenario.stack is None else _layers(build_stack(scenario, Named()))
+    for one in combinations(chosen):
+        try:
+            stack = one.stack()
+            objects.to(stack, one.pace)
+        except StackError as error:
+            skipped.append(Skipped(one, _without_name(str(error), one)))
+        else:
+            fits.insert(0 if _layers(stack) == own else len(fits), one)
+    return fits, tuple(skipped)
+
+
+class Objections:
+    """What the simulated world has against a stack, asked of the world itself."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.cluster = build_cluster(scenario, seed)
+        check(scenario, self.cluster)
+        self.network, self.run = physics(scenario, seed)
+        self._paced: dict[tuple[bool, str], str] = {}
+
+    def to(self, stack: Stack, pace: str) -> None:
+        """Raise StackError if the stack cannot run."""
+        shared = stack.planner.shares_gpus
+        world = SimWorld(self.cluster, [], self.network, self.run, shared_gpus=shared)
+        refuse(stack, world)
+        if stack.interleave.shifts:
+            world.estimates.check_traffic()
+        if (shared, pace) not in self._paced:
+            try:
+                world.set_pace(stack.pace)
+                self._paced[shared, pace] = ""
+            except StackError as error:
+                self._paced[shared, pace] = str(error)
+        if self._paced[shared, pace]:
+            raise StackError(self._paced[shared, pace])
+
+
+def _layers(stack: Stack) -> tuple[str, str, str]:
+    return stack.planner.name, stack.interleave.name, stack.pace.name
+
+
+def _without_name(reason: str, one: Combination) -> str:
+    """The reason without the names of stack and order, so that combinations refused for one reason count as one."""
+    short = re.sub(r"^stack \S+: ", "", reason).replace(f"stack {one.name} ", "it ")
+    return re.sub(rf"[^\s/]+/(?={re.escape(one.place)}[\s:])", "", short) if one.place else short
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One run to do, as it is sent to a worker."""
+
+    scenario: Scenario
+    combination: Combination
+    seed: int
+
+    def identity(self) -> str | None:
+        """The key that the summary of the run is kept under."""
+        return identity(self.scenario, self.combination, self.combination.stack(), self.seed, record=False)
+
+    def again(self, outcome: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
+        """A summary that was kept, under the name that the scenario has now."""
+        return outcome if isinstance(outcome, str) else {**outcome, "scenario": self.scenario.name}
+
+
+def _attempt(task: _Task) -> Mapping[str, Any] | str:
+    """The summary of a run, or why there is none."""
+    from weft.results.metrics import summary
+    from weft.results.windows import binned
+
+    try:
+        run = run_stack(task.scenario, task.combination.stack(), task.seed)
+    except EngineError:
+        raise
+    except WeftError as error:
+        return _without_name(str(error).removeprefix(f"{task.scenario.where}: "), task.combination)
+    return summary(run) | ({"bins": binned(run.jobs)} if task.scenario.is_recorded else {})
+
+
+def _run(
+    tasks: Sequence[_Task], workers: int | None, tell: Progress, on_estimate: Estimate | None
+) -> dict[Combination, list[Mapping[str, Any] | str]]:
+    """Run all tasks; returns what came of each, by combination and in the order of the seeds.
+
+    If there are many, a few from all over the list are done first, and the time of the others is estimated from them.
+    """
+    tell(0, len(tasks))
+    done: dict[int, Mapping[str, Any] | str] = {}
+    everything = list(range(len(tasks)))
+    sample = everything[:: max(1, len(tasks) // SAMPLE)]
+    rounds = [everything]
+    if on_estimate is not None and len(tasks) > 4 * SAMPLE:
+        rounds = [sample, [i for i in everything if i not in set(sample)]]
+    for chosen in rounds:
+        for k, outcome in run_all([tasks[i] for i in chosen], workers, _attempt):
+            done[chosen[k]] = outcome
+            tell(len(done), len(tasks))
+        if on_estimate is not None and len(done) < len(tasks):
+            on_estimate(_seconds_left(list(done.values()), len(tasks) - len(done), workers, tasks[0]))
+    found: dict[Combination, list[Mapping[str, Any] | str]] = {}
+    for i, task in enumerate(tasks):
+        found.setdefault(task.combination, []).append(done[i])
+    return found
+
+
+def _seconds_left(done: Sequence[Mapping[str, Any] | str], left: int, workers: int | None, task: _Task) -> float:
+    """How long the remaining runs will take, from what the engine took for each of these and what it takes to make the
+    jobs."""
+    started = perf_counter()
+    cluster = build_cluster(task.scenario, task.seed)
+    build_workload(task.scenario, cluster, task.seed)
+    making = perf_counter() - started
+    ran = [float(one["wall_s"]) for one in done if not isinstance(one, str)]
+    each = making + (sum(ran) / len(ran) if ran else 0.0)
+    return each * left / min(left, workers or len(os.sched_getaffinity(0)))

@@ -1,0 +1,304 @@
+"""Where the runs of a comparison are executed: this process, worker processes, a Slurm cluster, or dask.
+
+    with using("dask:tcp://scheduler:8786"):
+        weft.compare("scenario.toml", ["fifo", "srsf"])
+
+The results and their order do not depend on the executor. A worker is told what only this process knows: policies that
+were registered by hand, and the folder that relative paths start from.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from weft import kernels
+from weft.errors import InputError, WeftError
+from weft.runs.kept import current
+from weft.stacks.registry import by_hand, files_from, register
+
+if TYPE_CHECKING:
+    from weft.results.store import Store
+
+KINDS = ("processes", "slurm", "dask")
+Given = TypeVar("Given")
+Outcome = TypeVar("Outcome")
+_POLL_S = 0.5  # how often Slurm is asked
+_chosen: ContextVar[str | Executor] = ContextVar("executor", default="processes")
+
+
+class Keepable(Protocol):
+    """A task whose outcome can be kept: the key that tells it from others, and what becomes of a kept outcome."""
+
+    def identity(self) -> str | None: ...
+    def again(self, run: Any) -> Any: ...
+
+
+Piece = TypeVar("Piece", bound=Keepable)
+
+
+@contextmanager
+def using(executor: str | Executor | None) -> Iterator[None]:
+    """Inside, runs are done by this executor: `processes`, `slurm`, `slurm:KEY=VALUE,...` (options of submitit),
+    `dask:ADDRESS`, or any executor of `concurrent.futures`. None leaves things as they are."""
+    if executor is None:
+        yield
+        return
+    if isinstance(executor, str):
+        check_executor(executor)
+    token = _chosen.set(executor)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def check_executor(text: str) -> None:
+    """Refuse an executor that is not known, or whose package is not installed."""
+    kind, _, detail = text.partition(":")
+    if kind not in KINDS:
+        raise InputError(f"--executor {text} is not known; choose processes, slurm, or dask:ADDRESS")
+    if kind == "dask" and not detail:
+        raise InputError("--executor dask needs the scheduler's address: dask:tcp://HOST:8786")
+    if kind == "processes":
+        return
+    package = {"slurm": "submitit", "dask": "distributed"}[kind]
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise InputError(f"--executor {kind} needs the package {package}; install it: pip install 'weft[{kind}]'")
+
+
+def run_all(
+    tasks: Sequence[Piece], workers: int | None, run: Callable[[Piece], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    """Run all tasks, here or elsewhere; yields (index, outcome) as they end.
+
+    Inside `weft.runs.kept.kept` outcomes are kept as soon as they are there, and those that were kept come first.
+    """
+    keeping = current()
+    if keeping is None:
+        yield from _run_each(tasks, workers, run)
+        return
+    keys = [task.identity() for task in tasks]
+    to_do = []
+    for i, (task, key) in enumerate(zip(tasks, keys, strict=True)):
+        if (found := keeping.load(key)) is None:
+            to_do.append(i)
+        else:
+            yield i, task.again(found)
+    if len(to_do) < len(tasks) and keeping.say is not None:
+        keeping.say(f"{len(tasks) - len(to_do)} of {len(tasks)} runs were kept from before; --fresh runs them again")
+    pieces = [(tasks[i], keys[i]) for i in to_do]
+    for k, outcome in _run_each(pieces, workers, partial(_run_and_keep, run, keeping.store)):
+        yield to_do[k], outcome
+
+
+def _run_and_keep(run: Callable[[Piece], Outcome], store: Store, piece: tuple[Piece, str | None]) -> Outcome:
+    task, key = piece
+    outcome = run(task)
+    if key is not None:
+        store.save(key, outcome)  # type: ignore[arg-type]
+    return outcome
+
+
+def _run_each(
+    tasks: Sequence[Given], workers: int | None, run: Callable[[Given], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    chosen = _chosen.get()
+    if chosen == "processes":
+        workers = min(len(tasks), workers or len(os.sched_getaffinity(0)))
+        if workers <= 1:
+            for i, task in enumerate(tasks):
+                yield i, run(task)
+            return
+        yield from _in_processes(tasks, workers, _Prepared.here(run))
+    elif not tasks:
+        return
+    elif isinstance(chosen, Executor):
+        yield from _submitted(chosen, tasks, _Prepared.here(run))
+    elif chosen.startswith("dask:"):
+        with _dask_client(chosen) as client:
+            yield from _submitted(client.get_executor(pure=False), tasks, _Prepared.here(run))
+    else:
+        yield from _on_slurm(chosen.partition(":")[2], tasks, workers, _Prepared.here(run))
+
+
+@dataclass(frozen=True)
+class _Prepared(Generic[Given, Outcome]):
+    """A function to run elsewhere, with what this process alone knows."""
+
+    run: Callable[[Given], Outcome]
+    registered: tuple[tuple[str, str, type], ...]
+    folder: Path
+
+    @classmethod
+    def here(cls, run: Callable[[Given], Outcome]) -> _Prepared[Given, Outcome]:
+        for layer, name, policy in by_hand():
+            if policy.__module__ == "__main__":
+                raise InputError(
+                    f"{layer.removesuffix('s')} {name}: worker processes cannot find a class of a notebook or script; "
+                    f"put {policy.__name__} into a file and name it FILE.py:{policy.__name__}, or use workers = 1"
+                )
+        return cls(run, tuple(by_hand()), Path.cwd())
+
+    def __call__(self, task: Given) -> Outcome:
+        for layer, name, policy in self.registered:
+            register(layer, name, policy)
+        with files_from(self.folder):
+            return self.run(task)
+
+
+def _submitted(
+    executor: Executor, tasks: Sequence[Given], run: Callable[[Given], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    futures = {executor.submit(run, task): i for i, task in enumerate(tasks)}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _dask_client(chosen: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(chosen.removeprefix("dask:"), timeout="20s", set_as_default=False)
+    except (OSError, ValueError):
+        raise InputError(f"--executor {chosen}: nobody answers there; start a scheduler, or mend the address") from None
+
+
+def _on_slurm(
+    options: str, tasks: Sequence[Given], workers: int | None, run: Callable[[Given], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    """One array of Slurm jobs with a share of the tasks each; their logs lie in ./weft-slurm."""
+    import submitit
+
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # its warnings (no accounting) would go to our stdout
+    executor = submitit.SlurmExecutor(folder=Path.cwd() / "weft-slurm")
+    n = min(len(tasks), workers or 16)
+    given = dict(part.partition("=")[::2] for part in options.split(",")) if options else {}
+    executor.update_parameters(array_parallelism=n, **{"time": 24 * 60, **{k: _typed(v) for k, v in given.items()}})
+    share = ceil(len(tasks) / n)
+    starts = range(0, len(tasks), share)
+    waiting = dict(
+        zip(executor.map_array(partial(_each, run), [tasks[i : i + share] for i in starts]), starts, strict=True)
+    )
+    try:
+        while waiting:
+            for job in [job for job in waiting if job.done()]:
+                first = waiting.pop(job)
+                for k, outcome in enumerate(job.result()):
+                    yield first + k, outcome
+            sleep(_POLL_S if waiting else 0.0)
+    finally:
+        for job in waiting:
+            job.cancel()
+
+
+def _each(run: Callable[[Given], Outcome], tasks: Sequence[Given]) -> list[Outcome]:
+    return [run(task) for task in tasks]
+
+
+def _typed(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _in_processes(
+    tasks: Sequence[Given], workers: int, run: Callable[[Given], Outcome]
+) -> Iterator[tuple[int, Outcome]]:
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin_worker, (kernels.own_process,))
+    try:
+        with _tidy_end():
+            with _deaf():
+                futures = {pool.submit(run, task): i for i, task in enumerate(tasks)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        pool.shutdown()
+    except BaseException as error:
+        children = set(multiprocessing.active_children()) - before
+        for child in children:
+            child.terminate()
+        pool.shutdown()  # its threads end with the workers, and semaphores that nobody holds any more are released
+        if isinstance(error, BrokenProcessPool):
+            raise WeftError(
+                "compare: a worker process died (out of memory, or a script without if __name__ == '__main__'); "
+                "use fewer workers, or workers = 1 to run in this process"
+            ) from None
+        raise
+
+
+@contextmanager
+def _tidy_end() -> Iterator[None]:
+    """SIGTERM ends this process in order, workers first."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """An interrupt waits until workers are started; these hear none before `_begin_worker`, so that one during their
+    imports leaves no traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # somebody else is told of interrupts, or nobody is
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))  # other threads may still be told of one
+    _mask(signal.SIG_BLOCK)  # workers inherit this, and an interrupt waits for them, too
+    try:
+        yield
+    finally:
+        _mask(signal.SIG_UNBLOCK)
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(came[0], None)
+
+
+def _mask(how: int) -> None:
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(how, {signal.SIGINT})
+
+
+def _begin_worker(own_process: bool) -> None:
+    """A worker loads kernels as its parent does. An interrupted worker dies without a traceback of its own, because the
+    parent tells the user. A worker whose parent was killed ends too, instead of waiting for work for ever."""
+    kernels.own_process = own_process
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _mask(signal.SIG_UNBLOCK)
+    parent = multiprocessing.parent_process()
+
+    def follow() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

@@ -1,0 +1,110 @@
+"""Combinations: every way to answer the four questions, from the policies that there are.
+
+A joint planner (Themis, Pollux) answers order and place at once and stands where those two would. Some policies are
+worth trying in more than one spelling (`flow`, `flow:host-only`); a policy from another package is tried under its
+plain name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from weft.core.stack import Stack
+from weft.errors import StackError, near
+from weft.stacks import resolve
+from weft.stacks.registry import WRAPS, is_file, make
+from weft.stacks.registry import names as policy_names
+
+_HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
+
+SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "order": {"srsf": ("srsf", "srsf:preemptive")},
+    "pace": {
+        "at-most": ("at-most:1",),
+        "flow": ("flow", "flow:host-only"),
+        "tcp": ("tcp:ideal", "tcp:ideal-bbr"),  # the others are asked every 10 ms and give nearly the same results
+    },
+}
+
+
+@dataclass(frozen=True, order=True)
+class Combination:
+    """One answer to each question; `planner` instead of order and place, or "" beside them."""
+
+    order: str
+    place: str
+    interleave: str
+    pace: str
+    planner: str = ""
+
+    @property
+    def plan(self) -> str:
+        """Who decides which job runs where."""
+        return self.planner or f"{self.order}/{self.place}"
+
+    @property
+    def network(self) -> str:
+        """Who decides when transfers run and how fast."""
+        return f"{self.interleave}/{self.pace}"
+
+    @property
+    def name(self) -> str:
+        """What results call it: `fifo/best-fit/none/flow`, `themis/none/flow`."""
+        return f"{self.plan}/{self.network}"
+
+    def stack(self) -> Stack:
+        """The stack; raises StackError, with the reason, if its layers contradict each other."""
+        stack = resolve(self.name)
+        if self.planner and stack.planner.dedicated:
+            raise StackError(
+                f"{self.planner} gives each job a cluster of its own: a bound, no scheduler; name it as a stack"
+            )
+        return stack
+
+
+def policies(layer: str) -> list[str]:
+    """The policies of a layer that are tried by default."""
+    spelled = SPELLINGS.get(layer, {})
+    return [text for name in policy_names(layer) for text in spelled.get(name, (name,))]
+
+
+def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
+    """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
+    known = set(policy_names(layer))
+    begins = known.union(WRAPS) if layer == "place" else known
+    found: list[str] = []
+    for text in texts:
+        fresh = True
+        for part in text.split(","):
+            if not fresh and found and not is_file(part) and re.split("[:/]", part)[0] not in begins:
+                found[-1] += f",{part}"
+            else:
+                found.append(part)
+            fresh = False
+    for one in found:
+        inner = re.sub(_HOW, "", one) if layer == "place" else one
+        if not one:
+            raise StackError(f"--{layer.removesuffix('s')} names nothing{near('', sorted(known))}")
+        make(layer, inner or one)
+        if found.count(one) > 1:
+            raise StackError(f"--{layer.removesuffix('s')} names {one} twice; name each once")
+    return found
+
+
+def combinations(chosen: Mapping[str, Sequence[str]]) -> Iterator[Combination]:
+    """Every combination, admissible or not, of the chosen policies; layers that are left out are tried whole.
+
+    Where orders or places are chosen and planners are not, there are no joint planners, and the other way round.
+    """
+    layered = bool(chosen.get("order") or chosen.get("place"))
+    joint = bool(chosen.get("planners"))
+    of = {layer: list(chosen.get(layer) or policies(layer)) for layer in ("order", "place", "interleave", "pace")}
+    planners = list(chosen.get("planners") or ([] if layered else policies("planners")))
+    if layered or not joint:
+        for order, place, interleave, pace in product(*of.values()):
+            yield Combination(order, place, interleave, pace)
+    for planner, interleave, pace in product(planners, of["interleave"], of["pace"]):
+        yield Combination("", "", interleave, pace, planner)

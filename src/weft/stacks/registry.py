@@ -1,0 +1,214 @@
+"""Where policies are found by name: built in, registered by hand, installed by another package, or in a file.
+
+A policy is written `name` or `name:parameter`; its class turns the parameter into an object (`from_text`). A class in a
+Python file is written `my_policy.py:MyPlace` or `my_policy.py:MyPlace:parameter`. Another package adds a policy by an
+entry point in the group of its layer:
+
+    [project.entry-points."weft.place"]
+    mine = "my_package.my_place:MyPlace"
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from weft.errors import StackError, near, quoted
+
+WRAPS = ("dealt", "even")  # what stands before the name of a place and changes its answers: stacks.py makes these
+LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
+
+# The policies that come with weft: one line each, imported when asked for.
+BUILT_IN: dict[str, dict[str, str]] = {
+    "order": {
+        "defrag": "weft.policies.order.defrag:Defragment",
+        "fifo": "weft.policies.order.fifo:Fifo",
+        "gittins": "weft.policies.order.gittins:Gittins",
+        "las": "weft.policies.order.las:LeastAttainedService",
+        "las-queues": "weft.policies.order.las:QueuedLeastAttainedService",
+        "nw-sens": "weft.policies.order.nw_sens:NetworkSensitive",
+        "sjf": "weft.policies.order.sjf:ShortestJobFirst",
+        "srsf": "weft.policies.order.srsf:ShortestRemainingServiceFirst",
+        "time-slice": "weft.policies.order.time_slice:TimeSlice",
+        "weft": "weft.policies.order.weft:Weft",
+    },
+    "place": {
+        "affinity": "weft.policies.place.affinity:Affinity",
+        "best-fit": "weft.policies.place.best_fit:BestFit",
+        "delay": "weft.policies.place.delay:DelayScheduling",
+        "elasticflow": "weft.policies.place.elasticflow:ElasticFlow",
+        "ff": "weft.policies.place.fitting:FF",
+        "first-fit": "weft.policies.place.fitting:FirstFit",
+        "hived": "weft.policies.place.hived:HiveD",
+        "ls": "weft.policies.place.lwf:ListScheduling",
+        "lwf": "weft.policies.place.lwf:LeastWorkloadFirst",
+        "packing": "weft.policies.place.packing:Packing",
+        "rand": "weft.policies.place.fitting:Rand",
+        "random": "weft.policies.place.fitting:RandomPlace",
+        "skew": "weft.policies.place.skew:Skew",
+        "tight": "weft.policies.place.tight:Tight",
+        "titan": "weft.policies.place.titan:Titan",
+    },
+    "planners": {
+        "ideal": "weft.policies.planners.baselines:Ideal",
+        "pollux": "weft.policies.planners.pollux:Pollux",
+        "random": "weft.policies.planners.baselines:RandomPlanner",
+        "themis": "weft.policies.planners.themis:Themis",
+    },
+    "interleave": {
+        "cassini": "weft.policies.interleave.cassini:Cassini",
+        "none": "weft.policies.interleave.base:NoInterleave",
+    },
+    "pace": {
+        "adadual": "weft.policies.pace.admission:AdaDual",
+        "at-most": "weft.policies.pace.admission:AtMost",
+        "ccml": "weft.policies.pace.ccml:Ccml",
+        "equal": "weft.policies.pace.tcp:Equal",
+        "fair": "weft.policies.pace.admission:Fair",
+        "flow": "weft.policies.pace.flow:Flow",
+        "mcs": "weft.policies.pace.mcs:Mcs",
+        "pcc": "weft.policies.pace.pcc:Pcc",
+        "priority": "weft.policies.pace.priority:Priority",
+        "shortest": "weft.policies.pace.shortest:Shortest",
+        "tcp": "weft.policies.pace.tcp:Tcp",
+        "weft": "weft.policies.pace.weft:Weft",
+    },
+}
+
+_BASES = {"order": "Order", "place": "Place", "planners": "Planner", "interleave": "Interleave", "pace": "Pace"}
+
+_BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in LAYERS}
+_folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())  # where policy files are looked for
+
+
+def register(layer: str, name: str, policy: type) -> None:
+    """Make a policy class known under a name for the rest of this process; an earlier one of that name is replaced."""
+    if layer not in LAYERS:
+        raise StackError(f"there is no layer {layer}; layers are {', '.join(LAYERS)}")
+    if not name or any(mark in name for mark in ":+/[]"):
+        raise StackError(f"{name!r} cannot name a policy; ':', '+', '/' and brackets have a meaning in stack names")
+    if not callable(getattr(policy, "from_text", None)):
+        raise StackError(
+            f"{name}: {policy!r} is no policy class; derive it from the base class in weft.policies.{layer}.base"
+        )
+    _BY_HAND[layer][name] = policy
+
+
+def names(layer: str) -> list[str]:
+    """Every name known in a layer."""
+    return sorted({*BUILT_IN[layer], *_BY_HAND[layer], *_installed(layer)})
+
+
+def by_hand() -> list[tuple[str, str, type]]:
+    """What `register` was told: layer, name and class of each; worker processes are told the same."""
+    return [(layer, name, policy) for layer, known in _BY_HAND.items() for name, policy in known.items()]
+
+
+@contextmanager
+def files_from(*folders: Path) -> Iterator[None]:
+    """Inside, a policy file that is not in the working folder is looked for in these folders."""
+    token = _folders.set((*folders, *_folders.get()))
+    try:
+        yield
+    finally:
+        _folders.reset(token)
+
+
+def is_file(text: str) -> bool:
+    """Whether a policy is written as a class in a file: `my_policy.py:MyPlace`."""
+    return text.partition(":")[0].endswith(".py")
+
+
+def make(layer: str, text: str) -> Any:
+    """The policy that `name`, `name:parameter` or `file.py:Class` means in a layer."""
+    name, colon, arg = text.partition(":")
+    if is_file(text):
+        attribute, colon, arg = arg.partition(":")
+        policy = _from_file(layer, name, attribute)
+    else:
+        policy = _find(layer, name)
+    if colon and not arg:
+        raise StackError(f"nothing follows the colon of {text}; write {text[:-1]}, or a parameter after the colon")
+    return policy.from_text(arg if colon else None)
+
+
+def _from_file(layer: str, file: str, attribute: str) -> Any:
+    """A policy class in a Python file, which is run once in each process."""
+    kind = layer.removesuffix("s")
+    if not attribute:
+        raise StackError(f"{kind} {file} names no class; write {file}:CLASS")
+    path = next((p for p in (Path(file), *(folder / file for folder in _folders.get())) if p.is_file()), None)
+    if path is None:
+        raise StackError(f"{kind} {file}:{attribute}: there is no file {file}; give the path of a Python file")
+    try:
+        module = _module(path.resolve())
+    except Exception as error:  # somebody else's code may fail in any way
+        raise StackError(f"{path} cannot be run ({type(error).__name__}: {error}); mend it") from error
+    policy = getattr(module, attribute, None)
+    base = getattr(import_module(f"weft.policies.{layer}.base"), _BASES[layer])
+    if policy is None:
+        known = [name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
+        raise StackError(f"{path} has no class {attribute}{near(attribute, [n for n in known if n != base.__name__])}")
+    if not (isinstance(policy, type) and issubclass(policy, base)):
+        raise StackError(f"{path}: {attribute} is no {kind}; derive it from weft.policies.{layer}.base.{base.__name__}")
+    return policy
+
+
+@cache
+def _module(path: Path) -> Any:
+    """A Python file as a module. Its name is made from its path, so that files of one name do not replace each other,
+    and a class in it can be pickled where the same file was loaded."""
+    name = f"weft_policy_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _find(layer: str, name: str) -> Any:
+    if name in _BY_HAND[layer]:
+        return _BY_HAND[layer][name]
+    if name in BUILT_IN[layer]:
+        module, _, attribute = BUILT_IN[layer][name].partition(":")
+        return getattr(import_module(module), attribute)
+    if name in _installed(layer):
+        return _load(layer, _installed(layer)[name])
+    known = names(layer)
+    if layer == "place":
+        if name in WRAPS or name.startswith("dealt/"):
+            raise StackError(f"{name} stands before a place; write {name}:PLACE, as in {name}:best-fit")
+        known = sorted([*known, *WRAPS])
+    raise StackError(f"there is no {layer.removesuffix('s')} {quoted(name)}{near(name, known)}")
+
+
+def _load(layer: str, point: EntryPoint) -> Any:
+    """The class that another package installed; where it cannot be loaded, the message names that package."""
+    where = f"{layer.removesuffix('s')} {point.name}: its package names {point.value}, which"
+    try:
+        policy = point.load()
+    except Exception as error:  # importing somebody else's module may fail in any way
+        raise StackError(f"{where} cannot be loaded ({type(error).__name__}: {error}); mend or remove it") from error
+    if not callable(getattr(policy, "from_text", None)):
+        raise StackError(f"{where} is no policy class; derive it from the base class in weft.policies.{layer}.base")
+    return policy
+
+
+@cache
+def _installed(layer: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"weft.{layer}")}

@@ -1,0 +1,52 @@
+"""How fast jobs run alone at some size and spread."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.model.view import Spread
+from weft.network.estimates import Estimates, example_placement
+from weft.network.topologies import Machine, leaf_spine
+from weft.testing.toy import toy_job
+
+
+def test_estimate_is_the_time_alone() -> None:
+    """A ring of n workers sends 2 (n - 1) / n of the message over each NIC: c + 2 (n - 1) / n x M / nic.
+
+    Inside a server nothing is in the way (no limit): c alone.
+    """
+    cluster = leaf_spine(2, 4, Machine(gpus_per_server=4, nic_gbps=8.0))
+    estimates = Estimates(cluster)
+    job = toy_job("a", 4, 1, 0.5, 1e9)
+    apart = estimates.of(job.profile, "toy", Spread(4, 1))
+    assert (apart.iteration_s, apart.compute_s) == pytest.approx((0.5 + 2 * 3 / 4 * 1.0, 0.5), rel=1e-9)
+    assert estimates.of(job.profile, "toy", Spread(1, 1)).iteration_s == pytest.approx(0.5, rel=1e-9)
+    assert estimates.of(job.profile, "toy", Spread(4, 1)) is apart
+
+
+@pytest.mark.parametrize(
+    ("workers", "servers", "racks"), [(1, 1, 1), (4, 1, 1), (4, 2, 1), (4, 4, 2), (6, 3, 2), (8, 2, 2)]
+)
+def test_example_placement(workers: int, servers: int, racks: int) -> None:
+    """So many GPUs, each once, on so many servers of so many racks."""
+    cluster = leaf_spine(3, 4, Machine(gpus_per_server=4))
+    gpus = example_placement(cluster, workers, Spread(servers, racks))
+    assert len(set(gpus)) == workers == len(gpus)
+    assert Spread.of(cluster, gpus) == Spread(servers, racks)
+
+
+@pytest.mark.parametrize("workers", [3, 4, 8])
+def test_example_placement_widens_in_a_single_rack(workers: int) -> None:
+    """Servers of 2 GPUs under one switch: three workers do not fit on one of them, nor eight on two."""
+    cluster = leaf_spine(1, 6, Machine(gpus_per_server=2))
+    gpus = example_placement(cluster, workers, Spread(1, 1))
+    assert len(set(gpus)) == workers
+    assert len({cluster.server_of_gpu[g] for g in gpus}) == (workers + 1) // 2
+
+
+def test_example_placement_widens_where_it_must() -> None:
+    """Eight workers do not fit into one server of four GPUs: two are taken."""
+    cluster = leaf_spine(2, 2, Machine(gpus_per_server=4))
+    gpus = example_placement(cluster, 8, Spread(1, 1))
+    assert len(set(gpus)) == 8
+    assert Spread.of(cluster, gpus) == Spread(2, 1)

@@ -1,0 +1,10 @@
+"""none: the first candidate as it is."""
+
+from __future__ import annotations
+
+from weft.policies.interleave.base import NoInterleave
+from weft.testing import check_interleave
+
+
+def test_conforms() -> None:
+    check_interleave(NoInterleave)

@@ -1,0 +1,43 @@
+"""affinity: Gandiva's servers of one job size."""
+
+from __future__ import annotations
+
+from weft.core.cycle import Core
+from weft.core.loop import run
+from weft.model import Start
+from weft.policies.place.affinity import Affinity
+from weft.stacks import resolve
+from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+
+
+def test_conforms() -> None:
+    check_place(Affinity, range(1, 3))
+
+
+def test_by_hand() -> None:
+    """docs/baselines/gandiva.md: three servers of 4 GPUs. a (1 GPU) opens server 0, b (2) server 1, c (1) goes to the
+    server of its size, d (2) likewise, e (4) opens server 2; f (2) finds neither a server of its size nor one without
+    affinity, so it goes to server 0, which has 2 free."""
+    sizes = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 4, "f": 2}
+    world = ToyWorld(toy_cluster(1, 3, 4), [toy_job(name, n) for name, n in sizes.items()])
+    core = Core(resolve("gandiva"), world)
+    run(core, world)
+    starts = {d.job: (d.gpus, d.reason) for _, _, d in core.journal.entries if isinstance(d, Start)}  # type: ignore[attr-defined]
+    assert {name: gpus for name, (gpus, _) in starts.items()} == {
+        "a": (0,), "b": (4, 5), "c": (1,), "d": (6, 7), "e": (8, 9, 10, 11), "f": (2, 3),
+    }  # fmt: skip
+    assert starts["c"][1] == "its turn; a server for jobs of its size"
+    assert starts["f"][1] == "its turn; a server that has room"
+
+
+def test_a_suspended_job_comes_back_to_its_server() -> None:
+    jobs = [toy_job("a", 4, 20), toy_job("b", 4, 25), toy_job("c", 4, 25)]
+    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
+    core = Core(resolve("gandiva:10"), world)
+    run(core, world)
+    places: dict[str, set[tuple[int, ...]]] = {}
+    for _, _, d in core.journal.entries:  # type: ignore[attr-defined]
+        if isinstance(d, Start):
+            places.setdefault(d.job, set()).add(d.gpus)
+    assert places["a"] == {(0, 1, 2, 3)}
+    assert set(core.planner_state["place"]["homes"]) <= {"a", "b", "c"}

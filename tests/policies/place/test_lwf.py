@@ -1,0 +1,50 @@
+"""The ledger: (compute + communication) x iterations left x GPUs, from the view alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.core.cycle import Core
+from weft.model import Submitted
+from weft.model.view import JobView
+from weft.policies.place.lwf import noted, workload_gpu_s, workloads
+from weft.stacks import resolve
+from weft.testing import ToyWorld, toy_cluster, toy_job
+
+
+def test_work_left_counts_communication_between_servers_only() -> None:
+    """Two workers, 5 iterations of 1 s and of 1.25 GB at 1.25 GB/s: 2 x 5 x 1 on one server, 2 x 5 x 2 on two."""
+    core = Core(resolve("srsf"), ToyWorld(toy_cluster(), []))
+    job = toy_job("a", 2, 5, message_bytes=1.25e9)
+    core.confirm([Submitted(0.0, job)])
+    waiting = core.table.jobs["a"]
+    assert workload_gpu_s(core.view, waiting, (0, 1)) == 10.0
+    assert workload_gpu_s(core.view, waiting, (3, 4)) == 20.0
+
+
+def test_it_shrinks_as_iterations_are_done() -> None:
+    jobs = [toy_job("a", 2, 5, message_bytes=1.25e9), toy_job("late", 1, submit_s=3.0)]
+    world = ToyWorld(toy_cluster(1, 2, 1), jobs)
+    core = Core(resolve("ada-srsf"), world)
+    core.confirm(world.apply(core.step(0.0, world.next_events(None))))
+    assert workloads(core.view, {}).tolist() == [20.0, 20.0]
+    events = world.next_events(None)
+    core.view.move_to(3.0, 2)
+    core.confirm(events)
+    assert workloads(core.view, {}).tolist() == [16.0, 16.0]  # one iteration of 2 s is done
+
+
+def test_answers_of_the_same_cycle_count() -> None:
+    core = Core(resolve("srsf"), ToyWorld(toy_cluster(), []))
+    core.confirm([Submitted(0.0, toy_job("a", 2, 5))])
+    job: JobView = core.table.jobs["a"]
+    state = noted(core.view, job, (1, 2), {})
+    state = noted(core.view, job, (2, 3), state)
+    assert np.flatnonzero(workloads(core.view, state)).tolist() == [1, 2, 3]
+    assert workloads(core.view, state)[1:4].tolist() == [10.0, 20.0, 10.0]
+
+
+def test_nothing_is_kept_between_cycles() -> None:
+    core = Core(resolve("ada-srsf"), ToyWorld(toy_cluster(), []))
+    core.step(0.0, [Submitted(0.0, toy_job(name, 2)) for name in "abc"])
+    assert core.planner_state["place"] == {}
