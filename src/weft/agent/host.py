@@ -24,6 +24,7 @@ from weft.agent.caller import Caller
 from weft.agent.fabric import Fabric
 from weft.agent.flowing import FlowHost, PlannedFlow
 from weft.agent.guardian import release, remember
+from weft.agent.phases import Phases
 from weft.agent.processes import belongs, jobs_here, namespace_of
 from weft.agent.sockets import Process, Remote
 from weft.agent.watched import Reader, Watched
@@ -243,7 +244,7 @@ class Agent:
             for process in self.jobs.pop(name).processes.values():
                 process.close()
         for name, pids in found.items():
-            job = self.jobs.get(name) or self.jobs.setdefault(name, Watched(name))
+            job = self.jobs.get(name) or self.jobs.setdefault(name, Watched(name, Phases(look_s=self.watch_s)))
             for pid in [pid for pid in job.processes if pid not in pids]:
                 job.processes.pop(pid).close()
             for pid in pids - job.processes.keys():
