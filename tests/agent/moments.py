@@ -14,3 +14,13 @@ def wait(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < until, f"not within {PATIENCE_S:g} s"
         time.sleep(0.01)
+
+
+class Moved:
+    """A clock that a test moves."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.moments import wait
+from tests.agent.stand_in import connected, watched
 from weft.agent.conductor import HELD_BYTES_PER_S as HELD
 from weft.agent.conductor import Conductor
 from weft.agent.fabric import Fabric, Keepers, addresses
@@ -282,30 +280,21 @@ def test_many_switches_in_one_process_or_some_of_them() -> None:
 @pytest.mark.skipif(not may_trace(), reason="looking into other processes needs root, or ptrace_scope = 0")
 def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> None:
     """The order of a gate, then its end, then a server that knows the job no longer."""
-    stream = Path(__file__).with_name("stream.py")
-    job = subprocess.Popen([sys.executable, str(stream)], env={**os.environ, "WEFT_JOB": "a"})
-    agent = Agent("local", tmp_path, near=True)
+    agent = Agent("local", tmp_path, near=True, patience_s=600.0, wall=lambda: 7.0)
     conductor = Conductor(CLUSTER, make("pace", "flow"), alias="local")
     conductor.add("a", (0, 2))
-    try:
-        until = time.monotonic() + 20.0
-        while not ("a" in agent.jobs and len(agent.jobs["a"].sockets) == 2) and time.monotonic() < until:
-            agent.scan()
-            time.sleep(0.05)
+    said = conductor.planned(SLOT_S, 10, None)
+    with connected() as ends:
+        job = agent.jobs["a"] = watched("a", ends)
         limits = []
         for plan, orders in (
             (True, {"a": (HELD, HELD, 1)}), (True, {"a": (HELD, None, 1)}),
             (True, {"a": (HELD, HELD, 2)}), (False, {}),
         ):  # fmt: skip
-            said = conductor.planned(SLOT_S, 10, None)
-            agent.hear({"flow": said if plan else {**said, "jobs": {}}, "orders": orders}, time.monotonic())
-            agent.beat(time.monotonic())
-            agent.look(time.monotonic())
-            limits.append({remote.paced() for remote in agent.jobs["a"].sockets.values()})
+            agent.hear({"flow": said if plan else {**said, "jobs": {}}, "orders": orders}, 100.0)
+            agent.look(-1.0)  # before its first scan, which would find no process of the job
+            limits.append({remote.paced() for remote in job.sockets.values()})
         assert limits == [{HELD}, {UNLIMITED}, {HELD}, {UNLIMITED}]
-    finally:
-        job.kill()
-        job.wait()
         agent.close()
 
 

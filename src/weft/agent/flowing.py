@@ -21,7 +21,7 @@ from weft.pace.flow.switch_table import SwitchTable
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # fraction of a slot that a host waits for the answers of switches
-_KEPT_S, _KEPT = 0.75, 3  # seconds for which a plan counts without another answer, and the least slots, its own included
+_KEPT_S, _KEPT = 0.75, 3  # how long a plan counts without another answer: seconds, and the least slots
 
 
 @dataclass(frozen=True)
