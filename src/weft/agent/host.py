@@ -287,8 +287,7 @@ class Agent:
                     remote.pace(remote.original)
             return
         if self._guardian.poll() is not None:  # nobody would let go of them
-            self.free()
-            self._guardian = self._guard()
+            self._guard_anew()
             return
         sharing = len(job.busy) or 1
         for inode, remote in job.sockets.items():
@@ -330,6 +329,19 @@ class Agent:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
         )  # fmt: skip
 
+    def _guard_anew(self) -> None:
+        """In the place of a guardian that has ended."""
+        self.free()
+        self._dismiss()
+        self._guardian = self._guard()
+
+    def _dismiss(self) -> None:
+        """The guardian ends when nobody talks to it any more."""
+        guardian: Any = self._guardian
+        guardian.stdin.close()
+        guardian.stdout.close()
+        guardian.wait()
+
     def beat(self, now: float) -> None:
         """A sign of life to the guardian."""
         if now < self._next_beat:
@@ -342,10 +354,7 @@ class Agent:
             if _readable(self._guardian.stdout.fileno(), 0.0) and self._guardian.stdout.read(1):
                 self.forget()  # we hung, and it has let go of everything
         except BrokenPipeError:
-            self.free()
-            self._guardian.kill()
-            self._guardian.wait()
-            self._guardian = self._guard()
+            self._guard_anew()
 
     def close(self) -> None:
         """Let go of everything."""
@@ -353,10 +362,7 @@ class Agent:
         if self._caller is not None:
             self._caller.close()
         self._reader.close()
-        guardian: Any = self._guardian
-        guardian.stdin.close()
-        guardian.stdout.close()
-        guardian.wait()
+        self._dismiss()
         for job in self.jobs.values():
             for process in job.processes.values():
                 process.close()

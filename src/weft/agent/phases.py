@@ -47,8 +47,9 @@ class _Burst:
 
 
 class Phases:
-    """Fed with (time, bytes that arrived so far, bytes waiting); says when communication begins and ends. Somebody looks
-    every `look_s` seconds; where the whole machine stood still, the job did so as well."""
+    """Fed with (time, bytes that arrived so far, bytes waiting); says when communication begins and ends.
+
+    Somebody looks every `look_s` seconds. Where the whole machine stood still, so did the job."""
 
     def __init__(self, gap_s: float = GAP_S, look_s: float = math.inf) -> None:
         self.gap_s, self._most_s = gap_s, _LATE * look_s
