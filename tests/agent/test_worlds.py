@@ -132,6 +132,14 @@ def _switch(folder: Path, *names: str) -> Iterator[str]:
             process.kill()
 
 
+def test_a_process_keeps_the_tables_of_the_switches_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(SCENARIO)
+    links = links_of(build_cluster(Scenario.load_site(str(tmp_path / "cluster.toml")), None))
+    with _switch(tmp_path, "leaf0") as address, closing(Line(address, secret_of(tmp_path))) as line:
+        assert line.ask("keeps", {}, PATIENCE_S)["switches"] == {"leaf0": links["leaf0"]}
+
+
+@pytest.mark.long
 def test_two_processes_keep_the_tables_of_a_flow_job(tmp_path: Path) -> None:
     """One has the leaf of one server, the other the rest; the agent asks both."""
     (tmp_path / "cluster.toml").write_text(SCENARIO)
