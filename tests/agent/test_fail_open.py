@@ -21,13 +21,15 @@ import pytest
 
 from tests.agent.moments import wait
 from tests.agent.stand_in import connected, watched
+from weft.agent.caller import Caller
 from weft.agent.conductor import HELD_BYTES_PER_S, Conductor
-from weft.agent.host import Agent
+from weft.agent.host import SILENCE_S, Agent
 from weft.agent.processes import may_trace
+from weft.agent.service import _BEAT_S as BEAT_S
 from weft.agent.service import AgentService
 from weft.agent.sockets import UNLIMITED, Process
 from weft.agent.trust import secret_of
-from weft.agent.wire import Line, LostError
+from weft.agent.wire import Line, LostError, Message
 from weft.model.topologies import Machine, leaf_spine
 from weft.registry import make
 
@@ -172,6 +174,19 @@ def test_only_who_knows_the_secret_is_heard() -> None:
         next(iter(line.talk("join", [{"host": "s0"}])))
     assert lost.value.kind == "secret"
     assert service.hosts == set()
+    service.close()
+
+
+def test_a_server_with_nothing_to_say_gives_signs_of_life() -> None:
+    """Often enough that one may be late."""
+    assert 2 * BEAT_S < SILENCE_S
+    service = AgentService(Conductor(leaf_spine(1, 2, Machine()), make("pace", "priority")), "127.0.0.1:0", "right")
+    heard: list[Message] = []
+    caller = Caller(Line(service.address, "right"), {"host": "s0"}, heard.append, lambda words: None)
+    caller.start()
+    wait(lambda: {} in heard)
+    assert any("orders" in message for message in heard[: heard.index({})])
+    caller.close()
     service.close()
 
 

@@ -197,15 +197,15 @@ def test_a_phase_that_begins_without_an_answer_is_held_back_by_nobody(switches: 
     """Neither is a job that has waited for its other hosts. These are told nothing of it, since it has no plan: the
     next host of the ring would hold itself back."""
     here, there = _host("s0", switches), _host("s2", switches)
-    sent = {"a": 0.0}
-    here.begin("a", 20 * SLOT_S * WHOLE)
+    sent, volume = {"a": 0.0}, SLOT_S * WHOLE
+    here.begin("a", volume)
     if before == "rest":
         here.decide(9.1 * SLOT_S, sent)
         here.decide(10.1 * SLOT_S, sent, resting=["a"])
     switches.late.update(switches.kept)
     assert here.decide(12.1 * SLOT_S, sent)["a"] == math.inf
     switches.late.clear()
-    there.begin("a", 20 * SLOT_S * WHOLE)
+    there.begin("a", volume)
     assert there.decide(12.2 * SLOT_S, sent)["a"] == pytest.approx(WHOLE, rel=0.01)
     assert here.decide(13.1 * SLOT_S, sent)["a"] == pytest.approx(WHOLE, rel=0.01)
 

@@ -67,6 +67,10 @@ def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> N
             serving,
             lambda: _limits("new", tmp_path) == {HELD_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED},
         )
+        assert world.control is not None
+        world.control.agents["local"].kill()
+        wait(lambda: _limits("new", tmp_path) == {UNLIMITED})
+        serve_until(serving, lambda: _limits("new", tmp_path) == {HELD_BYTES_PER_S})  # there is another agent
         serving.cancel("old")  # the younger one has the network to itself
         serve_until(serving, lambda: _limits("new", tmp_path) == {UNLIMITED})
         serving.cancel("new")

@@ -109,7 +109,7 @@ def test_a_script_without_a_log_is_told_what_was_expected(
 ) -> None:
     began = time.monotonic()
     assert run(["testbed", "run", str(SCENARIO), "--job", f"{command}@s0,s2", "--patience", "1"]) == 2
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 50.0  # it would wait for 60 s
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
