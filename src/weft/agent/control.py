@@ -20,6 +20,7 @@ from weft.agent.fabric import Keepers, Kept, addresses
 from weft.agent.service import AgentService
 from weft.agent.switch import SwitchService, links_of
 from weft.agent.trust import secret_of
+from weft.agent.wire import Line
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.pace.base import Pace
@@ -54,7 +55,9 @@ class Control:
         self.service = AgentService(self.conductor, address, self.secret, kept, say)
         self._keepers: Keepers | None = None
         if keepers and self.conductor.flowing is not None:
-            self._keepers = Keepers(keepers, self.secret, links, self.service.set_switches, self.service.say)
+            lines = [Line(address, self.secret) for address in keepers]
+            self._keepers = Keepers(lines, links, self.service.set_switches, self.service.say)
+            self._keepers.start()
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)
