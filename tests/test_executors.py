@@ -49,8 +49,8 @@ def test_a_policy_beside_the_scenario_is_found(tmp_path: Path) -> None:
 
 def test_what_was_registered_reaches_worker_processes() -> None:
     register("place", "by-hand", FirstFit)
-    asked = "__import__('weft.registry').registry.find('place', 'by-hand').__module__"
-    assert dict(_run_each([asked] * 2, 2, eval)) == dict.fromkeys(range(2), FirstFit.__module__)
+    asked = "__import__('weft.registry').registry.make('place', 'by-hand').name"
+    assert dict(_run_each([asked] * 2, 2, eval)) == dict.fromkeys(range(2), "first-fit")
 
 
 def test_a_class_that_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 from tests.live.jobs import python
@@ -36,7 +35,8 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
     """What the two jobs write."""
     folder = disk / "run"
     server(folder).close()
-    child = fork_server(folder, "fifo")
+    told = log.with_name("told")
+    child = fork_server(folder, "fifo", say=told.write_text)
     try:
         wait_for(lambda: (folder / "control.sock").exists())
         call(folder, {"do": "submit", "job": said("first", python(UNTIL_FULL, log), gpus=4, iterations=1)})
@@ -45,7 +45,7 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         fill(disk)
         log.with_name(f"{log.name}.full").touch()
         wait_for(lambda: "end first" in log.read_text())
-        time.sleep(1.5)
+        wait_for(lambda: told.exists() and "until then nothing is started" in told.read_text())
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "the server lives"
         assert "second" not in log.read_text(), "nothing is started that could not be written down"
         assert Attempt(folder / "jobs" / "first" / "1").begun
