@@ -34,6 +34,7 @@ KINDS = ("processes", "slurm", "dask")
 Given = TypeVar("Given")
 Outcome = TypeVar("Outcome")
 _POLL_S = 0.5  # how often Slurm is asked
+_DASK_S = 20.0  # after which nobody is taken to answer there
 _chosen: ContextVar[str | Executor] = ContextVar("executor", default="processes")
 
 
@@ -176,7 +177,7 @@ def _dask_client(chosen: str) -> Any:
     from distributed import Client
 
     try:
-        return Client(chosen.removeprefix("dask:"), timeout="20s", set_as_default=False)
+        return Client(chosen.removeprefix("dask:"), timeout=_DASK_S, set_as_default=False)
     except (OSError, ValueError):
         raise InputError(f"--executor {chosen}: nobody answers there; start a scheduler, or mend the address") from None
 

@@ -77,12 +77,12 @@ def ended_for_good(folder: Path, lines: Sequence[Sequence[str]]) -> set[str]:
     return {job for job, _ in ends} | stopped
 
 
-def fork_server(folder: Path, stack: str, **more: Any) -> int:
+def fork_server(folder: Path, stack: str) -> int:
     """A server in a process of its own, which starts in no time."""
     child = os.fork()
     if child == 0:
         try:
-            with server(folder, stack, **more) as serving:
+            with server(folder, stack) as serving:
                 serving.run()
         finally:
             os._exit(1)

@@ -183,8 +183,8 @@ class _Later(Interleave):
 
 def test_a_running_job_sees_a_gate(tmp_path: Path) -> None:
     """Iterations of 120 ms come whenever they like, until a gate of 150 ms is set on the running job; then every one is
-    told to begin at an opening: at epoch + k x period on the machine's clock, which lies as far behind the moment of its
-    question as it is told. The job ends when eight have been held, however late the gate comes."""
+    told to begin at an opening: at epoch + k x period on the machine's clock, as far from the moment of its question
+    as it is told. The job ends when eight have been held, however late the gate comes."""
     period_s = 0.15
     script = """
 import time, weft

@@ -7,8 +7,11 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.live.jobs import python
 from tests.live.serving import WITNESS, fill, fork_server, said, server, small_disk, statuses, wait_for
+from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.server.control import call
 
@@ -35,8 +38,7 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
     """What the two jobs write."""
     folder = disk / "run"
     server(folder).close()
-    told = log.with_name("told")
-    child = fork_server(folder, "fifo", say=told.write_text)
+    child = fork_server(folder, "fifo")
     try:
         wait_for(lambda: (folder / "control.sock").exists())
         call(folder, {"do": "submit", "job": said("first", python(UNTIL_FULL, log), gpus=4, iterations=1)})
@@ -45,7 +47,9 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         fill(disk)
         log.with_name(f"{log.name}.full").touch()
         wait_for(lambda: "end first" in log.read_text())
-        wait_for(lambda: told.exists() and "until then nothing is started" in told.read_text())
+        for _ in range(2):  # it looks at its jobs before it hears another request
+            with pytest.raises(InputError, match="the ledger cannot be written"):
+                call(folder, {"do": "submit", "job": said("third", ["true"], gpus=1, iterations=1)})
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "the server lives"
         assert "second" not in log.read_text(), "nothing is started that could not be written down"
         assert Attempt(folder / "jobs" / "first" / "1").begun
