@@ -17,14 +17,14 @@ from tests.live.serving import wait_for
 DEMO = Path(__file__).resolve().parent.parent.parent / "examples" / "demo.toml"
 
 
-# Of the folder of the comparison: each worker leaves a file there when it begins to compute.
+# A policy in a file: each worker leaves a file of its own when it reads that one to compute with.
 OWN = """
 import os, pathlib
 from weft.place.fitting import FirstFit
+pathlib.Path("begun", str(os.getpid())).touch()
 class Own(FirstFit):
+    'Own.'
     name = "own"
-    def __init__(self):
-        pathlib.Path("begun", str(os.getpid())).touch()
 """
 
 
