@@ -33,19 +33,8 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A comparison that would take minutes, in a process group of its own, of which nobody outlives the test.
 
     A suite that a script started in the background is deaf to SIGINT, and so is whatever it starts: not this."""
-    command = [
-        sys.executable,
-        "-m",
-        "weft",
-        "compare",
-        str(DEMO),
-        "--seeds",
-        "500",
-        "--workers",
-        "2",
-        "--place",
-        "own.py:Own",
-    ]
+    command = [sys.executable, "-m", "weft", "compare", str(DEMO), "--seeds", "500", "--workers", "2"]
+    command += ["--stack", "fifo", "--place", "own.py:Own"]
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "begun").mkdir()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,7 +50,12 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_comparison(number: int, running: subprocess.Popen[str], tmp_path: Path) -> None:
-    wait_for(lambda: len({int(file.name) for file in (tmp_path / "begun").iterdir()} - {running.pid}) == 2)
+
+    def workers() -> set[int]:
+        assert running.poll() is None, running.stderr and running.stderr.read()
+        return {int(file.name) for file in (tmp_path / "begun").iterdir()} - {running.pid}
+
+    wait_for(lambda: len(workers()) == 2)
     os.killpg(running.pid, number)  # what a terminal does, and what systemd does
     out, err = running.communicate(timeout=60)
     assert out == ""
