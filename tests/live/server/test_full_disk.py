@@ -14,6 +14,7 @@ from tests.live.serving import WITNESS, fill, fork_server, said, server, small_d
 from weft.errors import InputError
 from weft.live.attempt import Attempt
 from weft.live.server.control import call
+from weft.live.server.ledger import Ledger
 
 # Ends once the disk is full, however long a busy machine takes to fill it.
 UNTIL_FULL = """
@@ -44,6 +45,7 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         call(folder, {"do": "submit", "job": said("first", python(UNTIL_FULL, log), gpus=4, iterations=1)})
         wait_for(log.exists)
         call(folder, {"do": "submit", "job": said("second", python(WITNESS, log, 1), gpus=4, iterations=1)})
+        wait_for(lambda: kept(folder) == {("first", "submitted"), ("first", "started"), ("second", "submitted")})
         fill(disk)
         log.with_name(f"{log.name}.full").touch()
         wait_for(lambda: "end first" in log.read_text())
@@ -59,3 +61,12 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return log.read_text().splitlines()
+
+
+def kept(folder: Path) -> set[tuple[str, str]]:
+    """What the ledger knows of the jobs. When it knows all, the server has nothing to write until one of them ends."""
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return {(row.job, row.kind) for job in ("first", "second") for row in ledger.events(job)}
+    finally:
+        ledger.close()

@@ -81,7 +81,7 @@ def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path)
         first.submit(said("waits", python(WITNESS, log, 5), gpus=2))
         serve_until(first, lambda: len([j for j in first.core.table.running.values() if j.started_s]) == 2)
     goes["ends"].touch()
-    wait_for(lambda: "end ends 1" in log.read_text())
+    wait_for(lambda: log.exists() and "end ends 1" in log.read_text())
     with server(folder, gpus=2) as second:
         assert {j.id: j.status.value for j in second.core.table.jobs.values()} == {
             "ends": "running", "goes-on": "running", "waits": "waiting"
