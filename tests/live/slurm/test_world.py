@@ -47,6 +47,21 @@ def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: 
     assert explain_live(serving.folder, server.ledger, big).headline.startswith("finished: exited with code 0, after ")
 
 
+@pytest.mark.parametrize("asks", [("--ntasks=8",), ("--gpus=4",)])
+def test_tasks_for_each_gpu_run_as_they_were_asked_for(
+    asks: tuple[str, ...], serving: Serving, box: Sandbox, tmp_path: Path
+) -> None:
+    """--ntasks-per-gpu, with the number of tasks or with that of GPUs."""
+    file = tmp_path / "job.sh"
+    file.write_text(f"#!/bin/sh\nsrun -l hostname > {tmp_path}/tasks\n")
+    job = box.sbatch("--ntasks-per-gpu=2", *asks, str(file))
+    server = serving.start()
+    serve_until(server, ended(server, job))
+    assert serving.statuses() == {job: "finished"}
+    assert [len(row.gpus.split()) for _, row in server.ledger.decisions(job) if row.action == "start"] == [4]
+    assert len((tmp_path / "tasks").read_text().splitlines()) == 8
+
+
 def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
     server = serving.start(f"srsf-preemptive{EVEN}")
     says = "iterations={} iteration_s=0.05"
