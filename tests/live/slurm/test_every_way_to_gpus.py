@@ -121,8 +121,8 @@ VARIABLES: tuple[tuple[str, str, int | str], ...] = (
 STEPS = ("--gpus=1", "--gres=gpu:1", "--gpus-per-task=1", "--ntasks-per-gpu=1", "--overlap --gpus=1", "--exclusive")
 # What a user may change about a job without GPUs that waits, in this partition or in another one.
 CHANGES = (
-    "Gres=gpu:8", "TresPerNode=gres:gpu:8", "TresPerJob=gres:gpu:8", "TresPerTask=gres:gpu:1", "TresPerSocket=gres:gpu:1",
-    "Gres=shard:1", "OverSubscribe=NO", "CoreSpec=1", "ThreadSpec=1", "Partition=whole",
+    "Gres=gpu:8", "TresPerNode=gres:gpu:8", "TresPerJob=gres:gpu:8", "TresPerTask=gres:gpu:1",
+    "TresPerSocket=gres:gpu:1", "Gres=shard:1", "OverSubscribe=NO", "CoreSpec=1", "ThreadSpec=1", "Partition=whole",
 )  # fmt: skip
 ELSEWHERE = ("--gpus=2", "--exclusive", "--ntasks-per-gpu=1 --ntasks=8", "--gres=shard:1")
 SHOW = "scontrol -d show job $SLURM_JOB_ID"
@@ -146,7 +146,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All of them. What sbatch takes for weft to hold, srun and salloc are refused; what has no GPU need not be asked of
+    """All of them. What sbatch takes for weft to hold, srun and salloc are refused; what has no GPU is not asked of
     all three."""
     for options, becomes in SBATCH:
         yield Case("sbatch", options, becomes)

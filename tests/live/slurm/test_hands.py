@@ -41,6 +41,7 @@ class Counted(Slurm):
         return super().scontrol(lines)
 
 
+@pytest.mark.long
 def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> None:
     """Of 350 commands at most a hundred are carried out between two looks, and all of them in the end."""
     job = box.sbatch("--gpus=1", wrap="true")

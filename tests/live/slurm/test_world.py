@@ -47,19 +47,19 @@ def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: 
     assert explain_live(serving.folder, server.ledger, big).headline.startswith("finished: exited with code 0, after ")
 
 
-@pytest.mark.parametrize("asks", [("--ntasks=8",), ("--gpus=4",)])
-def test_tasks_for_each_gpu_run_as_they_were_asked_for(
-    asks: tuple[str, ...], serving: Serving, box: Sandbox, tmp_path: Path
-) -> None:
+def test_tasks_for_each_gpu_run_as_they_were_asked_for(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """--ntasks-per-gpu, with the number of tasks or with that of GPUs."""
-    file = tmp_path / "job.sh"
-    file.write_text(f"#!/bin/sh\nsrun -l hostname > {tmp_path}/tasks\n")
-    job = box.sbatch("--ntasks-per-gpu=2", *asks, str(file))
+    jobs = {}
+    for asks in ("--ntasks=8", "--gpus=4"):
+        file = tmp_path / f"job{asks}.sh"
+        file.write_text(f"#!/bin/sh\nsrun -l hostname > '{tmp_path}/tasks{asks}'\n")
+        jobs[asks] = box.sbatch("--ntasks-per-gpu=2", asks, str(file))
     server = serving.start()
-    serve_until(server, ended(server, job))
-    assert serving.statuses() == {job: "finished"}
-    assert [len(row.gpus.split()) for _, row in server.ledger.decisions(job) if row.action == "start"] == [4]
-    assert len((tmp_path / "tasks").read_text().splitlines()) == 8
+    serve_until(server, ended(server, *jobs.values()))
+    assert set(serving.statuses().values()) == {"finished"}
+    for asks, job in jobs.items():
+        assert [len(row.gpus.split()) for _, row in server.ledger.decisions(job) if row.action == "start"] == [4]
+        assert len((tmp_path / f"tasks{asks}").read_text().splitlines()) == 8
 
 
 def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
     assert second.reports <= 60 - first.step + 2, "it went on from its checkpoint"
 
 
-@pytest.mark.parametrize("drained_first", [True, False])
+@pytest.mark.parametrize("drained_first", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serving, box: Sandbox) -> None:
     """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it
     has been sent there again: that start is given up, not waited for."""
@@ -201,6 +201,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sandbox) -> None:
     """Decisions and requests go on; what was decided meanwhile is carried out when Slurm answers again."""
     box.slurm.limit_s = 1.0
@@ -237,6 +238,7 @@ def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_p
     assert server.core.table.jobs[long].preemptions == 1
 
 
+@pytest.mark.long
 def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> None:
     """Slurm requeues even jobs that have ended, if it is asked plainly."""
     job = box.sbatch("--hold", "--gpus=1", wrap="true")
@@ -265,6 +267,7 @@ def test_users_cancel_and_administrators_requeue(serving: Serving, box: Sandbox)
     assert told[-1] == "over: cancelled by its user or an administrator"
 
 
+@pytest.mark.long
 def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -> None:
     server = serving.start()
     once = serving.sbatch(1, "sh -c 'exit 3'")
@@ -318,6 +321,7 @@ def test_an_array_is_many_jobs_and_users_wishes_are_kept(serving: Serving, box: 
     assert (after, "start") not in actions(server)[:3], "it was not thought of before the others were over"
 
 
+@pytest.mark.long
 def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, box: Sandbox) -> None:
     server = serving.start()
     array = serving.sbatch(1, "sleep 0.3", "--array=1-4%2")
@@ -330,6 +334,7 @@ def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, 
     assert max(live) == 2
 
 
+@pytest.mark.long
 def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A time, the limit of an array: in a replay no job is there before it could run here, though weft itself came back
     in between."""
@@ -352,6 +357,7 @@ def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox
     assert submits[f"{array}_2"] >= ends[f"{array}_1"] - 0.5
 
 
+@pytest.mark.long
 def test_a_requeue_by_slurm_leaves_the_restarts_alone(serving: Serving, box: Sandbox) -> None:
     """Requeued by an administrator, then failed by itself: it has its one restart, also after a server that died."""
     server = serving.start()
