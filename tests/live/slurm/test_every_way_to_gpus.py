@@ -7,11 +7,13 @@ variables in their environment that stand for them, and the fields that `scontro
 
 from __future__ import annotations
 
+import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -194,92 +196,115 @@ PartitionName=other Nodes=n[1-2]
 """
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+class Became(NamedTuple):
+    """What became of it: what Slurm answered, and what the job has (as it says itself) or what weft takes it for."""
+
+    code: int
+    said: str  # to its user
+    held: int = -1  # GPUs that weft knows it asks for, while it holds the job
+    has: str = ""
+
+
+@pytest.fixture(scope="session")
+def became(made_once: Callable[[str, Callable[[Path], None]], Path]) -> dict[str, Became]:
+    """All of them on one Slurm, whichever processes run the tests."""
     if why := missing():
         missing_engine(f"Slurm ({why})")
-    with WithShards(tmp_path_factory.mktemp("shards"), 2, prolog=False, more=MORE) as box:
-        yield box
+    told = json.loads((made_once("ways", try_all) / "became.json").read_text(encoding="utf-8"))
+    return {name: Became(*fields) for name, fields in told.items()}
 
 
-@pytest.fixture(scope="module")
-def somebody(shards: Sandbox) -> Iterator[OtherUser]:
-    with for_others(shards) as user:
-        yield user
+def try_all(folder: Path) -> None:
+    """Everything is submitted side by side; GPUs that are taken elsewhere are looked at when the rest is done."""
+    with WithShards(folder / "slurm", 2, prolog=False, more=MORE) as box, for_others(box) as user:
+        with ThreadPoolExecutor(6) as pool:
+            answers = dict(zip(CASES, pool.map(lambda case: submit(user, case), CASES.values()), strict=True))
+            changes = dict(zip(CHANGES, pool.map(lambda change: changed(user, change), CHANGES), strict=True))
+            moves = dict(zip(ELSEWHERE, pool.map(lambda options: moved(user, options), ELSEWHERE), strict=True))
+        found = {name: outcome(box, user, CASES[name], done) for name, done in answers.items()} | changes | moves
+        found |= {f"taken by {options}": taken(box, user, options) for options in ELSEWHERE}
+    (folder / "became.json").write_text(json.dumps(found), encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def submitted(somebody: OtherUser) -> dict[str, subprocess.CompletedProcess[str]]:
-    """What Slurm said to each of them; they are submitted side by side."""
+def submit(user: OtherUser, case: Case) -> subprocess.CompletedProcess[str]:
+    command = [case.command, *case.options.split()]
+    if case.command == "sbatch":
+        file = user.work / f"{abs(hash(str(case)))}.sh"
+        file.write_text(f"#!/bin/sh\n{case.script}\n")
+        command = ["sbatch", "--parsable", f"--output={user.work}/%j.out", *command[1:], str(file)]
+    else:
+        command += ["sh", "-c", case.script]
+    return user.run(*command, environment=case.environment)
 
-    def submit(case: Case) -> subprocess.CompletedProcess[str]:
-        command = [case.command, *case.options.split()]
-        if case.command == "sbatch":
-            file = somebody.work / f"{abs(hash(str(case)))}.sh"
-            file.write_text(f"#!/bin/sh\n{case.script}\n")
-            command = ["sbatch", "--parsable", f"--output={somebody.work}/%j.out", *command[1:], str(file)]
-        else:
-            command += ["sh", "-c", case.script]
-        return somebody.run(*command, environment=case.environment)
 
-    with ThreadPoolExecutor(8) as pool:
-        return dict(zip(CASES, pool.map(submit, CASES.values()), strict=True))
+def outcome(box: Sandbox, user: OtherUser, case: Case, done: subprocess.CompletedProcess[str]) -> Became:
+    """A job that its user was given is held, or it runs, and then it says what it has."""
+    if done.returncode != 0 or case.command != "sbatch":
+        return Became(done.returncode, done.stderr, has=done.stdout)
+    key = done.stdout.strip()
+    record = next(record for record in read_jobs(box.slurm.jobs()) if record.number == key)
+    if record.pending and record.held and record.batch:
+        return Became(0, done.stderr, describe(record, key, Profiles(toy_cluster())).gpus)
+    path = user.work / f"{key}.out"
+    box.wait(lambda: path.exists() and "StdOut=" in path.read_text())
+    return Became(0, done.stderr, has=path.read_text())
+
+
+def changed(user: OtherUser, change: str) -> Became:
+    plain = user.sbatch("--begin=tomorrow")
+    done = user.run("scontrol", "update", f"JobId={plain}", change)
+    return Became(done.returncode, done.stderr)
+
+
+def moved(user: OtherUser, options: str) -> Became:
+    job = user.sbatch("--partition=other", "--begin=tomorrow", *options.split())
+    done = user.run("scontrol", "update", f"JobId={job}", "Partition=train")
+    return Became(done.returncode, done.stderr)
+
+
+def taken(box: Sandbox, user: OtherUser, options: str) -> Became:
+    """Why nothing can be placed on a node while a job of another partition runs there; it has ended then."""
+    cluster = read_cluster(box.slurm, frozenset({"train"}))
+    job = user.sbatch("--partition=other", *options.split(), script="sleep 600")
+
+    def words() -> list[str]:
+        jobs = {record.key: record for record in read_jobs(box.slurm.jobs())}
+        nodes = {node.name: node for node in read_nodes(box.slurm.nodes())}
+        return list(unusable(cluster, nodes, jobs, set()).values())
+
+    box.wait(lambda: bool(words()))
+    found = words()
+    user.run("scancel", job)
+    box.wait(lambda: not words())
+    return Became(0, " ".join(found).replace(job, "JOB"))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_way_to_ask_for_gpus_goes_past_weft(
-    name: str, shards: Sandbox, somebody: OtherUser, submitted: Mapping[str, subprocess.CompletedProcess[str]]
-) -> None:
-    done, case = submitted[name], CASES[name]
+def test_no_way_to_ask_for_gpus_goes_past_weft(name: str, became: Mapping[str, Became]) -> None:
+    case, found = CASES[name], became[name]
     if isinstance(case.becomes, str):
-        assert done.returncode != 0, done.stdout
-        assert case.becomes in done.stderr
-        return
-    assert done.returncode == 0, done.stderr
-    if case.becomes:
-        key = done.stdout.strip()
-        record = next(record for record in read_jobs(shards.slurm.jobs()) if record.number == key)
-        assert (record.state, record.held, record.batch) == ("PENDING", True, True)
-        assert describe(record, key, Profiles(toy_cluster())).gpus == case.becomes
-        return
-    shown = done.stdout if case.command != "sbatch" else told_in(somebody.work / f"{done.stdout.strip()}.out", shards)
-    assert " CPU_IDs=" in shown
-    assert "GRES=gpu" not in shown
-
-
-def told_in(path: Path, box: Sandbox) -> str:
-    """What a job wrote, once it has."""
-    box.wait(lambda: path.exists() and "StdOut=" in path.read_text())
-    return path.read_text()
+        assert found.code != 0, found
+        assert case.becomes in found.said
+    elif case.becomes:
+        assert (found.code, found.held) == (0, case.becomes), found
+    else:
+        assert found.code == 0, found
+        assert " CPU_IDs=" in found.has
+        assert "GRES=gpu" not in found.has
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_job_that_waits_is_given_no_gpus(change: str, somebody: OtherUser) -> None:
-    plain = somebody.sbatch("--begin=tomorrow")
-    assert somebody.run("scontrol", "update", f"JobId={plain}", change).returncode != 0
+def test_a_job_that_waits_is_given_no_gpus(change: str, became: Mapping[str, Became]) -> None:
+    assert became[change].code != 0
 
 
 @pytest.mark.parametrize("options", ELSEWHERE)
-def test_no_job_comes_from_another_partition(options: str, somebody: OtherUser) -> None:
+def test_no_job_comes_from_another_partition(options: str, became: Mapping[str, Became]) -> None:
     """Slurm does not tell the hook all that it had asked for there."""
-    job = somebody.sbatch("--partition=other", "--begin=tomorrow", *options.split())
-    done = somebody.run("scontrol", "update", f"JobId={job}", "Partition=train")
-    assert done.returncode != 0
+    assert became[options].code != 0
 
 
 @pytest.mark.parametrize("options", ELSEWHERE)
-def test_gpus_that_another_partition_takes_are_seen(options: str, shards: Sandbox, somebody: OtherUser) -> None:
+def test_gpus_that_another_partition_takes_are_seen(options: str, became: Mapping[str, Became]) -> None:
     """weft places nothing on that node until the job is over, however it came by its GPUs."""
-    cluster = read_cluster(shards.slurm, frozenset({"train"}))
-    job = somebody.sbatch("--partition=other", *options.split(), script="sleep 600")
-
-    def taken() -> Mapping[int, str]:
-        jobs = {record.key: record for record in read_jobs(shards.slurm.jobs())}
-        return unusable(cluster, {node.name: node for node in read_nodes(shards.slurm.nodes())}, jobs, set())
-
-    try:
-        shards.wait(lambda: bool(taken()))
-        assert set(taken().values()) == {f"job {job}, which weft did not start, has GPUs of it"}
-    finally:
-        somebody.run("scancel", job)
-        shards.wait(lambda: not taken())
+    assert became[f"taken by {options}"].said == "job JOB, which weft did not start, has GPUs of it"
