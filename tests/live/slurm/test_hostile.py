@@ -75,7 +75,7 @@ def test_a_long_comment_does_not_hold_slurm_up(user: OtherUser) -> None:
     for comment in ("[" * 120_000, "x" * 1001):
         done = user.run("sbatch", "--gpus=1", f"--comment=weft: {comment}", "--wrap", "true")
         assert "at most 1000 letters" in done.stderr
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 60.0
 
 
 @pytest.mark.long
