@@ -26,6 +26,13 @@ for step in range(weft.resume_step(), steps):
 weft.progress(steps)
 """
 
+# Has done six iterations, and goes on until it is stopped; whatever is started in its place ends at once.
+STAYS = """
+import os, time, weft
+weft.progress(6)
+if os.environ["WEFT_ATTEMPT"] == "1": time.sleep(600)
+"""
+
 _WITNESS = """
 import fcntl, os, sys, time, weft
 log, steps = sys.argv[1], int(sys.argv[2])
@@ -38,6 +45,7 @@ tell("start")
 for step in range(weft.resume_step(), steps):
     weft.progress(step)
     time.sleep(PAUSE)
+while len(sys.argv) > 3 and not os.path.exists(sys.argv[3]): time.sleep(0.01)
 tell("end")
 """
 
@@ -51,7 +59,7 @@ def python(code: str, *args: object) -> tuple[str, ...]:
 
 def witness(pause_s: float) -> str:
     """Code that says when it starts and ends, and if another process of the same job is there; it reports iterations
-    of this length."""
+    of this length, and then waits for a file if one is named."""
     return _WITNESS.replace("PAUSE", str(pause_s))
 
 

@@ -1,16 +1,11 @@
-"""weft.progress: harmless without weft, quick when nobody answers, and the way a gate reaches a running job."""
+"""The way a gate reaches a running job that calls weft.progress."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import weft
 from live.tests.jobs import describe, python
 from weft.core.cycle import Core
 from weft.core.loop import run
@@ -31,73 +25,6 @@ from weft.testing.probes import Waking, plain_planner
 from weft_live.clock import Clock
 from weft_live.hearing import opening
 from weft_live.local import LocalWorld
-
-
-@pytest.fixture
-def own_line(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The connection of this process is closed in the end."""
-    from weft import training as progress
-
-    yield monkeypatch
-    progress._line.hang_up()
-    progress._line.path = ""
-
-
-def test_without_weft_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WEFT_PROGRESS_SOCKET", raising=False)
-    monkeypatch.delenv("WEFT_RESUME_STEP", raising=False)
-    assert weft.progress(3) == 0.0
-    assert weft.progress(3, wait=True, saved=True) == 0.0
-    assert weft.resume_step() == 0
-    assert callable(weft.progress), "the function, not a module of that name"
-
-
-@pytest.mark.parametrize("path", ["/no/such/socket", "", "x" * 300, "/dev/null", "/tmp"])
-def test_it_never_raises(path: str, own_line: pytest.MonkeyPatch) -> None:
-    own_line.setenv("WEFT_PROGRESS_SOCKET", path)
-    for step in (0, 1, "no number", None, float("nan"), 10**400):
-        assert weft.progress(step) == 0.0  # type: ignore[arg-type]
-
-
-def test_who_does_not_answer_is_not_waited_for(tmp_path: Path, own_line: pytest.MonkeyPatch) -> None:
-    """A listener that never answers costs one short wait, not one per iteration."""
-    path = str(tmp_path / "s")
-    own_line.setenv("WEFT_PROGRESS_SOCKET", path)
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(path)
-        silent.listen(5)
-        began = time.monotonic()
-        for step in range(1000):
-            assert weft.progress(step) == 0.0
-        assert time.monotonic() - began < 5, "a thousand waits would take minutes"
-
-
-@pytest.mark.parametrize("answer", [b"nonsense\n", b"[]\n", b'{"at": "soon"}\n', b'{"at": null}\n', b"\xff\n", b"1\n"])
-def test_nonsense_in_answer_is_no_delay(answer: bytes, tmp_path: Path, own_line: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "s")
-    own_line.setenv("WEFT_PROGRESS_SOCKET", path)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen(1)
-
-        def reply() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(answer)
-
-        thread = threading.Thread(target=reply)
-        thread.start()
-        assert weft.progress(1) == 0.0
-        thread.join()
-
-
-def test_importing_it_loads_no_numpy() -> None:
-    check = (
-        "import weft, sys; weft.progress(1); print(*(m for m in ('numpy', 'typer', 'weft.core') if m in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
 
 
 @given(
@@ -149,17 +76,17 @@ class _Later(Interleave):
 
 def test_a_running_job_sees_a_gate(tmp_path: Path) -> None:
     """Iterations of 120 ms come whenever they like, until a gate of 150 ms is set on the running job; then every one is
-    told to begin at an opening: at epoch + k x period on the machine's clock. It may begin late, but never early. The
-    job ends when eight have been held, however late the gate comes."""
+    told to begin at an opening: at epoch + k x period on the machine's clock, as far from the moment of its question
+    as it is told. The job ends when eight have been held, however late the gate comes."""
     period_s = 0.15
     script = """
 import time, weft
 held = 0
 for step in range(400):
+    before = time.monotonic()
     delay = weft.progress(step)
-    told = time.monotonic() + delay
+    print(step, before + delay, time.monotonic() + delay, delay > 0, flush=True)
     time.sleep(delay)
-    print(step, delay, told, time.monotonic(), flush=True)
     held += delay > 0
     if held == 8:
         break
@@ -177,15 +104,12 @@ for step in range(400):
     run(core, world, on_progress=look)
     world.close()
     rows = [line.split() for line in (world.folder / "jobs/a/1/output").read_text().splitlines()]
-    waited = [(int(step), float(told), float(at)) for step, delay, told, at in rows if float(delay) > 0]
-    assert len(waited) == 8
-    assert min(step for step, _, _ in waited) >= 3, "none was held before the gate was set"
-    for _, told, at in waited:
-        phase = (told - epochs[0]) % period_s
-        assert phase < period_s - 1e-3 or period_s - phase < 1e-3, "none is told to begin before its opening"
-        assert at >= told, "and none begins before that"
-    early = [told for _, told, _ in waited if (told - epochs[0]) % period_s < 0.6 * period_s]
-    assert len(early) >= 0.7 * len(waited), "openings are what they are told"
+    held = [(int(step), float(first), float(last)) for step, first, last, held in rows if held == "True"]
+    assert len(held) == 8
+    assert min(step for step, _, _ in held) >= 3, "none was held before the gate was set"
+    for _, first, last in held:
+        opens = epochs[0] + math.ceil((first - 1e-6 - epochs[0]) / period_s) * period_s
+        assert opens <= last + 1e-6, "it is told to begin at an opening"
 
 
 def test_the_gate_of_a_start_is_there_from_the_beginning(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A world that another package brings (entry point `weft.worlds`): installed by pip, and driven by `weft serve`."""
+"""A world that another package brings (entry point `weft.worlds`), found where it is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import pytest
 
 import weft
 from live.tests import timers
-from live.tests.serving import wait_for
+from live.tests.serving import all_ended, said, serve_until, statuses, wait_for
+from weft.cli.main import run
+from weft.stacks import resolve
+from weft_live.engine import find
+from weft_live.server.server import Server
 
 NAME = "weft_timers-1.0"
 METADATA = "Metadata-Version: 2.1\nName: weft-timers\nVersion: 1.0\nRequires-Dist: weft\n"
@@ -23,8 +27,8 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pip has put the package, from a wheel."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as pip installs it."""
     folder = tmp_path_factory.mktemp("package")
     wheel = folder / f"{NAME}-py3-none-any.whl"
     files = {
@@ -38,10 +42,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    site = folder / "site"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", f"--target={site}"]
-    subprocess.run([*pip, str(wheel)], check=True, timeout=120)
-    return site
+    return wheel
+
+
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """This process finds it, and commands find the folder of a run. What pip does with a wheel, less its record."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("WEFT_DIR", str(tmp_path / "run"))
+    yield tmp_path / "run"
+    sys.modules.pop("weft_timers", None)
 
 
 class Weft:
@@ -74,15 +86,51 @@ class Weft:
 
 
 @pytest.fixture
-def command(installed: Path, tmp_path: Path) -> Iterator[Weft]:
+def command(wheel: Path, tmp_path: Path) -> Iterator[Weft]:
     """It, and no server left behind."""
-    made = Weft(installed, tmp_path / "run")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        f"--target={tmp_path / 'site'}",
+    ]
+    subprocess.run([*pip, str(wheel)], check=True, timeout=120)
+    made = Weft(tmp_path / "site", tmp_path / "run")
     yield made
     for server in made.servers:
         server.kill()
         server.communicate()
 
 
+def test_it_is_served_and_taken_over(installed: Path) -> None:
+    """A long job gives way to a short one, and goes on from where it was under the next server."""
+
+    def serving() -> Server:
+        engine = find("timers", {"own": {"gpus": "3"}})
+        cluster = engine.cluster(0, print)
+        assert cluster.n_gpus == 6
+        return Server(installed, cluster, resolve("srsf-preemptive"), engine=engine)
+
+    with serving() as first:
+        first.submit(said("long", ["none"], gpus=6, iterations=9000, iteration_s=0.1))
+        serve_until(first, lambda: "long" in first.core.table.running)
+        first.submit(said("short", ["none"], gpus=6, iterations=2, iteration_s=0.1))
+        serve_until(first, lambda: statuses(installed)["short"] == "finished")
+    with serving() as second:
+        assert "long" in second.core.table.jobs
+        second.cancel("long")
+        serve_until(second, all_ended(second))
+        told = {job: [row.words for row in second.ledger.events(job)] for job in ("long", "short")}
+    assert "its timer was stopped" in told["long"]
+    assert "its time was up" in told["short"]
+    assert statuses(installed) == {"long": "cancelled", "short": "finished"}
+
+
+@pytest.mark.long
 def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
     """A long job gives way to a short one, goes on from where it was, and survives a kill -9 of its server."""
     first = command.serve("--world", "timers", "--option", "gpus=3", "--stack", "srsf-preemptive")
@@ -106,30 +154,22 @@ def test_it_is_served_killed_and_taken_over(command: Weft) -> None:
     assert "1 jobs taken over" in words
 
 
-def test_what_it_cannot_do_is_refused_in_words(command: Weft) -> None:
-    """Its capabilities are asked: it cannot shift. And who names no world that there is is told which there are."""
-    refused = command("serve", "--world", "timers", "--stack", "fifo", "--interleave", "cassini")
-    assert refused.returncode == 2
-    assert "timers" in refused.stderr
-    wrong = command("serve", "--world", "mars")
-    assert "there is no such world; there are broken, local, slurm, testbed, timers" in " ".join(wrong.stderr.split())
-
-
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--world", "timers", "--stack", "fifo", "--interleave", "cassini"], "timers"),  # it is asked: it cannot shift
+        (["--world", "mars"], "there is no such world; there are broken, local, slurm, testbed, timers"),
         (["--world", "local", "--option", "gpus=3"], "--option gpus: the local world has no options of its own"),
         (["--world", "timers", "--option", "gpus"], "--option gpus: write KEY=VALUE"),
         (["--world", "timers", "--option", "a=1", "--option", "a=2"], "--option a=2: a is there twice; leave one out"),
+        (["--world", "broken"], "its package names weft_timers.missing:Engine, which cannot be loaded"),
     ],
 )
-def test_options_of_worlds(command: Weft, arguments: list[str], message: str) -> None:
-    refused = command("serve", *arguments)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert message in " ".join(refused.stderr.split())
-
-
-def test_a_package_that_cannot_be_loaded_is_named(command: Weft) -> None:
-    refused = command("serve", "--world", "broken")
-    assert refused.returncode == 2
-    assert "its package names weft_timers.missing:Engine, which cannot be loaded" in " ".join(refused.stderr.split())
+def test_what_cannot_be_is_refused_in_words(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in " ".join(err.split())

@@ -1,13 +1,7 @@
-"""Runs elsewhere: workers know the same policies, and nobody is left behind."""
+"""Runs elsewhere: workers know the same policies."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +12,7 @@ import weft
 from tests.test_api import scenario
 from weft.errors import InputError
 from weft.policies.place.fitting import FirstFit
-from weft.runs.executors import _deaf, using
+from weft.runs.executors import _run_each, using
 from weft.runs.prepare import compile_kernels
 from weft.stacks import registry
 from weft.stacks.registry import LAYERS, register
@@ -55,7 +49,8 @@ def test_a_policy_beside_the_scenario_is_found(tmp_path: Path) -> None:
 
 def test_what_was_registered_reaches_worker_processes() -> None:
     register("place", "by-hand", FirstFit)
-    assert compared(1, place="by-hand") == compared(2, place="by-hand")
+    asked = "__import__('weft.stacks.registry').registry.make('place', 'by-hand').name"
+    assert dict(_run_each([asked] * 2, 2, eval)) == dict.fromkeys(range(2), "first-fit")
 
 
 def test_a_class_that_workers_cannot_find_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,63 +81,3 @@ def test_executors_that_are_not_there(text: str, line: str) -> None:
     with pytest.raises(InputError) as caught, using(text):
         pass
     assert str(caught.value) == line
-
-
-@pytest.fixture
-def running() -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "weft", "compare", str(DEMO), "--seeds", "500", "--workers", "2"]
-    started = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    yield started
-    if _group_lives(started.pid):
-        os.killpg(started.pid, signal.SIGKILL)
-    started.communicate()
-
-
-def _group_lives(pid: int) -> bool:
-    try:
-        os.killpg(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_with_a_comparison_that_is_killed(running: subprocess.Popen[str], number: int) -> None:
-    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-    for _ in range(600):
-        if len(children.read_text().split()) >= 3:  # two workers, and the keeper of their semaphores
-            break
-        time.sleep(0.1)
-    time.sleep(1.0)
-    os.kill(running.pid, number)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    if number == signal.SIGTERM:
-        assert "leaked" not in err
-    for _ in range(100):
-        if not _group_lives(running.pid):
-            return
-        time.sleep(0.1)
-    pytest.fail("workers are still there ten seconds after their parent was killed")
-
-
-def test_an_interrupt_while_workers_are_started_is_not_lost() -> None:
-    """It waits until they are started. It was ignored once, and a comparison went on for minutes after Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    started = []
-
-    def start() -> None:
-        with _deaf():
-            os.kill(os.getpid(), signal.SIGINT)
-            started.append(True)
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            start()
-        assert started
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    finally:
-        signal.signal(signal.SIGINT, before)

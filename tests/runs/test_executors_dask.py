@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.cli.main import run
+from weft.runs import executors
+
 pytest.importorskip("distributed")
 
 DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
@@ -58,19 +61,20 @@ def compare(folder: Path, *options: str) -> bytes:
     return done.stdout
 
 
+@pytest.mark.long
 def test_byte_for_byte(address: str, tmp_path: Path) -> None:
     """With a policy in a file of the client's folder, which the workers find too."""
     (tmp_path / "own.py").write_text(OWN)
     assert compare(tmp_path, "--executor", f"dask:{address}") == compare(tmp_path, "--workers", "2")
 
 
-def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_scheduler_that_is_not_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(executors, "_DASK_S", 0.1)
     (tmp_path / "own.py").write_text(OWN)
-    command = [sys.executable, "-m", "weft", "compare", str(DEMO), *COMPARE, "--executor", "dask:tcp://127.0.0.1:9"]
-    hasty = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "2s"}  # it is sure after 20 s otherwise
-    done = subprocess.run(command, cwd=tmp_path, env=hasty, capture_output=True, check=False, text=True)
-    last = done.stderr.splitlines()[-1]
-    assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        last == "error: --executor dask:tcp://127.0.0.1:9: nobody answers there; start a scheduler, or mend the address"
-    )
+    assert run(["compare", str(DEMO), *COMPARE, "--executor", "dask:tcp://127.0.0.1:9"]) == 2
+    out, err = capsys.readouterr()
+    last = "error: --executor dask:tcp://127.0.0.1:9: nobody answers there; start a scheduler, or mend the address"
+    assert (out, err.splitlines()[-1]) == ("", last)

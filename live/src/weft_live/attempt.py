@@ -62,6 +62,7 @@ class Attempt:
         self.folder = folder
         self.pid = 0  # the runner's, if this process started it
         self.up = False  # seen to run
+        self._spawned = False
         self.ended: Ended | None = None
         self._progress = Progress()
         self._untold: dict[str, dict[str, Any]] = {}  # what the runner has not taken yet, the last of each kind
@@ -85,6 +86,7 @@ class Attempt:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
         default = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD]
+        self._spawned = True
         self.pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=quiet, setsigdef=default)
 
     def stop(self, grace_s: float) -> None:
@@ -139,9 +141,17 @@ class Attempt:
             if ended is None and not self._kill_orphans():  # those that are being killed still hold its GPUs
                 ended = Ended(lost=True, error="its runner was killed")
             return ended
-        if self.pid and self._reap(wait=False) and not self.begun:
+        if self._spawned and self._reap(wait=False) and not self._locked() and self._bar():
             return Ended(lost=True, error="its runner did not come up")
         return None
+
+    def _bar(self) -> bool:
+        """Keep a runner that an earlier server started, and that is only slow, from taking it on; False if one has."""
+        try:
+            os.close(os.open(self.folder / "begun", os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError:
+            return False
+        return True
 
     def _locked(self) -> bool:
         with suppress(FileNotFoundError):

@@ -19,15 +19,19 @@ from pathlib import Path
 
 import pytest
 
+from live.tests.agent.moments import wait
+from live.tests.agent.stand_in import connected, watched
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
+from weft_live.agent.caller import Caller
 from weft_live.agent.conductor import HELD_BYTES_PER_S, Conductor
-from weft_live.agent.host import Agent
+from weft_live.agent.host import SILENCE_S, Agent
 from weft_live.agent.processes import may_trace
+from weft_live.agent.service import _BEAT_S as BEAT_S
 from weft_live.agent.service import AgentService
 from weft_live.agent.sockets import UNLIMITED, Process
 from weft_live.agent.trust import secret_of
-from weft_live.agent.wire import Line, LostError
+from weft_live.agent.wire import Line, LostError, Message
 
 if not may_trace():
     pytest.skip("looking into other processes needs root, or kernel.yama.ptrace_scope = 0", allow_module_level=True)
@@ -163,11 +167,98 @@ def test_random_kills_leave_no_socket_paced_and_no_job_failed(scene: Scene) -> N
     wait_until(free(scene), 10.0)
 
 
-def test_only_who_knows_the_secret_is_heard(scene: Scene) -> None:
-    line = Line(scene.service.address, "wrong")
-    with pytest.raises(LostError, match="not an agent of this server"):
+def test_only_who_knows_the_secret_is_heard() -> None:
+    conductor = Conductor(leaf_spine(1, 2, Machine(gpus_per_server=2)), make("pace", "priority"))
+    service = AgentService(conductor, "127.0.0.1:0", "right")
+    with closing(Line(service.address, "wrong")) as line, pytest.raises(LostError) as lost:
         next(iter(line.talk("join", [{"host": "s0"}])))
-    line.close()
+    assert lost.value.kind == "secret"
+    assert service.hosts == set()
+    service.close()
+
+
+def test_a_server_with_nothing_to_say_gives_signs_of_life() -> None:
+    """Often enough that one may be late."""
+    assert 2 * BEAT_S < SILENCE_S
+    service = AgentService(Conductor(leaf_spine(1, 2, Machine()), make("pace", "priority")), "127.0.0.1:0", "right")
+    heard: list[Message] = []
+    caller = Caller(Line(service.address, "right"), {"host": "s0"}, heard.append, lambda words: None)
+    caller.start()
+    wait(lambda: {} in heard)
+    assert any("orders" in message for message in heard[: heard.index({})])
+    caller.close()
+    service.close()
+
+
+def _agent(folder: Path) -> Agent:
+    """One whose guardian is patient: the tests say what time it is."""
+    return Agent("local", folder, near=True, patience_s=600.0)
+
+
+def test_an_agent_lets_go_when_its_server_has_been_silent_for_three_quarters_of_a_second(tmp_path: Path) -> None:
+    """Any word counts, and orders hold again when they come again."""
+    with connected() as ends, closing(_agent(tmp_path)) as agent:
+        job = agent.jobs["a"] = watched("a", ends)
+
+        def limits(now: float) -> set[int]:
+            agent.mind_silence(now)
+            return {remote.paced() for remote in job.sockets.values()}
+
+        agent.hear({"orders": {"a": (1e6, 1e6, 1)}}, 100.0)
+        assert limits(100.7) == {1_000_000}
+        agent.hear({}, 100.7)
+        assert limits(101.4) == {1_000_000}
+        assert limits(101.5) == {UNLIMITED}
+        assert job.rate is None
+        agent.hear({"orders": {"a": (1e6, None, 2)}}, 101.6)
+        assert limits(101.6) == {UNLIMITED}
+        agent.hear({"orders": {"a": (1e6, 2e6, 3)}}, 101.7)
+        assert limits(102.4) == {2_000_000}
+        agent.hear({"orders": {}}, 102.4)  # the server knows the job no more
+        assert limits(102.4) == {UNLIMITED}
+
+
+@pytest.mark.parametrize("silent", ["agent", "both"])
+def test_whoever_lives_lets_go_of_what_a_silent_agent_has_paced(silent: str, tmp_path: Path) -> None:
+    """Its guardian after a while, of which the agent learns when it wakes up; or the next agent, where both died."""
+    with connected() as ends:
+        agent = Agent("local", tmp_path, near=True, patience_s=0.1 if silent == "agent" else 600.0)
+        job = agent.jobs["a"] = watched("a", ends)
+        agent.order("a", 1e6, 1e6)
+
+        def free() -> bool:
+            return {remote.paced() for remote in job.sockets.values()} == {UNLIMITED}
+
+        if silent == "agent":
+            wait(free)
+            agent.beat(100.0)
+            assert (job.rate, job.held) == (None, 0.0)
+            assert {remote.rate for remote in job.sockets.values()} == {UNLIMITED}
+        else:
+            kept = agent.state.read_text()
+            agent._guardian.kill()
+            agent._guardian.wait()
+            assert not free()
+            folder = tmp_path / "next"
+            folder.mkdir()
+            (folder / "paced.local").write_text(kept)
+            with closing(_agent(folder)) as after:
+                assert after.let_go == 2
+            assert free()
+        agent.close()
+
+
+def test_an_agent_whose_guardian_has_died_paces_nothing_until_there_is_another(tmp_path: Path) -> None:
+    with connected() as ends, closing(_agent(tmp_path)) as agent:
+        job = agent.jobs["a"] = watched("a", ends)
+        guardian = agent._guardian
+        guardian.kill()
+        guardian.wait()
+        agent.order("a", 1e6)
+        assert {remote.paced() for remote in job.sockets.values()} == {UNLIMITED}
+        assert agent._guardian is not guardian
+        agent.order("a", 1e6)
+        assert {remote.paced() for remote in job.sockets.values()} == {1_000_000}
 
 
 def test_an_agent_with_more_than_a_thousand_open_files_has_the_guardian_that_it_started(tmp_path: Path) -> None:
@@ -177,10 +268,9 @@ def test_an_agent_with_more_than_a_thousand_open_files_has_the_guardian_that_it_
     with ExitStack() as files:
         while files.enter_context(open(os.devnull)).fileno() < 1024:
             pass
-        agent = Agent("local", tmp_path)
+        agent = files.enter_context(closing(_agent(tmp_path)))
         guardian = agent._guardian
-        agent.beat(time.monotonic())
-        agent.beat(time.monotonic() + 1.0)
+        agent.beat(100.0)
+        agent.beat(101.0)
         assert agent._guardian is guardian
         assert guardian.poll() is None
-        agent.close()

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("pytorch")
-
 SCRIPT = """
 import os, sys, time, torch
 import torch.distributed as dist
@@ -41,6 +39,7 @@ def _port() -> int:
 
 
 @pytest.mark.parametrize("hook", ["none", "own"])
+@pytest.mark.usefixtures("pytorch")
 @pytest.mark.alone
 def test_every_iteration_waits_at_the_gate_and_gradients_are_averaged(tmp_path: Path, hook: str) -> None:
     """Also where the script registers a communication hook of its own, which DDP allows once."""

@@ -7,18 +7,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from live.tests.agent.moments import wait
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
 from weft_live.agent import processes, sockets
 from weft_live.agent.conductor import HELD_BYTES_PER_S, Conductor
-from weft_live.agent.processes import belongs
+from weft_live.agent.host import Agent
+from weft_live.agent.processes import belongs, jobs_here, namespace_of
 from weft_live.agent.service import AgentService
 from weft_live.agent.sockets import UNLIMITED, Process
 from weft_live.agent.trust import secret_of
@@ -36,7 +37,7 @@ def _stream(job: str, *who: str) -> Iterator[int]:
     argv = [*who, "/usr/bin/python3", "-S", "-c", STREAM]
     with subprocess.Popen(argv, env={"WEFT_JOB": job, "PATH": os.environ["PATH"]}, cwd="/") as child:
         try:
-            _wait(lambda: len(_limits(child.pid)) == 2)
+            wait(lambda: len(_limits(child.pid)) == 2)
             yield child.pid
         finally:
             child.kill()
@@ -48,13 +49,6 @@ def _limits(pid: int) -> list[int]:
         return [remote.paced() for remote in process.sockets({}).values()]
     finally:
         process.close()
-
-
-def _wait(true: Callable[[], bool], patience_s: float = 30.0) -> None:
-    until = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -73,13 +67,24 @@ def _served(folder: Path, owner: tuple[int, str], *rights: str) -> Iterator[Agen
             service.close()
 
 
+def _found(*pids: int) -> None:
+    """Until an agent would find all of these."""
+    wait(lambda: set(pids) <= jobs_here(namespace_of("self"), {}).keys())
+
+
 def test_a_process_of_another_user_that_names_a_job_is_left_alone(tmp_path: Path) -> None:
     """Whoever may start a process may write the name of anybody's job into its environment."""
-    others = _stream("new", *AS_NOBODY)
-    with _stream("old"), _stream("new") as mine, others as theirs, _served(tmp_path, (os.geteuid(), "")):
-        _wait(lambda: set(_limits(mine)) == {HELD_BYTES_PER_S})
-        time.sleep(1.5)  # it has looked again by now
-        assert set(_limits(mine)) == {HELD_BYTES_PER_S}
+    conductor = Conductor(leaf_spine(1, 2, Machine(gpus_per_server=2)), make("pace", "priority"))
+    conductor.add("new", (1, 3))
+    agent = Agent("s0", tmp_path, near=True, patience_s=600.0)
+    with _stream("new") as mine, _stream("new", *AS_NOBODY) as theirs, closing(agent):
+        _found(mine, theirs)
+        agent.hear({"owners": conductor.owners()}, 100.0)
+        for _ in range(2):  # every other scan is for processes
+            agent.scan()
+        assert agent.jobs["new"].processes.keys() == {mine}
+        agent.order("new", 1e6)
+        assert set(_limits(mine)) == {1_000_000}
         assert set(_limits(theirs)) == {UNLIMITED}
 
 
@@ -88,8 +93,8 @@ def test_cap_sys_ptrace_is_all_that_an_agent_needs_to_pace_the_jobs_of_other_use
     rights = ("setpriv", "--bounding-set=-all,+sys_ptrace", "--inh-caps=-all")
     with _stream("old"), _stream("new", *AS_NOBODY) as job:
         with _served(tmp_path, (NOBODY, ""), *rights):
-            _wait(lambda: set(_limits(job)) == {HELD_BYTES_PER_S})
-        _wait(lambda: set(_limits(job)) == {UNLIMITED}, 2.0)  # its guardian may do as much
+            wait(lambda: set(_limits(job)) == {HELD_BYTES_PER_S})
+        wait(lambda: set(_limits(job)) == {UNLIMITED})  # its guardian may do as much
 
 
 @pytest.mark.parametrize(("caps", "found"), [("+sys_ptrace", ["2", "root"]), ("-all", ["0", ""])])
@@ -103,7 +108,7 @@ def test_another_user_with_that_capability_alone_finds_and_paces_sockets_of_root
         for module in (processes, sockets):
             shutil.copy(module.__file__, folder)
         with _stream("root") as job:
-            time.sleep(1.1)  # an agent decides about a process when it is a second old
+            _found(job)
             argv = [*AS_NOBODY, f"--inh-caps={caps}", f"--ambient-caps={caps}", "/usr/bin/python3", "-S", "-c", code]
             said = subprocess.run([*argv, str(folder), str(job)], capture_output=True, text=True, check=True).stdout
         assert said.split("\n")[:2] == found

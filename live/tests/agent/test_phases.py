@@ -75,6 +75,25 @@ def test_a_pause_in_the_middle_of_a_ring_does_not_end_a_phase_whose_volume_is_kn
     assert phases.look(now + 1.76, sent + 1.5e6, 0) == "ends"  # it was a shorter one
 
 
+def test_who_stood_still_does_not_take_that_for_silence() -> None:
+    """Three times a machine stops for 0.3 s in the middle of a phase: nothing is sent, and nobody looks. Taken
+    for its end, each stop would have the job wait for the next opening of its gate."""
+    phases, sent, ends = Phases(look_s=0.02), 0.0, 0
+    looks = [0.02 * k for k in range(400)]  # iterations of 0.4 s
+    phases.look(-0.02, sent, 0)
+    late = 0.0
+    for n, now in enumerate(looks):
+        if n in (210, 270, 331):
+            late += 0.3
+            assert phases.talking
+            assert phases.look(now + late, sent, 0) == ""  # it looks before the job has sent again
+            late += 0.01
+        sent += 1e5 if n % 20 < 12 else 0.0
+        ends += phases.look(now + late, sent, 0) == "ends"
+    assert ends == 20
+    assert phases.volume == pytest.approx(1.2e6)
+
+
 def _played(phases: Phases, now: float, sent: float, iteration: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Pauses and the bytes after them, looked at every 10 ms: at 10 MB/s."""
     for pause, volume in iteration:

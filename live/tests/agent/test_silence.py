@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,25 +17,21 @@ import pytest
 pytest.importorskip("grpc")
 
 import weft_live.agent.host
+from live.tests.agent.moments import Moved, wait
+from weft.cli.main import run
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
+from weft_live.agent.caller import Caller
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.control import Control
 from weft_live.agent.plane import Placed, Plane
 from weft_live.agent.service import AgentService, listed
 from weft_live.agent.trust import secret_of
-from weft_live.agent.wire import Line, Message
+from weft_live.agent.wire import Line, LostError, Message
 from weft_live.clock import Clock
 
 CLUSTER = leaf_spine(1, 2, Machine(gpus_per_server=2, nic_gbps=1.0))
-
-
-def _wait(true: Callable[[], bool], patience_s: float = 20.0) -> None:
-    until = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def _service(secret: str, said: list[str], address: str = "127.0.0.1:0") -> AgentService:
@@ -67,51 +64,80 @@ def _agent(folder: Path, server: str, host: str = "s0", rights: tuple[str, ...] 
 
 
 def test_an_agent_waits_for_a_secret_and_then_for_its_server(tmp_path: Path) -> None:
-    """It makes no secret, and every line comes once, however long it waits."""
+    """It makes no secret."""
     folder = tmp_path / "agent"
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with _agent(folder, address) as told:
-        _wait(lambda: len(told.lines) == 1)
-        time.sleep(1.2)
+        wait(lambda: len(told.lines) == 1)
         assert told.lines[0].startswith(f"waiting for {folder / 'agents.secret'}: weft serve makes it")
         assert list(folder.iterdir()) == []
-        secret = secret_of(folder)
-        _wait(lambda: len(told.lines) == 2)
-        time.sleep(1.5)
-        assert told.lines[1].startswith(f"no server answers at {address}; it is called again and again (")
-        service = _service(secret, [], address)
-        _wait(lambda: service.hosts == {"s0"})
-        _wait(lambda: len(told.lines) == 3)
-        assert told.lines[2] == f"the server at {address} answers"
+        service = _service(secret_of(folder), [], address)
+        wait(lambda: service.hosts == {"s0"})
         service.close()
 
 
-def test_another_secret_is_named_by_both_sides(tmp_path: Path) -> None:
+class Script(Line):
+    """A line on which it goes as written: words of the server, or why there are none."""
+
+    def __init__(self, *turns: Message | str) -> None:
+        self.address, self.turns = "here", list(turns)
+
+    def talk(self, name: str, messages: object) -> Iterator[Message]:
+        turn = self.turns.pop(0)
+        if isinstance(turn, str):
+            raise LostError("gone", turn)
+        yield turn
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_server_that_is_gone_is_called_ever_less_often_and_spoken_of_once() -> None:
+    clock, said, heard = Moved(100.0), list[str](), list[Message]()
+    line = Script(*["silent"] * 6, {"orders": {}}, "silent", "secret", "secret", {"refused": "no"}, {"refused": "no"})
+    caller = Caller(line, {"host": "s0"}, heard.append, said.append, clock)
+    pauses = []
+    for moved in (0.0, 1.9, 0.2, 1.0, 1.0, 1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0):
+        clock.now += moved
+        pauses.append((caller.call(), len(said)))
+    assert pauses == [
+        (0.2, 0), (0.4, 0), (0.5, 1), (0.5, 1), (0.5, 1), (0.5, 1), (0.1, 2), (0.2, 2), (0.4, 3), (0.5, 3),
+        (5.0, 4), (5.0, 4),
+    ]  # fmt: skip
+    assert said == [
+        "no server answers at here; it is called again and again (gone)", "the server at here answers",
+        "the server at here has another secret; copy agents.secret from its folder to --dir", "no",
+    ]  # fmt: skip
+    assert heard == [{"orders": {}}]
+
+
+def _called(service: AgentService, secret: str, host: str) -> tuple[list[str], float]:
+    """What somebody is told who calls twice, and how long he is to wait then."""
+    said: list[str] = []
+    caller = Caller(Line(service.address, secret), {"host": host}, lambda message: None, said.append, Moved(0.0))
+    wait(lambda: bool(caller.call() and said))
+    pause_s = caller.call()
+    caller.close()
+    return said, pause_s
+
+
+def test_another_secret_is_named_by_both_sides() -> None:
     said: list[str] = []
     service = _service("another", said)
-    secret_of(tmp_path)
-    with _agent(tmp_path, service.address) as told:
-        _wait(lambda: len(told.lines) == len(said) == 1)
-        time.sleep(1.0)
-        words = "has another secret; copy agents.secret from its folder to --dir"
-        assert told.lines == [f"the server at {service.address} {words}"]
-        assert said == [
-            "agents: somebody called with another secret (ipv4:127.0.0.1); an agent needs a copy of this one"
-        ]
+    words = "has another secret; copy agents.secret from its folder to --dir"
+    assert _called(service, "secret", "s0")[0] == [f"the server at {service.address} {words}"]
+    assert said == ["agents: somebody called with another secret (ipv4:127.0.0.1); an agent needs a copy of this one"]
     service.close()
 
 
-def test_a_host_that_is_not_in_the_cluster_is_told_which_are(tmp_path: Path) -> None:
+def test_a_host_that_is_not_in_the_cluster_is_told_which_are() -> None:
     said: list[str] = []
-    service = _service(secret_of(tmp_path), said)
-    with _agent(tmp_path, service.address, "elsewhere") as told:
-        _wait(lambda: len(told.lines) == 1)
-        time.sleep(1.0)
-        words = "the cluster has no server 'elsewhere'; it has s0, s1"
-        assert told.lines == [f"{words}: name one of them with --host"]
-        assert said == [f"agents: {words}"]
-        assert service.hosts == set()
+    service = _service("secret", said)
+    words = "the cluster has no server 'elsewhere'; it has s0, s1"
+    assert _called(service, "secret", "elsewhere") == ([f"{words}: name one of them with --host"], 5.0)
+    assert said == [f"agents: {words}"]
+    assert service.hosts == set()
     service.close()
     assert listed([f"s{n}" for n in range(9)]) == "s0, s1, s2, s3, s4, s5 and 3 more"
 
@@ -122,7 +148,7 @@ def test_an_agent_without_the_right_to_trace_says_so(tmp_path: Path) -> None:
     service = _service(secret_of(tmp_path), said)
     rights = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
     with _agent(tmp_path, service.address, rights=rights) as told:
-        _wait(lambda: bool(said))
+        wait(lambda: bool(said and told.lines))
         assert "CAP_SYS_PTRACE" in said[0]
         assert [f"agents: that of s0 {line.removeprefix('this agent ')}" for line in told.lines] == said
     service.close()
@@ -138,62 +164,78 @@ def test_an_agent_without_the_right_to_trace_says_so(tmp_path: Path) -> None:
         ("serve --pace flow --switches nonsense", "--switches nonsense: write HOST:PORT, or unix:FILE"),
     ],
 )
-def test_bad_options_are_refused_in_a_line(more: str, words: str, tmp_path: Path) -> None:
+def test_bad_options_are_refused_in_a_line(
+    more: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret_of(tmp_path)
-    argv = [sys.executable, "-m", "weft", *more.split(), "--dir", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode != 0
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    _refused([*more.split(), "--dir", str(tmp_path)], words, capsys)
 
 
-def test_a_folder_where_others_may_write_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_a_folder_where_others_may_write_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret_of(tmp_path)
     tmp_path.chmod(0o777)
-    argv = [sys.executable, "-m", "weft", "agent", "--dir", str(tmp_path), "--server", "127.0.0.1:1"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode != 0
-    assert "others may write there" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    _refused(["agent", "--dir", str(tmp_path), "--server", "127.0.0.1:1"], "others may write there", capsys)
+
+
+def _refused(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(argv) != 0
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
 
 
 def test_a_job_is_not_said_to_be_paced_where_no_agent_is(tmp_path: Path) -> None:
+    """An agent that has been away for ten seconds is missed."""
     said: list[str] = []
 
     def control(pace: object) -> Control:
         return Control(CLUSTER, make("pace", "priority"), tmp_path, {}, listen="127.0.0.1:0")
 
     plane = Plane(CLUSTER, Clock.begin(), control, said.append)
-    plane.pace, plane.agents_s = make("pace", "priority"), 0.3
+    plane.pace = make("pace", "priority")
     there = plane.open()
-    lines = [Line(there.service.address, there.secret) for _ in range(2)]
-
-    def look(true: Callable[[], bool]) -> None:
-        _wait(lambda: bool(plane.look({"a": Placed((0, 2), 1)})) or true())
-
-    def join(host: str) -> Iterator[Message]:
-        yield {"host": host}
-        time.sleep(20.0)
-
+    jobs = {"a": Placed((0, 2), 1)}
     rest = "RDMA, NVLink, shared memory cannot be paced"
-    try:
-        look(lambda: len(said) == 1)
-        until = time.monotonic() + 1.0
-        look(lambda: time.monotonic() > until)
-        assert said == [f"a: no agent is on s0, s1, so its TCP sockets are not paced there; {rest}"]
-        talks = [line.talk("join", join(f"s{n}")) for n, line in enumerate(lines)]
-        assert [next(talk) for talk in talks]
-        look(lambda: len(said) == 2)
-        assert said[1] == f"a: its TCP sockets are paced on 2 servers; {rest}"
-        plane.look({"a": Placed((0, 2), 1), "b": Placed((1, 3), 1, owner=(-1, ""))})
-        assert said.pop() == "b: nobody knows whose it is, so no process is taken for its own, and none is paced"
-        lines[1].close()
-        look(lambda: len(said) == 3)
-        assert said[2] == f"a: no agent is on s1, so its TCP sockets are not paced there; {rest}"
-    finally:
-        for line in lines:
-            line.close()
-        plane.close()
+
+    def look(*times: float) -> list[str]:
+        said.clear()
+        for now in times:
+            plane.look(jobs, now)
+        return said
+
+    with contextlib.ExitStack() as lines:
+        assert look(100.0, 109.9) == []
+        assert look(110.1, 150.0) == [f"a: no agent is on s0, s1, so its TCP sockets are not paced there; {rest}"]
+        first, second = (lines.enter_context(_here(there, f"s{n}")) for n in range(2))
+        wait(lambda: there.service.hosts == {"s0", "s1"})
+        assert look(151.0, 190.0) == [f"a: its TCP sockets are paced on 2 servers; {rest}"]
+        jobs["b"] = Placed((1, 3), 1, owner=(-1, ""))
+        words = "b: nobody knows whose it is, so no process is taken for its own, and none is paced"
+        assert look(191.0, 192.0) == [words]
+        second.close()
+        wait(lambda: there.service.hosts == {"s0"})
+        assert look(200.0, 209.9) == []
+        assert look(210.1) == [f"a: no agent is on s1, so its TCP sockets are not paced there; {rest}"]
+        first.close()
+    plane.close()
+
+
+@contextmanager
+def _here(control: Control, host: str) -> Iterator[Line]:
+    """The line of a host whose agent has come."""
+    over = threading.Event()
+
+    def join() -> Iterator[Message]:
+        yield {"host": host}
+        over.wait()
+
+    with contextlib.closing(Line(control.service.address, control.secret)) as line:
+        talk = line.talk("join", join())
+        next(talk)
+        yield line
+        over.set()
 
 
 def test_a_second_agent_of_a_host_is_refused_until_the_first_has_ended(

@@ -1,12 +1,13 @@
-"""Switch tables by gRPC: hosts that plan over them share a link, and go on when messages are lost."""
+"""Switch tables: hosts that plan over them share a link, and go on when answers are late.
+
+Time is what the tests say it is. Hosts ask switches of the same process, but for one test over gRPC, whose slots are so
+long that no answer is late.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from live.tests.agent.moments import wait
+from live.tests.agent.stand_in import connected, watched
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
-from weft_live.agent import fabric
 from weft_live.agent.conductor import HELD_BYTES_PER_S as HELD
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.fabric import Fabric, Keepers, addresses
@@ -26,10 +28,45 @@ from weft_live.agent.host import Agent
 from weft_live.agent.processes import may_trace
 from weft_live.agent.sockets import UNLIMITED
 from weft_live.agent.switch import SwitchService, links_of
+from weft_live.agent.wire import Line, LostError, Message
 
 CLUSTER = leaf_spine(2, 2, Machine(nic_gbps=10.0), oversubscription=2.0, spines=1)
 SHARED = next(link for link in CLUSTER.topology.links if (link.src, link.dst) == ("leaf0", "spine0"))
-SLOT_S = 0.6  # long, since a host waits for an answer for a part of its slot only, and this machine may be busy
+WHOLE = SHARED.bytes_per_s * PAYLOAD
+SLOT_S = 0.02
+
+
+class Near(Line):
+    """A line to a service in this process; `late` are the addresses whose answers come too late."""
+
+    def __init__(self, service: SwitchService, late: set[str]) -> None:
+        self.address, self.service, self.late = service.address, service, late
+
+    def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
+        answer: Message = json.loads(json.dumps(getattr(self.service, name)(json.loads(json.dumps(message)))))
+        if self.address in self.late:
+            raise LostError("late")
+        return answer
+
+    def begin(self, name: str, message: Message, timeout_s: float = 1.0) -> Callable[[], Message]:
+        return lambda: self.ask(name, message)
+
+    def tell(self, name: str, message: Message) -> None:
+        self.service.slot(json.loads(json.dumps(message)))
+
+    def close(self) -> None:
+        pass
+
+
+class Counted(Fabric):
+    """Lines by gRPC; counts what is sent."""
+
+    sent = 0
+
+    def _parts(self, message: Message) -> dict[str, Message]:
+        parts = super()._parts(message)
+        self.sent += len(parts)
+        return parts
 
 
 class Switches:
@@ -37,6 +74,7 @@ class Switches:
 
     def __init__(self, *only: Sequence[str]) -> None:
         self.services = [SwitchService(links_of(CLUSTER, names), "127.0.0.1:0", "secret") for names in only]
+        self.late: set[str] = set()
 
     @property
     def kept(self) -> dict[str, list[int]]:
@@ -45,6 +83,9 @@ class Switches:
     @property
     def messages(self) -> int:
         return sum(there.messages for there in self)
+
+    def near(self, address: str, secret: str) -> Line:
+        return next(Near(there, self.late) for there in self if there.address == address)
 
     def __iter__(self) -> Iterator[SwitchService]:
         return iter(self.services)
@@ -61,83 +102,112 @@ def switches(request: pytest.FixtureRequest) -> Iterator[Switches]:
     made.close()
 
 
-def _host(name: str, switches: Switches) -> FlowHost:
+def _host(name: str, switches: Switches, lines: Fabric | None = None, slot_s: float = SLOT_S) -> FlowHost:
     conductor = Conductor(CLUSTER, make("pace", "flow"))
     conductor.add("a", (0, 2))
     conductor.add("b", (1, 3))
-    said = conductor.planned(SLOT_S, 10, None)
+    said = conductor.planned(slot_s, 10, None)
     capacity = {int(link): rate for link, rate in said["capacity"].items()}
-    lines = Fabric("secret")
+    lines = lines or Fabric("secret", switches.near)
     lines.keep(switches.kept)
-    host = FlowHost(name, capacity, lines, SLOT_S)
+    host = FlowHost(name, capacity, lines, slot_s)
     host.jobs = {job: tuple(map(PlannedFlow.of, flows)) for job, flows in said["jobs"].items()}
     return host
 
 
-def _settle(switches: Switches) -> None:
-    """Until what was posted has come: hosts do not wait for it."""
-    seen = -1
-    while seen != switches.messages:
-        seen = switches.messages
-        time.sleep(0.05)
-
-
-def test_two_hosts_never_plan_more_than_the_link_has(switches: Switches) -> None:
+@pytest.mark.parametrize("wire", [False, True], ids=["near", "wire"])
+def test_two_hosts_never_plan_more_than_the_link_has(switches: Switches, wire: bool) -> None:
     """Two jobs over the link between the racks: the second has what the first leaves, until the first is done."""
-    first, second = _host("s0", switches), _host("s1", switches)
-    whole = SHARED.bytes_per_s * PAYLOAD
-    volume = 4 * SLOT_S * whole  # four slots of the link
-    now, sent, loads = 100.1 * SLOT_S, {"a": 0.0, "b": 0.0}, []
+    slot_s = 200.0 if wire else SLOT_S  # a host waits for an answer for a part of its slot
+    lines = [Counted("secret") if wire else Fabric("secret", switches.near) for _ in range(2)]
+    first, second = (_host(f"s{n}", switches, line, slot_s) for n, line in enumerate(lines))
+    volume = 4 * slot_s * WHOLE  # four slots of the link
+    now, sent, loads = 100.1 * slot_s, {"a": 0.0, "b": 0.0}, []
     first.begin("a", volume)
     second.begin("b", volume)
     for _ in range(12):
-        rates = first.decide(now, sent)
-        _settle(switches)
-        rates |= second.decide(now + 1e-3, sent)
-        _settle(switches)
+        rates: dict[str, float] = {}
+        for late, host in enumerate((first, second)):
+            rates |= host.decide(now + 1e-3 * late * slot_s, sent)
+            if wire:  # hosts do not wait until what they post has come
+                wait(lambda: switches.messages == sum(line.sent for line in lines if isinstance(line, Counted)))
         loads.append(sum(rates.values()))
         for job, rate in rates.items():
-            sent[job] = min(sent[job] + rate * SLOT_S, volume)
+            sent[job] = min(sent[job] + rate * slot_s, volume)
         for host, job in ((first, "a"), (second, "b")):
             if host.sending(job) and sent[job] >= volume * 0.999:
                 host.end(job)
-        now += SLOT_S
-    assert max(loads[:7]) <= whole * 1.001
+        now += slot_s
+    assert max(loads[:7]) <= WHOLE * 1.001
     assert sent["a"] >= volume * 0.999
     assert sent["b"] >= volume * 0.999
     assert first.lost == second.lost == 0
+    for line in lines:
+        line.keep({})
 
 
 def test_a_job_that_waits_for_its_other_hosts_leaves_the_link_to_others(switches: Switches) -> None:
     """A ring's host that has sent its chunk has nothing to send until another host has. What it had planned for the
     link between the racks is free at once, and it plans again when there is something to send."""
     first, second = _host("s0", switches), _host("s1", switches)
-    whole, sent = SHARED.bytes_per_s * PAYLOAD, {"a": 0.0, "b": 0.0}
-    first.begin("a", 20 * SLOT_S * whole)
-    second.begin("b", 20 * SLOT_S * whole)
-    assert first.decide(100.1 * SLOT_S, sent)["a"] == pytest.approx(whole)
-    _settle(switches)
-    assert second.decide(100.2 * SLOT_S, sent)["b"] == pytest.approx(0.0, abs=1e-6 * whole)
+    sent = {"a": 0.0, "b": 0.0}
+    first.begin("a", 20 * SLOT_S * WHOLE)
+    second.begin("b", 20 * SLOT_S * WHOLE)
+    assert first.decide(100.1 * SLOT_S, sent)["a"] == pytest.approx(WHOLE)
+    assert second.decide(100.2 * SLOT_S, sent)["b"] == pytest.approx(0.0, abs=1e-6 * WHOLE)
     assert first.decide(101.1 * SLOT_S, sent, resting=["a"])["a"] == math.inf
-    _settle(switches)
-    assert second.decide(101.2 * SLOT_S, sent)["b"] == pytest.approx(whole)
-    _settle(switches)
-    assert first.decide(102.1 * SLOT_S, sent)["a"] == pytest.approx(0.0, abs=1e-6 * whole)
+    assert second.decide(101.2 * SLOT_S, sent)["b"] == pytest.approx(WHOLE)
+    assert first.decide(102.1 * SLOT_S, sent)["a"] == pytest.approx(0.0, abs=1e-6 * WHOLE)
     assert first.lost == second.lost == 0
 
 
-def test_a_lost_answer_leaves_the_plan_as_it_was(switches: Switches) -> None:
+@pytest.mark.parametrize(("slot_s", "kept"), [(0.02, 10), (0.1, 8), (0.6, 3)])
+def test_a_plan_counts_for_three_quarters_of_a_second_without_an_answer(
+    switches: Switches, slot_s: float, kept: int
+) -> None:
+    """Or for its ten slots, or for three, if these are longer. After that nothing is known, and the job is let go."""
+    host = _host("s0", switches, slot_s=slot_s)
+    host.begin("a", 20 * slot_s * WHOLE)
+    now, rate = 10.1 * slot_s, host.decide(10.1 * slot_s, {"a": 0.0})["a"]
+    assert rate == pytest.approx(WHOLE, rel=0.01)
+    switches.late.add(min(switches.kept))  # one that is late is enough
+    rates = []
+    for n in range(1, 12):
+        rates.append(host.decide(now + n * slot_s, {"a": n * rate * slot_s})["a"])
+    assert rates[: kept - 1] == pytest.approx([rate] * (kept - 1))
+    assert rates[kept - 1 :] == [math.inf] * (12 - kept)
+    assert host.lost == 11
+    switches.late.clear()
+    assert host.decide(now + 12 * slot_s, {"a": 12 * rate * slot_s})["a"] == pytest.approx(rate)
+
+
+def test_a_host_that_stood_still_goes_on_with_what_is_left_of_its_plan(switches: Switches) -> None:
+    """For 0.1 s, at slots of 20 ms; the first answer after that is late, too. The link is its own for five more."""
     host = _host("s0", switches)
-    whole = SHARED.bytes_per_s * PAYLOAD
-    host.begin("a", 5 * SLOT_S * whole)
-    before = host.decide(10.1 * SLOT_S, {"a": 0.0})["a"]
-    assert before == pytest.approx(whole, rel=0.01)
-    switches.close()
-    after = host.decide(11.1 * SLOT_S, {"a": before * SLOT_S})["a"]
-    assert host.lost == 1
-    assert after == pytest.approx(before, rel=0.01)  # as planned for this slot a slot ago
-    host.decide(12.1 * SLOT_S, {"a": before * SLOT_S})
-    assert host.decide(13.1 * SLOT_S, {"a": before * SLOT_S})["a"] == float("inf")  # nobody answers: let go
+    host.begin("a", 9.9 * SLOT_S * WHOLE)
+    rate = host.decide(10.1 * SLOT_S, {"a": 0.0})["a"]
+    switches.late.update(switches.kept)
+    assert host.decide(15.1 * SLOT_S, {"a": rate * SLOT_S})["a"] == pytest.approx(rate, rel=0.01)
+    switches.late.clear()
+    assert host.decide(16.1 * SLOT_S, {"a": 2 * rate * SLOT_S})["a"] == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("before", ["nothing", "rest"])
+def test_a_phase_that_begins_without_an_answer_is_held_back_by_nobody(switches: Switches, before: str) -> None:
+    """Neither is a job that has waited for its other hosts. These are told nothing of it, since it has no plan: the
+    next host of the ring would hold itself back."""
+    here, there = _host("s0", switches), _host("s2", switches)
+    sent, volume = {"a": 0.0}, SLOT_S * WHOLE
+    here.begin("a", volume)
+    if before == "rest":
+        here.decide(9.1 * SLOT_S, sent)
+        here.decide(10.1 * SLOT_S, sent, resting=["a"])
+    switches.late.update(switches.kept)
+    assert here.decide(12.1 * SLOT_S, sent)["a"] == math.inf
+    switches.late.clear()
+    there.begin("a", volume)
+    assert there.decide(12.2 * SLOT_S, sent)["a"] == pytest.approx(WHOLE, rel=0.01)
+    assert here.decide(13.1 * SLOT_S, sent)["a"] == pytest.approx(WHOLE, rel=0.01)
 
 
 def test_a_flow_over_a_switch_that_nobody_keeps_is_not_paced_and_others_are() -> None:
@@ -155,36 +225,42 @@ def test_a_flow_over_a_switch_that_nobody_keeps_is_not_paced_and_others_are() ->
     switches.close()
 
 
-def _wait(true: Callable[[], bool], patience_s: float = 20.0) -> None:
-    until = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+class Gone(Line):
+    """A line on which nothing is heard, for a reason."""
+
+    def __init__(self, address: str, kind: str) -> None:
+        self.address, self.kind = address, kind
+
+    def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
+        raise LostError("gone", self.kind)
 
 
-def test_who_keeps_what_is_found_out_and_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fabric, "_PATIENT_S", 0.5)
-    monkeypatch.setattr(fabric, "_LOOK_S", 0.1)
+def test_who_keeps_what_is_found_out_and_what_is_wrong_for_five_seconds_is_said() -> None:
     links, found, said = links_of(CLUSTER), list[dict[str, list[int]]](), list[str]()
-    strange = SwitchService({"leaf1": [0]}, "127.0.0.1:0", "secret")
-    other = SwitchService(links, "127.0.0.1:0", "another")
-    mine = Switches(["leaf0"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        silent = f"127.0.0.1:{free.getsockname()[1]}"
-    (near,) = (there.address for there in mine)
-    keepers = Keepers([near, strange.address, other.address, silent], "secret", links, found.append, said.append)
-    _wait(lambda: len(set(said)) == 4)
-    assert found[-1] == {near: links["leaf0"]}
+    strange, other = SwitchService({"leaf1": [0]}, "127.0.0.1:0", "secret"), Gone("other:1", "secret")
+    mine, late = Switches(["leaf0"], ["leaf1", "spine0"]), set[str]()
+    near, far = (Near(there, mine.late) for there in mine)
+    keepers = Keepers([near, far, Near(strange, late), other], links, found.append, said.append)
+    mine.late.add(far.address)
+    for now in (100.0, 105.0):
+        keepers.look(now)
+    assert said == []
+    keepers.look(105.1)
+    assert found == [{near.address: links["leaf0"]}]
     assert set(said) == {
-        f"no weft switch answers at {silent}",
-        f"the weft switch at {other.address} has another secret; give it the folder of this server with --dir",
+        f"no weft switch answers at {far.address}",
+        "the weft switch at other:1 has another secret; give it the folder of this server with --dir",
         f"the weft switch at {strange.address} keeps leaf1 of another cluster: give it this one's",
         "nobody keeps the tables of leaf1, spine0: flows over them are not paced",
     }
-    late = SwitchService(links_of(CLUSTER, ["leaf1", "spine0"]), silent, "secret")
-    _wait(lambda: found[-1] == {near: links["leaf0"], silent: [*links["leaf1"], *links["spine0"]]})
-    keepers.close()
-    for there in (strange, other, mine, late):
+    mine.late.clear()
+    keepers.look(106.0)
+    assert found[-1] == {near.address: links["leaf0"], far.address: [*links["leaf1"], *links["spine0"]]}
+    said.clear()
+    mine.late.update((near.address, far.address))
+    keepers.look(200.0)  # an answer that is late for once is not worth a word
+    assert not [words for words in said if "no weft switch" in words]
+    for there in (strange, mine):
         there.close()
 
 
@@ -204,30 +280,21 @@ def test_many_switches_in_one_process_or_some_of_them() -> None:
 @pytest.mark.skipif(not may_trace(), reason="looking into other processes needs root, or ptrace_scope = 0")
 def test_where_a_host_plans_its_rates_a_gate_holds_them_back(tmp_path: Path) -> None:
     """The order of a gate, then its end, then a server that knows the job no longer."""
-    stream = Path(__file__).with_name("stream.py")
-    job = subprocess.Popen([sys.executable, str(stream)], env={**os.environ, "WEFT_JOB": "a"})
-    agent = Agent("local", tmp_path, near=True)
+    agent = Agent("local", tmp_path, near=True, patience_s=600.0, wall=lambda: 7.0)
     conductor = Conductor(CLUSTER, make("pace", "flow"), alias="local")
     conductor.add("a", (0, 2))
-    try:
-        until = time.monotonic() + 20.0
-        while not ("a" in agent.jobs and len(agent.jobs["a"].sockets) == 2) and time.monotonic() < until:
-            agent.scan()
-            time.sleep(0.05)
+    said = conductor.planned(SLOT_S, 10, None)
+    with connected() as ends:
+        job = agent.jobs["a"] = watched("a", ends)
         limits = []
         for plan, orders in (
             (True, {"a": (HELD, HELD, 1)}), (True, {"a": (HELD, None, 1)}),
             (True, {"a": (HELD, HELD, 2)}), (False, {}),
         ):  # fmt: skip
-            said = conductor.planned(SLOT_S, 10, None)
-            agent.hear({"flow": said if plan else {**said, "jobs": {}}, "orders": orders}, time.monotonic())
-            agent.beat(time.monotonic())
-            agent.look(time.monotonic())
-            limits.append({remote.paced() for remote in agent.jobs["a"].sockets.values()})
+            agent.hear({"flow": said if plan else {**said, "jobs": {}}, "orders": orders}, 100.0)
+            agent.look(-1.0)  # before its first scan, which would find no process of the job
+            limits.append({remote.paced() for remote in job.sockets.values()})
         assert limits == [{HELD}, {UNLIMITED}, {HELD}, {UNLIMITED}]
-    finally:
-        job.kill()
-        job.wait()
         agent.close()
 
 

@@ -42,6 +42,7 @@ def worlds() -> Iterator[list[LocalWorld]]:
         world.close()
 
 
+@pytest.mark.alone
 def test_it_is_a_world(tmp_path: Path, worlds: list[LocalWorld]) -> None:
     number = count()
 
@@ -120,15 +121,13 @@ def test_the_environment_of_each_rank(tmp_path: Path, worlds: list[LocalWorld]) 
 
 
 def test_one_failing_rank_ends_the_others(tmp_path: Path, worlds: list[LocalWorld]) -> None:
-    said = describe("a", ["sh", "-c", '[ "$RANK" = 0 ] || exit 5; sleep 60'], gpus=2, per_rank=True)
-    began = time.monotonic()
+    said = describe("a", ["sh", "-c", '[ "$RANK" = 0 ] || exit 5; sleep 600'], gpus=2, per_rank=True)
     world = live(tmp_path, worlds, said)
     assert kinds(play(world), "a") == ["Started", "Withdrawn"]
-    assert time.monotonic() - began < 30
 
 
 def test_what_a_job_leaves_running_is_ended_with_it(tmp_path: Path, worlds: list[LocalWorld]) -> None:
-    world = live(tmp_path, worlds, describe("a", ["sh", "-c", "sleep 60 & echo $!"]))
+    world = live(tmp_path, worlds, describe("a", ["sh", "-c", "sleep 600 & echo $!"]))
     assert kinds(play(world), "a") == ["Started", "Finished"]
     pid = int((world.folder / "jobs/a/1/output").read_text())
     assert gone(pid)
@@ -136,7 +135,7 @@ def test_what_a_job_leaves_running_is_ended_with_it(tmp_path: Path, worlds: list
 
 def test_a_job_that_ignores_a_stop_is_killed(tmp_path: Path, worlds: list[LocalWorld]) -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\n"
-    world = live(tmp_path, worlds, describe("a", python(stubborn + "time.sleep(60)"), grace_s=0.2))
+    world = live(tmp_path, worlds, describe("a", python(stubborn + "time.sleep(600)"), grace_s=0.2))
     core = Core(resolve("fifo"), world)
     run(core, world, until=settled(core, world, lambda: output(world, "a") == "up\n"))
     world.cancel("a")
@@ -155,7 +154,7 @@ def test_a_job_is_cancelled_while_it_waits(tmp_path: Path, worlds: list[LocalWor
 
 def test_a_runner_that_is_killed_takes_its_job_along(tmp_path: Path, worlds: list[LocalWorld]) -> None:
     """Nobody would ever hear of the job's end; so it is ended, and started again from its checkpoint."""
-    script = "[ $WEFT_ATTEMPT = 2 ] || { echo $$; sleep 60; }"
+    script = "[ $WEFT_ATTEMPT = 2 ] || { echo $$; sleep 600; }"
     world = live(tmp_path, worlds, describe("a", ["sh", "-c", script]))
     core = Core(resolve("fifo"), world)
     run(core, world, until=settled(core, world, lambda: bool(output(world, "a"))))
@@ -173,7 +172,7 @@ import signal, sys, time, weft
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 if weft.resume_step() == 7: sys.exit(0)
 weft.progress(7, saved=True); weft.progress(9)
-print("up", flush=True); time.sleep(60)
+print("up", flush=True); time.sleep(600)
 """
     world = live(tmp_path, worlds, describe("a", python(polite), iterations=50))
     core = Core(resolve("fifo"), world)
@@ -227,7 +226,7 @@ def test_pokes_of_strangers_do_no_harm(tmp_path: Path, worlds: list[LocalWorld])
     assert kinds(play(world), "a") == ["Started", "Finished"]
 
 
-def settled(core: Core, world: LocalWorld, ready: object, within_s: float = 20.0) -> float:
+def settled(core: Core, world: LocalWorld, ready: object, within_s: float = 120.0) -> float:
     """Run until something is so; the present time."""
     until = time.monotonic() + within_s
     while not ("a" in core.table.running and core.table.jobs["a"].started_s is not None and ready()):  # type: ignore[operator]
@@ -242,7 +241,7 @@ def output(world: LocalWorld, job: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def gone(pid: int, within_s: float = 5.0) -> bool:
+def gone(pid: int, within_s: float = 120.0) -> bool:
     """True when a process has ended (it may wait for somebody to collect it)."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:

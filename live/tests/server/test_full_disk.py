@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
+
+import pytest
 
 from live.tests.jobs import python
 from live.tests.serving import WITNESS, fill, fork_server, said, server, small_disk, statuses, wait_for
+from weft.errors import InputError
 from weft_live.attempt import Attempt
 from weft_live.server.control import call
+from weft_live.server.ledger import Ledger
 
 # Ends once the disk is full, however long a busy machine takes to fill it.
 UNTIL_FULL = """
@@ -42,10 +45,13 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         call(folder, {"do": "submit", "job": said("first", python(UNTIL_FULL, log), gpus=4, iterations=1)})
         wait_for(log.exists)
         call(folder, {"do": "submit", "job": said("second", python(WITNESS, log, 1), gpus=4, iterations=1)})
+        wait_for(lambda: kept(folder) == {("first", "submitted"), ("first", "started"), ("second", "submitted")})
         fill(disk)
         log.with_name(f"{log.name}.full").touch()
         wait_for(lambda: "end first" in log.read_text())
-        time.sleep(1.5)
+        for _ in range(2):  # it looks at its jobs before it hears another request
+            with pytest.raises(InputError, match="the ledger cannot be written"):
+                call(folder, {"do": "submit", "job": said("third", ["true"], gpus=1, iterations=1)})
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "the server lives"
         assert "second" not in log.read_text(), "nothing is started that could not be written down"
         assert Attempt(folder / "jobs" / "first" / "1").begun
@@ -55,3 +61,12 @@ def serve_on_a_full_disk(disk: Path, log: Path) -> list[str]:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return log.read_text().splitlines()
+
+
+def kept(folder: Path) -> set[tuple[str, str]]:
+    """What the ledger knows of the jobs. When it knows all, the server has nothing to write until one of them ends."""
+    ledger = Ledger(folder, read_only=True)
+    try:
+        return {(row.job, row.kind) for job in ("first", "second") for row in ledger.events(job)}
+    finally:
+        ledger.close()

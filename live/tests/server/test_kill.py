@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from live.tests.jobs import LOOP, python
+from live.tests.jobs import LOOP, STAYS, python
 from live.tests.serving import (
     WITNESS,
     all_ended,
@@ -74,16 +74,19 @@ def test_a_start_survives_a_kill(moment: str, tmp_path: Path, monkeypatch: pytes
 def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path) -> None:
     """One job ends, one goes on, one waits; the next server takes all three over."""
     folder, log = tmp_path / "run", tmp_path / "log"
+    goes = {name: tmp_path / name for name in ("ends", "goes-on")}
     with server(folder, gpus=2) as first:
-        first.submit(said("ends", python(WITNESS, log, 20)))
-        first.submit(said("goes-on", python(WITNESS, log, 150)))
+        for name, go in goes.items():
+            first.submit(said(name, python(WITNESS, log, 5, go)))
         first.submit(said("waits", python(WITNESS, log, 5), gpus=2))
         serve_until(first, lambda: len([j for j in first.core.table.running.values() if j.started_s]) == 2)
+    goes["ends"].touch()
     wait_for(lambda: log.exists() and "end ends 1" in log.read_text())
     with server(folder, gpus=2) as second:
         assert {j.id: j.status.value for j in second.core.table.jobs.values()} == {
             "ends": "running", "goes-on": "running", "waits": "waiting"
         }  # fmt: skip
+        goes["goes-on"].touch()
         serve_until(second, all_ended(second))
     lines = log.read_text().splitlines()
     assert Counter(lines) == Counter(f"{word} {job} 1" for word in ("start", "end") for job in statuses(folder))
@@ -93,7 +96,7 @@ def test_what_happens_while_no_server_is_there_is_heard_of_later(tmp_path: Path)
 def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first = server(folder, "srsf-preemptive", gpus=2)
-    first.submit(said("long", python(LOOP, 0.01, 300), gpus=2, iterations=300, iteration_s=0.01))
+    first.submit(said("long", python(STAYS), gpus=2, iterations=300, iteration_s=0.01))
     serve_until(first, lambda: bool(first.core.table.running) and first.world.iterations_done("long") > 5)
     first.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
     first.world.apply = _killed  # type: ignore[method-assign, assignment]
@@ -107,6 +110,7 @@ def test_a_stop_that_was_decided_is_carried_out_by_the_next_server(tmp_path: Pat
     assert actions == [("long", "start"), ("long", "stop"), ("short", "start"), ("long", "start")]
 
 
+@pytest.mark.alone
 def test_kill_9_at_twenty_random_moments(tmp_path: Path) -> None:
     """Jobs of different lengths under a preemptive stack, servers that live for 0 to 0.25 s; in the end every job has
     finished once, and no two processes of a job ever ran at a time."""

@@ -7,13 +7,12 @@ import os
 import select
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from live.tests.jobs import LOOP, python
+from live.tests.jobs import LOOP, STAYS, python
 from live.tests.serving import WITNESS, all_ended, fork_server, said, serve_until, server, statuses, wait_for
 from weft.errors import InputError, StackError
 from weft.model.view import Spread
@@ -26,7 +25,7 @@ from weft_live.server.server import Server
 def test_a_short_job_preempts_a_long_one_which_goes_on_later(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with server(folder, "srsf-preemptive", gpus=2) as serving:
-        long = said("long", python(LOOP, 0.01, 80), gpus=2, iterations=80, iteration_s=0.01)
+        long = said("long", python(STAYS), gpus=2, iterations=80, iteration_s=0.01)
         serving.submit(long)
         serve_until(serving, lambda: bool(serving.core.table.running) and serving.world.iterations_done("long") > 5)
         serving.submit(said("short", python(LOOP, 0.01, 5), gpus=2, iterations=5, iteration_s=0.01))
@@ -57,7 +56,7 @@ def test_weft_stops_only_who_said_that_it_can_resume(tmp_path: Path, resumes: bo
             serve_until(serving, lambda: statuses(folder)["short"] == "finished")
             serve_until(serving, lambda: (folder / "jobs/long/2/spec.json").exists())
         else:
-            serving.run(serving.world.now() + 1.0)
+            serving.run(serving.world.now() + 0.1)
             assert "short" in serving.core.table.waiting
         serving.cancel("long")
         serve_until(serving, all_ended(serving))
@@ -91,8 +90,8 @@ def test_a_dry_run_goes_on_beside_a_server(tmp_path: Path) -> None:
     """Neither keeps the other out, whichever came first, and requests go to the server."""
     folder, words = tmp_path / "run", list[str]()
     with server(folder, dry_run=True), server(folder) as real:
-        real.submit(said("a", ["sleep", "60"]))
-        real.run(real.world.now() + 0.3)
+        real.submit(said("a", ["sleep", "600"]))
+        real.run(real.world.now() + 0.1)
         with server(folder, dry_run=True, say=words.append) as dry:
             dry.submit(said("b", ["true"], gpus=1))
             dry.run(dry.world.now() + 0.1)
@@ -100,15 +99,7 @@ def test_a_dry_run_goes_on_beside_a_server(tmp_path: Path) -> None:
         assert (folder / "control.sock").exists()
         assert statuses(folder) == {"a": ""}
         real.cancel("a")
-        wait_served(real, "a")
-
-
-def wait_served(serving: Server, job: str) -> None:
-    """Until a job has ended."""
-    until = time.monotonic() + 20
-    while job in serving.core.table.jobs:
-        assert time.monotonic() < until, "it takes too long"
-        serving.run(serving.world.now() + 0.05)
+        serve_until(real, all_ended(real))
 
 
 def test_what_a_stack_must_know_is_asked_of_each_job(tmp_path: Path) -> None:
@@ -183,7 +174,7 @@ def test_waiting_jobs_are_explained(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with server(folder, "fifo") as serving:
         for name in ("first", "second", "third"):
-            serving.submit(said(name, ["sleep", "30"], gpus=4))
+            serving.submit(said(name, ["sleep", "600"], gpus=4))
         serve_until(serving, lambda: bool(serving.core.table.running))
         rows = {row["job"]: row for row in queue(folder, serving.ledger)}
         assert rows["first"]["where"] == "s0: 0 1 2 3"
@@ -282,14 +273,14 @@ def test_measured_speeds_survive_the_server(tmp_path: Path) -> None:
         return serving.world.estimate(job, 1, Spread.of(serving.cluster, (0,))).iteration_s
 
     with server(folder, "fifo", 1) as serving:
-        serving.submit(said("waits", ["sleep", "30"], gpus=1, **told))
+        serving.submit(said("waits", ["sleep", "600"], gpus=1, **told))
         serve_until(serving, lambda: bool(serving.core.table.running))
         by_formula = estimate(serving)
         serving.cancel("waits")
         serve_until(serving, all_ended(serving))
     with server(tmp_path / "other", "fifo", 1) as serving:
         serving.submit(said("measured", python(WITNESS, log, 20), gpus=1, **told))
-        serving.submit(said("waits", ["sleep", "30"], gpus=1, **told))
+        serving.submit(said("waits", ["sleep", "600"], gpus=1, **told))
         serve_until(serving, lambda: "waits" in serving.core.table.running)
         measured = estimate(serving)
     assert measured != by_formula

@@ -7,8 +7,8 @@ import pwd
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -45,11 +45,11 @@ class OtherUser:
     def __init__(self, box: Sandbox, name: str, work: Path) -> None:
         self.box, self.known, self.work = box, pwd.getpwnam(name), work
 
-    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """A command."""
         return subprocess.run(
-            argv, env={**self.box.environment, "HOME": str(self.work)}, user=self.known.pw_uid,
-            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=120,
+            argv, env={**self.box.environment, "HOME": str(self.work), **(environment or {})}, user=self.known.pw_uid,
+            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=45,
             check=False,
         )  # fmt: skip
 
@@ -66,14 +66,23 @@ class OtherUser:
 @pytest.fixture
 def user(box: Sandbox, serving: Serving) -> Iterator[OtherUser]:
     """nobody, who can reach the sandbox and the folders of servers."""
-    for path in (box.folder, *box.folder.parents, *serving.folder.parents):
+    with for_others(box, serving.folder) as somebody:
+        yield somebody
+
+
+@contextmanager
+def for_others(box: Sandbox, *reached: Path) -> Iterator[OtherUser]:
+    """nobody, who can reach the sandbox and what lies above these folders."""
+    for path in (box.folder, *box.folder.parents, *(parent for folder in reached for parent in folder.parents)):
         if path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o055 != 0o055:
             path.chmod(path.stat().st_mode | 0o055)
     work = Path("/tmp") / f"weft-test-{os.getpid()}-{time.monotonic_ns()}"
     work.mkdir()
     work.chmod(0o777)
-    yield OtherUser(box, "nobody", work)
-    shutil.rmtree(work, ignore_errors=True)
+    try:
+        yield OtherUser(box, "nobody", work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 @pytest.fixture

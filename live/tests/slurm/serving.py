@@ -76,6 +76,11 @@ def python(tmp_path: Path, code: str, *args: object) -> tuple[str, ...]:
     return (sys.executable, "-S", str(file), *map(str, args))
 
 
+def until_there(file: Path) -> str:
+    """A job that runs until somebody makes this file."""
+    return f"sh -c 'until [ -e {file} ]; do sleep 0.1; done'"
+
+
 def serve_until(server: Server, ready: Callable[[], bool], within_s: float = 240.0) -> None:
     """Serve until something is so. The limit is for what never comes; a busy machine needs its time."""
     until = time.monotonic() + within_s

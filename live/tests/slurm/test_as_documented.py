@@ -50,6 +50,7 @@ def test_the_hook_reads_the_warning_that_a_script_asks_for(
     assert comment(box, script, f"--comment={own}") == own, "what it tells weft itself comes first"
 
 
+@pytest.mark.long
 def test_a_script_that_asks_slurm_for_a_warning_can_save_before_it_is_stopped(
     serving: Serving, box: Sandbox, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_script_that_asks_slurm_for_a_warning_can_save_before_it_is_stopped(
     assert [server.core.table.jobs[job].preemptions for job in jobs.values()] == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_dependencies_and_tasks_of_arrays(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A job comes when what it waits for has ended as it asks; one whose dependency can never be met is not started,
     and Slurm says so. A task of an array that is stopped and started again is the same task.

@@ -58,6 +58,7 @@ class Ahead(Sandbox):
             self.environment = before
 
 
+@pytest.mark.long
 @pytest.mark.engine
 @pytest.mark.parametrize("ahead_s", [15, -15])
 def test_the_controllers_clock_is_another(ahead_s: int, tmp_path: Path) -> None:

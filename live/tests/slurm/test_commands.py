@@ -120,6 +120,7 @@ def test_a_dry_run_says_what_it_would_do(serving: Serving, box: Sandbox, launch:
     assert not (serving.folder / "ledger.sqlite").exists()
 
 
+@pytest.mark.long
 def test_the_jobs_of_one_user_make_no_more_others_give_way_than_the_operator_allows(
     serving: Serving, box: Sandbox, launch: Launch
 ) -> None:

@@ -15,6 +15,7 @@ DEMO = Path(__file__).resolve().parents[3] / "examples" / "demo.toml"
 COMPARE = ["--stack", "fifo", "--stack", "srsf", "--seeds", "2", "--set", "workload.jobs=8", "--workers", "2", "--json"]
 
 
+@pytest.mark.long
 @pytest.mark.engine
 def test_byte_for_byte(box: Sandbox, tmp_path: Path) -> None:
     def compare(*options: str) -> bytes:

@@ -171,7 +171,7 @@ def test_answers_of_squeue_and_sinfo(tmp_path: Path) -> None:
     """Through the whole world: taken in, compared with what was decided, and told to users."""
     lot, cluster = random.Random(3), toy_cluster()
     profiles, ledger = Profiles(cluster, []), Ledger(None)
-    world = SlurmWorld(cluster, tmp_path, Slurm("/nowhere"), Clock.begin(), tied=True)
+    world = SlurmWorld(cluster, tmp_path, Slurm(path="/nowhere"), Clock.begin(), tied=True)
     world.taker = Intake(world, ledger, frozenset(), resolve("fifo").planner, profiles, frozenset(), lambda _: None)
     world.why = lambda job_id: "stands behind others"
     seen, before = 0, {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.slurm.serving import Serving, ended, running, serve_until
+from live.tests.slurm.serving import Serving, ended, running, serve_until, until_there
 from weft.errors import InputError
 from weft.stacks import resolve
 from weft_live.server.server import Server
@@ -41,6 +41,7 @@ class Counted(Slurm):
         return super().scontrol(lines)
 
 
+@pytest.mark.long
 def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> None:
     """Of 350 commands at most a hundred are carried out between two looks, and all of them in the end."""
     job = box.sbatch("--gpus=1", wrap="true")
@@ -63,6 +64,7 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
         hands.close()
 
 
+@pytest.mark.long
 def test_the_watchdog_hears_nothing_of_a_server_that_does_not_look(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +111,7 @@ def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving,
     """A second folder yields in words as long as there is a job of the first. With --take what waits is scheduled, what
     runs is left alone, and its GPUs are not given away."""
     first = serving.start()
-    runs, waits = serving.sbatch(64, "sleep 8"), serving.sbatch(128, "sleep 0.2")
+    runs, waits = serving.sbatch(64, until_there(tmp_path / "go")), serving.sbatch(128, "sleep 0.2")
     serve_until(first, running(first, runs))
     serve_until(first, lambda: waits in first.core.table.waiting)
     first.close()
@@ -127,6 +129,7 @@ def test_the_jobs_of_a_server_that_has_ended_can_be_taken_over(serving: Serving,
         serve_until(server, ended(server, more))
         assert set(server.core.table.jobs) == {waits}, "it wants GPUs of the job that runs, and waits for them"
         assert len(server.world.down) == 8
+        (tmp_path / "go").touch()
         serve_until(server, ended(server, waits))
         assert {row.id: row.status for row in server.ledger.jobs()} == {more: "finished", waits: "finished"}
     told = box.run("scontrol", "--oneliner", "show", "job", runs)

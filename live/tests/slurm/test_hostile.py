@@ -54,26 +54,18 @@ def test_a_progress_file_of_eight_gigabytes_is_not_read(serving: Serving, user: 
     assert own_s() - began < 2.0
 
 
-def test_gpus_do_not_come_past_weft(box: Sandbox, user: OtherUser) -> None:
-    """A whole node comes with its GPUs, and a job that waits without GPUs could be given some: both are refused."""
-    for options in (("--exclusive",), ("--exclusive=user",), ("--exclusive", "--gpus=2")):
-        done = user.run("sbatch", *options, "--wrap", "true")
-        assert done.returncode != 0
-        assert "submit it without --exclusive" in done.stderr
-    plain = user.sbatch("--begin=tomorrow")
-    for change in ("Gres=gpu:8", "TresPerNode=gres:gpu:8", "TresPerJob=gres:gpu:8"):
-        done = user.run("scontrol", "update", f"JobId={plain}", change)
-        assert done.returncode != 0, change
-    assert user.run("scontrol", "update", f"JobId={plain}", "OverSubscribe=NO").returncode != 0
+def test_what_weft_holds_stays_as_weft_planned_it(box: Sandbox, user: OtherUser) -> None:
+    """Nobody else releases it, and it can be stopped and placed at any time."""
+    refused = user.run("sbatch", "--no-requeue", "--gpus=1", "--wrap", "true")
+    assert refused.returncode != 0
+    assert "without --no-requeue" in refused.stderr
+    plain, held = user.sbatch("--begin=tomorrow"), user.sbatch("--gpus=1")
     assert user.run("scontrol", "update", f"JobId={plain}", "Comment=mine").returncode == 0
-    held = user.sbatch("--gpus=1")
-    assert user.run("scontrol", "release", held).returncode != 0
-    assert user.run("scontrol", "update", f"JobId={held}", "Priority=5").returncode != 0
-    nice = user.run("scontrol", "update", f"JobId={held}", "Nice=5")  # Slurm gives it a priority, which releases it
-    assert nice.returncode != 0
-    assert user.run("scontrol", "top", held).returncode != 0
-    for change in ("Requeue=0", "ReqNodeList=n1", "ExcNodeList=n1"):  # it could not be stopped, or not be placed
+    for change in ("Priority=5", "Nice=5", "Requeue=0", "ReqNodeList=n1", "ExcNodeList=n1"):
+        # With another nice Slurm gives it a priority, which releases it.
         assert user.run("scontrol", "update", f"JobId={held}", change).returncode != 0, change
+    for command in ("release", "top"):
+        assert user.run("scontrol", command, held).returncode != 0
     assert state(box, held) == "PENDING JobHeldUser"
 
 
@@ -83,9 +75,10 @@ def test_a_long_comment_does_not_hold_slurm_up(user: OtherUser) -> None:
     for comment in ("[" * 120_000, "x" * 1001):
         done = user.run("sbatch", "--gpus=1", f"--comment=weft: {comment}", "--wrap", "true")
         assert "at most 1000 letters" in done.stderr
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 60.0
 
 
+@pytest.mark.long
 def test_many_jobs_that_make_no_sense_hold_nobody_up(serving: Serving, user: OtherUser) -> None:
     """They are noted together: to write all of them down for each one took seconds, in which nothing was started."""
     bad = user.sbatch("--array=0-199", "--gpus=1", "--comment=weft: iterations=many")
@@ -103,12 +96,7 @@ def test_many_jobs_that_make_no_sense_hold_nobody_up(serving: Serving, user: Oth
     assert user.run("scancel", bad).returncode == 0
 
 
-def test_a_job_that_asks_for_no_gpus_is_none_of_wefts(box: Sandbox, user: OtherUser) -> None:
-    """Slurm starts it by itself; nobody would ever release it."""
-    jobs = [user.sbatch(option) for option in ("--gpus=0", "--gres=gpu:0")]
-    box.wait(lambda: not any(state(box, job).startswith("PENDING") for job in jobs))
-
-
+@pytest.mark.long
 def test_a_comment_outlasts_a_hold(serving: Serving, box: Sandbox, user: OtherUser) -> None:
     """However long it is, it is kept, and the word beside it lets the user release the job."""
     server = serving.start()
@@ -149,17 +137,7 @@ def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, u
     serve_until(server, lambda: server.ledger.starts(big) == 2 and running(server, big)())
 
 
-def test_what_weft_cannot_do_is_refused_at_submission(user: OtherUser) -> None:
-    for option, words in (
-        ("--gpus-per-socket=1", "does not plan --gpus-per-socket"),
-        ("--no-requeue", "without --no-requeue"),
-    ):
-        more = ("--sockets-per-node=2",) if "socket" in option else ("--gpus=1",)
-        done = user.run("sbatch", option, *more, "--wrap", "true")
-        assert done.returncode != 0
-        assert words in done.stderr
-
-
+@pytest.mark.long
 def test_a_folder_that_somebody_else_has_made_silences_nobody(serving: Serving, user: OtherUser) -> None:
     """/tmp/weft-UID of another user is not used: the job reports through the folder that weft made for it."""
     trap = Path(f"/tmp/weft-{user.known.pw_uid}")
@@ -194,6 +172,7 @@ def test_a_shared_folder_of_somebody_else_is_refused(serving: Serving, box: Sand
             Server(serving.folder, serving.cluster, resolve("fifo[place=even:best-fit]"), engine=engine)
 
 
+@pytest.mark.long
 def test_a_full_shared_folder_stops_nobody(serving: Serving, box: Sandbox) -> None:
     """Users may fill it: the server lives on, the next one begins, and jobs start when there is room again."""
     with small_disk(serving.tmp_path / "disk") as disk:
@@ -244,6 +223,7 @@ def test_the_server_ends_when_the_thread_that_acts_does(serving: Serving) -> Non
         del serving.box.slurm.nodes
 
 
+@pytest.mark.long
 def test_a_job_survives_many_preemptions(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """Stopped again and again and placed with other shapes, it is never held to have failed (Slurm goes on showing the
     number of nodes of the last start)."""

@@ -62,7 +62,7 @@ def test_a_job_is_there_from_when_it_could_run(tmp_path: Path) -> None:
     """Seen while it had to wait for another (even by the server before this one), it is there when it is let go; a job
     that never had to is there from its submission, and one with a time of its own from that."""
     ledger, clock = Ledger(None), Clock.begin()
-    world = SlurmWorld(toy_cluster(), tmp_path, Slurm(), clock, tied=True)
+    world = SlurmWorld(toy_cluster(), tmp_path, Slurm(path="/nowhere"), clock, tied=True)
     try:
         wall_s = clock.wall_s
         plain, timed, after = (

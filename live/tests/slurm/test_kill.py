@@ -32,6 +32,7 @@ PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
 KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 
 
+@pytest.mark.long
 def test_kill_9_at_twenty_random_moments(serving: Serving, box: Sandbox) -> None:
     """Ten jobs that do not all fit, under a preemptive stack, and servers that live for 0 to 1.2 s (on a busy machine
     up to twice what the first needs to remember something). In the end every job has finished once, no two processes
@@ -103,6 +104,7 @@ def memory_survived(serving: Serving) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
     """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
 
@@ -199,6 +201,7 @@ def wait_until_saved(box: Sandbox, job: str) -> None:
         box.wait(lambda: file.exists() and file.stat().st_mtime > began)  # noqa: B023
 
 
+@pytest.mark.long
 def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: Serving, box: Sandbox) -> None:
     """The controller saves its state every few seconds. It dies when it has been told where a job is to run, and comes
     back with the job as it was before; then the release arrives, and Slurm would start the job as it likes, without
@@ -244,6 +247,7 @@ def forget(box: Sandbox, before: Path) -> None:
     box.wait(box.up)
 
 
+@pytest.mark.long
 def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held(
     serving: Serving, box: Sandbox
 ) -> None:

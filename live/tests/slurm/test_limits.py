@@ -58,6 +58,7 @@ def test_a_job_without_cores_gives_its_gpus_back_and_is_tried_again(serving: Ser
     assert serving.statuses() == {job: "finished"}
 
 
+@pytest.mark.long
 def test_jobs_wait_for_licences_in_turn(serving: Serving, box: Sandbox) -> None:
     """One licence, two jobs; a server that comes back meanwhile tries the one that waits again."""
     server = serving.start()
@@ -76,6 +77,7 @@ def test_jobs_wait_for_licences_in_turn(serving: Serving, box: Sandbox) -> None:
     assert serving.statuses() == {first: "cancelled", second: "finished"}
 
 
+@pytest.mark.long
 def test_a_job_that_slurm_refuses_is_set_aside_for_good(serving: Serving, box: Sandbox) -> None:
     """Its partition gives one node to a job, and it needs two. What weft itself changed of the request is no reason to
     take it again; its user is told."""
@@ -95,6 +97,7 @@ def test_a_job_that_slurm_refuses_is_set_aside_for_good(serving: Serving, box: S
     assert "PartitionNodeLimit" in reason
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("impatient")
 def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +111,7 @@ def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(
     assert "Slurm does not start it" in server.core.table.jobs[job].barred
 
 
+@pytest.mark.long
 def test_users_are_told_why_their_jobs_wait(serving: Serving, box: Sandbox) -> None:
     server = serving.start()
     big, waits, behind = serving.sbatch(128, "sleep 60"), serving.sbatch(128), serving.sbatch(128)

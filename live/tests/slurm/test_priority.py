@@ -23,8 +23,6 @@ from weft_live.slurm.commands import Ended
 from weft_live.slurm.priority import Standing, read_standing
 from weft_live.slurm.records import Record
 
-pytestmark = pytest.mark.engine
-
 STACK = "srsf[place=even:best-fit]"
 PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"
 ACCOUNTS = (
@@ -107,6 +105,8 @@ def behind(server: Server, serving: Serving, box: Accounted, work: Path) -> tupl
     return first, jobs
 
 
+@pytest.mark.long
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("priority", "expected"),
     [
@@ -125,6 +125,8 @@ def test_jobs_start_by_priority_then_as_the_stack_says(
     assert starts(server)[1:] == [jobs[name] for name in expected]
 
 
+@pytest.mark.long
+@pytest.mark.engine
 def test_fair_shares_count_and_a_job_can_become_urgent_while_it_waits(
     serving: Serving, box: Accounted, work: Path
 ) -> None:
@@ -148,6 +150,8 @@ def test_fair_shares_count_and_a_job_can_become_urgent_while_it_waits(
     assert starts(server)[1:] == [jobs[name] for name in ("root", "nobody", "daemon")]
 
 
+@pytest.mark.long
+@pytest.mark.engine
 def test_a_running_job_gives_way_to_an_urgent_one_and_to_no_shorter_one(
     serving: Serving, box: Accounted, work: Path
 ) -> None:
@@ -164,6 +168,8 @@ def test_a_running_job_gives_way_to_an_urgent_one_and_to_no_shorter_one(
     assert actions(server)[:3] == [(first, "start"), (first, "stop"), (jobs["root"], "start")]
 
 
+@pytest.mark.long
+@pytest.mark.engine
 def test_the_accounting_remembers_what_the_controller_may_forget(box: Accounted) -> None:
     """sacct of a real Slurm; of a job that it does not know it says nothing."""
     done, failed = box.sbatch(wrap="true"), box.sbatch(wrap="exit 3")
@@ -181,6 +187,7 @@ def test_nice_lowers_and_unknown_names_count_for_nothing() -> None:
     assert [standing.of(record)[0] for record, _ in cases] == [number for _, number in cases]
 
 
+@pytest.mark.engine
 def test_what_cannot_be_known_is_refused_in_words(slurm16: sandbox.Sandbox) -> None:
     with pytest.raises(InputError, match="this Slurm has no QOS, which needs slurmdbd"):
         read_standing(slurm16.slurm, "qos")

@@ -67,6 +67,7 @@ def test_both_versions_say_the_same() -> None:
         ({"exit_code": {"return_code": number(0), "signal": {"id": number(15)}}}, {"signal": 15}),
         ({"het_job_id": number(12)}, {"het": True}),
         ({"gres_detail": ["gpu:4"]}, {"gpus_held": ()}),
+        ({"gres_detail": ["shard:2(0/2,2/2)", "shard:0"]}, {"gpus_held": (1, 0)}),
         ({"tres_per_node": "", "tres_per_job": "gres:gpu:a100:16"}, {"gpu": "a100"}),
         ({"name": "a\x1b[31mb", "comment": "weft:\tmodel=x"}, {"name": "a [31mb", "comment": "weft: model=x"}),
         ({"array_max_tasks": number(2)}, {"array_limit": 2}),

@@ -86,6 +86,7 @@ def test_the_hook_holds_batch_jobs_with_gpus_and_nothing_else(box: Sandbox, tmp_
     assert "Comment=mine weft: iterations=3 iteration_s=1 " in box.run("scontrol", "-o", "show", "job", said)
 
 
+@pytest.mark.long
 @pytest.mark.engine
 def test_users_do_not_release_their_jobs_and_report_as_themselves(
     box: Sandbox, serving: Serving, tmp_path: Path

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,13 @@ def test_a_hook_that_does_not_know_who_runs_weft_is_refused_at_the_start(tmp_pat
     (tmp_path / "job_submit.lua").write_text(hook(owners={os.geteuid() + 1}))
     with pytest.raises(InputError, match="does not let uid"):
         refuse_hook(config)
+
+
+@pytest.mark.parametrize(("said", "refused"), [("No", False), ("Yes", True), ("1", True)])
+def test_a_slurm_that_gives_whole_nodes_unseen_is_refused_at_the_start(said: str, refused: bool) -> None:
+    """--core-spec takes all GPUs of a node there, and job_submit/lua has no field that tells."""
+    with pytest.raises(InputError, match="--core-spec") if refused else nullcontext():
+        refuse_hook({"AllowSpecResourcesUsage": said, "SLURM_CONF": "/nowhere/slurm.conf"})
 
 
 def test_a_python_that_users_cannot_run_is_refused_at_setup(tmp_path: Path) -> None:

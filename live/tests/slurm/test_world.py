@@ -13,8 +13,17 @@ import pytest
 
 from live.tests.jobs import LOOP
 from live.tests.serving import own_s
-from live.tests.slurm.serving import Serving, actions, ended, environment, python, running, serve_until, state
-from testkit.engines import required
+from live.tests.slurm.serving import (
+    Serving,
+    actions,
+    ended,
+    environment,
+    python,
+    running,
+    serve_until,
+    state,
+    until_there,
+)
 from weft.core.stack import Stack
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
@@ -47,6 +56,21 @@ def test_a_job_is_held_placed_and_run(serving: Serving, box: Sandbox, tmp_path: 
     assert explain_live(serving.folder, server.ledger, big).headline.startswith("finished: exited with code 0, after ")
 
 
+def test_tasks_for_each_gpu_run_as_they_were_asked_for(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
+    """--ntasks-per-gpu, with the number of tasks or with that of GPUs."""
+    jobs = {}
+    for asks in ("--ntasks=8", "--gpus=4"):
+        file = tmp_path / f"job{asks}.sh"
+        file.write_text(f"#!/bin/sh\nsrun -l hostname > '{tmp_path}/tasks{asks}'\n")
+        jobs[asks] = box.sbatch("--ntasks-per-gpu=2", asks, str(file))
+    server = serving.start()
+    serve_until(server, ended(server, *jobs.values()))
+    assert set(serving.statuses().values()) == {"finished"}
+    for asks, job in jobs.items():
+        assert [len(row.gpus.split()) for _, row in server.ledger.decisions(job) if row.action == "start"] == [4]
+        assert len((tmp_path / f"tasks{asks}").read_text().splitlines()) == 8
+
+
 def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
     server = serving.start(f"srsf-preemptive{EVEN}")
     says = "iterations={} iteration_s=0.05"
@@ -65,7 +89,7 @@ def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Servin
     assert second.reports <= 60 - first.step + 2, "it went on from its checkpoint"
 
 
-@pytest.mark.parametrize("drained_first", [True, False])
+@pytest.mark.parametrize("drained_first", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serving, box: Sandbox) -> None:
     """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it
     has been sent there again: that start is given up, not waited for."""
@@ -152,15 +176,17 @@ def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_pa
     assert len(nodes) == 2
 
 
-def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox) -> None:
-    """Slurm is absent (in CI for a minute): a job runs on, one that ends meanwhile is heard of, a later one runs.
+@pytest.mark.parametrize("absent_s", [1.0, pytest.param(60.0, marks=pytest.mark.long)])
+def test_the_controller_is_killed_and_comes_back(
+    absent_s: float, serving: Serving, box: Sandbox, tmp_path: Path
+) -> None:
+    """Slurm is absent: a job runs on, one that ends meanwhile is heard of, a later one runs.
 
     One that is cancelled meanwhile is cancelled as soon as Slurm can be told.
     """
-    absent_s = 60.0 if required() else 3.0
     server = serving.start()
-    long, brief = serving.sbatch(8, f"sleep {absent_s + 60}"), serving.sbatch(8, "sleep 14")
-    unwanted = serving.sbatch(8, f"sleep {absent_s + 60}", says="restarts=3")
+    long, brief = serving.sbatch(8, "sleep 600"), serving.sbatch(8, until_there(tmp_path / "go"))
+    unwanted = serving.sbatch(8, "sleep 600", says="restarts=3")
     serve_until(server, running(server, long, brief, unwanted))
     starts = server.world.tasks[long].starts
     for n in range(2):  # Slurm has saved that they run: what it writes next it may have collected before
@@ -169,6 +195,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
         box.wait(lambda began=began: (box.folder / "state" / "job_state").stat().st_mtime > began)  # type: ignore[misc]
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
+    (tmp_path / "go").touch()
     server.cancel(unwanted)
     serve_until(server, lambda: bool(serving.said))
     server.run(server.world.now() + absent_s)
@@ -186,6 +213,7 @@ def test_the_controller_is_killed_and_comes_back(serving: Serving, box: Sandbox)
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sandbox) -> None:
     """Decisions and requests go on; what was decided meanwhile is carried out when Slurm answers again."""
     box.slurm.limit_s = 1.0
@@ -222,6 +250,7 @@ def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_p
     assert server.core.table.jobs[long].preemptions == 1
 
 
+@pytest.mark.long
 def test_a_stop_that_comes_too_late_does_not_run_a_job_again(box: Sandbox) -> None:
     """Slurm requeues even jobs that have ended, if it is asked plainly."""
     job = box.sbatch("--hold", "--gpus=1", wrap="true")
@@ -250,6 +279,7 @@ def test_users_cancel_and_administrators_requeue(serving: Serving, box: Sandbox)
     assert told[-1] == "over: cancelled by its user or an administrator"
 
 
+@pytest.mark.long
 def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -> None:
     server = serving.start()
     once = serving.sbatch(1, "sh -c 'exit 3'")
@@ -303,6 +333,7 @@ def test_an_array_is_many_jobs_and_users_wishes_are_kept(serving: Serving, box: 
     assert (after, "start") not in actions(server)[:3], "it was not thought of before the others were over"
 
 
+@pytest.mark.long
 def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, box: Sandbox) -> None:
     server = serving.start()
     array = serving.sbatch(1, "sleep 0.3", "--array=1-4%2")
@@ -315,6 +346,7 @@ def test_no_more_tasks_of_an_array_are_started_than_it_allows(serving: Serving, 
     assert max(live) == 2
 
 
+@pytest.mark.long
 def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """A time, the limit of an array: in a replay no job is there before it could run here, though weft itself came back
     in between."""
@@ -337,6 +369,7 @@ def test_a_job_is_recorded_from_when_it_could_run(serving: Serving, box: Sandbox
     assert submits[f"{array}_2"] >= ends[f"{array}_1"] - 0.5
 
 
+@pytest.mark.long
 def test_a_requeue_by_slurm_leaves_the_restarts_alone(serving: Serving, box: Sandbox) -> None:
     """Requeued by an administrator, then failed by itself: it has its one restart, also after a server that died."""
     server = serving.start()

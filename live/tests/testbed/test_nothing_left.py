@@ -107,14 +107,14 @@ def test_kill_9_of_a_run_leaves_nothing_behind(daemon: list[str]) -> None:
     argv = [sys.executable, "-m", "weft", "testbed", "run", str(SCENARIO), *jobs]
     running = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
     try:
-        assert within(30.0, lambda: len(_processes(daemon[1])) == 5)  # itself; the first job alone, and two daemons
+        assert within(60.0, lambda: len(_processes(daemon[1])) == 5)  # itself; the first job alone, and two daemons
         made = _namespaces(running.pid)
         assert len(made) == 5  # four servers and the switches
         assert len(_folders(running.pid)) == 1
     finally:
         running.send_signal(signal.SIGKILL)
         running.wait()
-    assert within(2.0, lambda: not (_processes(daemon[1]) or made & _namespaces() or _folders(running.pid)))
+    assert within(60.0, lambda: not (_processes(daemon[1]) or made & _namespaces() or _folders(running.pid)))
 
 
 def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(
@@ -131,12 +131,12 @@ def test_down_ends_what_a_keeper_that_was_killed_with_its_warden_has_left(
     (mine,) = _folders(bed.pid)
     for pid in (warden, bed.pid):
         os.kill(pid, signal.SIGKILL)
-    assert within(2.0, lambda: standing(tmp_path) is None)
+    assert within(60.0, lambda: standing(tmp_path) is None)
     (left,) = _processes(daemon[1])
     assert made & _namespaces() == _namespaces(left) != set()
     assert run(["testbed", "down", "--dir", str(tmp_path)]) == 0
     assert "one process ran on it" in capsys.readouterr().err
-    assert within(2.0, lambda: not _processes(daemon[1]))
+    assert within(60.0, lambda: not _processes(daemon[1]))
     assert not made & _namespaces()
     with Testbed(PLAN):
         assert not mine.exists()  # the next testbed has removed the folder

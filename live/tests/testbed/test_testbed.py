@@ -94,12 +94,6 @@ def test_a_model_communicates_as_its_name_says(testbed: Testbed, tmp_path: Path)
     )
 
 
-def test_what_cannot_be_replayed_is_refused() -> None:
-    apart = zoo.profile("resnet50[parallel=parameter-server,apart=true]", 4)
-    with pytest.raises(InputError, match="communicates by parameter-server-apart; either a ring or a parameter-server"):
-        Replay("a", apart, (0, 1, 2, 3), 3).tasks(125.0)
-
-
 @pytest.mark.long
 def test_loss_and_marks_are_what_the_option_says(tmp_path: Path) -> None:
     with Testbed(PLAN, Links(loss=0.05)) as lossy:
@@ -150,8 +144,3 @@ def test_a_delay_is_that_of_every_link_or_the_kernel_is_said_to_have_none() -> N
     with bed:
         child = bed.start("s0", [sys.executable, "-c", TOOK, bed.blueprint.host(2).address], output=-1)
         assert float(child.communicate()[0]) == pytest.approx(0.04, abs=0.02)
-
-
-def test_what_the_kernel_lacks_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match="this kernel has no vegas-xyz; it has"):
-        Testbed(PLAN, Links(control="vegas-xyz"))

@@ -10,13 +10,9 @@ were registered by hand, and the folder that relative paths start from.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,9 +22,9 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from weft import kernels
-from weft.errors import InputError, WeftError
+from weft.errors import InputError
 from weft.runs.kept import current
+from weft.runs.workers import in_processes
 from weft.stacks.registry import by_hand, files_from, register
 
 if TYPE_CHECKING:
@@ -38,6 +34,7 @@ KINDS = ("processes", "slurm", "dask")
 Given = TypeVar("Given")
 Outcome = TypeVar("Outcome")
 _POLL_S = 0.5  # how often Slurm is asked
+_DASK_S = 20.0  # after which nobody is taken to answer there
 _chosen: ContextVar[str | Executor] = ContextVar("executor", default="processes")
 
 
@@ -126,7 +123,7 @@ def _run_each(
             for i, task in enumerate(tasks):
                 yield i, run(task)
             return
-        yield from _in_processes(tasks, workers, _Prepared.here(run))
+        yield from in_processes(tasks, workers, _Prepared.here(run))
     elif not tasks:
         return
     elif isinstance(chosen, Executor):
@@ -180,7 +177,7 @@ def _dask_client(chosen: str) -> Any:
     from distributed import Client
 
     try:
-        return Client(chosen.removeprefix("dask:"), timeout="20s", set_as_default=False)
+        return Client(chosen.removeprefix("dask:"), timeout=_DASK_S, set_as_default=False)
     except (OSError, ValueError):
         raise InputError(f"--executor {chosen}: nobody answers there; start a scheduler, or mend the address") from None
 
@@ -219,86 +216,3 @@ def _each(run: Callable[[Given], Outcome], tasks: Sequence[Given]) -> list[Outco
 
 def _typed(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
-
-
-def _in_processes(
-    tasks: Sequence[Given], workers: int, run: Callable[[Given], Outcome]
-) -> Iterator[tuple[int, Outcome]]:
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin_worker, (kernels.own_process,))
-    try:
-        with _tidy_end():
-            with _deaf():
-                futures = {pool.submit(run, task): i for i, task in enumerate(tasks)}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        pool.shutdown()
-    except BaseException as error:
-        children = set(multiprocessing.active_children()) - before
-        for child in children:
-            child.terminate()
-        pool.shutdown()  # its threads end with the workers, and semaphores that nobody holds any more are released
-        if isinstance(error, BrokenProcessPool):
-            raise WeftError(
-                "compare: a worker process died (out of memory, or a script without if __name__ == '__main__'); "
-                "use fewer workers, or workers = 1 to run in this process"
-            ) from None
-        raise
-
-
-@contextmanager
-def _tidy_end() -> Iterator[None]:
-    """SIGTERM ends this process in order, workers first."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """An interrupt waits until workers are started; these hear none before `_begin_worker`, so that one during their
-    imports leaves no traceback."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield  # somebody else is told of interrupts, or nobody is
-        return
-    came: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: came.append(number))  # other threads may still be told of one
-    _mask(signal.SIG_BLOCK)  # workers inherit this, and an interrupt waits for them, too
-    try:
-        yield
-    finally:
-        _mask(signal.SIG_UNBLOCK)
-        signal.signal(signal.SIGINT, before)
-    if came:
-        before(came[0], None)
-
-
-def _mask(how: int) -> None:
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(how, {signal.SIGINT})
-
-
-def _begin_worker(own_process: bool) -> None:
-    """A worker loads kernels as its parent does. An interrupted worker dies without a traceback of its own, because the
-    parent tells the user. A worker whose parent was killed ends too, instead of waiting for work for ever."""
-    kernels.own_process = own_process
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _mask(signal.SIG_UNBLOCK)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()

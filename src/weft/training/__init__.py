@@ -19,13 +19,15 @@ import time
 
 _FIRST_S = 1.0  # seconds for the first answer: who gives it may just have been started, on a busy machine
 _PATIENCE_S = 0.2  # an answer takes microseconds; after this long nobody is going to answer
-_PAUSE_S = (1.0, 60.0)  # seconds before somebody who did not answer is asked again: at first, doubling, and at most
+_PAUSE_S = (1.0, 60.0)  # seconds before somebody who did not answer is asked again: at first, doubling, and at most;
+# who has answered before, and may have stood still for a moment, is asked again at once
 
 
 class _Line:
     """The connection of this process to its runner; made anew after a fork and after a failure."""
 
     def __init__(self) -> None:
+        self.now = time.monotonic
         self.lock = threading.Lock()
         self.socket: socket.socket | None = None
         self.path = ""
@@ -42,7 +44,7 @@ class _Line:
             self.hang_up()
             self.path, self.pid = path, os.getpid()
             self.forget()
-        if self.socket is None and time.monotonic() < self.not_before:
+        if self.socket is None and self.now() < self.not_before:
             return b""
         try:
             if self.socket is None:
@@ -55,12 +57,12 @@ class _Line:
                     raise ConnectionError
                 answer += part
             self.socket.settimeout(_PATIENCE_S)
-            self.pause_s, self.patience_s = _PAUSE_S[0], _PATIENCE_S
+            self.pause_s, self.patience_s = 0.0, _PATIENCE_S
             return answer
         except OSError:
             self.hang_up()
-            self.not_before = time.monotonic() + self.pause_s
-            self.pause_s, self.patience_s = min(2 * self.pause_s, _PAUSE_S[1]), _PATIENCE_S
+            self.not_before = self.now() + self.pause_s
+            self.pause_s, self.patience_s = min(max(_PAUSE_S[0], 2 * self.pause_s), _PAUSE_S[1]), _PATIENCE_S
             return b""
 
     def hang_up(self) -> None:

@@ -17,7 +17,7 @@ _PATIENT_S = 2.0  # seconds without an answer that nobody is told of: a server m
 
 
 class Caller:
-    """Runs in a thread of its own, until it is closed; `heard` is called there with what the server says."""
+    """Calls in a thread of its own until it is closed; `heard` is called there with what the server says."""
 
     def __init__(
         self,
@@ -25,12 +25,16 @@ class Caller:
         first: Message,
         heard: Callable[[Message], None],
         say: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._line, self._first, self._heard, self._say = line, first, heard, say
+        self._line, self._first, self._heard, self._say, self._now = line, first, heard, say, now
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._over = threading.Event()
-        self._since = time.monotonic()  # when the server was last heard
-        self._complaint = ""
+        self._since = now()  # when the server was last heard
+        self._complaint, self._pause_s = "", _AGAIN_S[0]
+
+    def start(self) -> None:
+        """Call again and again."""
         threading.Thread(target=self._work, daemon=True).start()
 
     def tell(self, message: Message) -> None:
@@ -44,19 +48,20 @@ class Caller:
         self._line.close()
 
     def _work(self) -> None:
-        pause_s = _AGAIN_S[0]
         while not self._over.is_set():
-            heard = self._since
-            try:
-                refused = self._talk()
-            except LostError as error:
-                refused = False
-                self._judge(error)
-            except InputError as error:
-                refused = False
-                self._complain(str(error))
-            pause_s = _AGAIN_S[0] if self._since > heard else min(2 * pause_s, _AGAIN_S[1])
-            self._over.wait(_REFUSED_S if refused else pause_s)
+            self._over.wait(self.call())
+
+    def call(self) -> float:
+        """Call once; returns how long to wait before another call."""
+        heard, refused = self._since, False
+        try:
+            refused = self._talk()
+        except LostError as error:
+            self._judge(error)
+        except InputError as error:
+            self._complain(str(error))
+        self._pause_s = _AGAIN_S[0] if self._since > heard else min(2 * self._pause_s, _AGAIN_S[1])
+        return _REFUSED_S if refused else self._pause_s
 
     def _talk(self) -> bool:
         """One conversation; True if the server has refused to have it."""
@@ -72,7 +77,7 @@ class Caller:
                 if "refused" in message:
                     self._complain(str(message["refused"]))
                     return True
-                self._since = time.monotonic()
+                self._since = self._now()
                 if self._complaint:
                     self._complaint = ""
                     self._say(f"the server at {self._line.address} answers")
@@ -87,7 +92,7 @@ class Caller:
             self._complain(f"the server at {where} has another secret; copy {SECRET} from its folder to --dir")
         elif error.kind == "forged":
             self._complain(f"whoever answers at {where} does not know the secret; no order from there is obeyed")
-        elif time.monotonic() - self._since > _PATIENT_S:
+        elif self._now() - self._since > _PATIENT_S:
             self._complain(f"no server answers at {where}; it is called again and again ({error})")
 
     def _complain(self, words: str) -> None:

@@ -23,6 +23,7 @@ from weft_live.agent.fabric import Keepers, Kept, addresses
 from weft_live.agent.service import AgentService
 from weft_live.agent.switch import SwitchService, links_of
 from weft_live.agent.trust import secret_of
+from weft_live.agent.wire import Line
 
 
 class Control:
@@ -54,7 +55,9 @@ class Control:
         self.service = AgentService(self.conductor, address, self.secret, kept, say)
         self._keepers: Keepers | None = None
         if keepers and self.conductor.flowing is not None:
-            self._keepers = Keepers(keepers, self.secret, links, self.service.set_switches, self.service.say)
+            lines = [Line(address, self.secret) for address in keepers]
+            self._keepers = Keepers(lines, links, self.service.set_switches, self.service.say)
+            self._keepers.start()
         self.agents: dict[str, subprocess.Popen[Any]] = {}
         for host in hosts:
             self.start(host)

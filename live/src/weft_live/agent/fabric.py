@@ -29,31 +29,39 @@ class Keepers:
     """Asks, in a thread of its own, which switches each process keeps; `links` are those of the cluster by switch."""
 
     def __init__(
-        self, found: Sequence[str], secret: str, links: Mapping[str, Sequence[int]], changed: Callable[[Kept], None],
+        self, lines: Sequence[Line], links: Mapping[str, Sequence[int]], changed: Callable[[Kept], None],
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._lines = [Line(address, secret) for address in found]
+        self._lines = lines
         self._links, self._changed, self._say = links, changed, say
         self._told: dict[str, dict[str, list[int]]] = {}  # by address: links by switch
+        self._kept: Kept | None = None
+        self._wrong: dict[str, float] = {}  # what is wrong, and since when
         self._over = threading.Event()
+
+    def start(self) -> None:
+        """Look again and again."""
         threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
-        since, kept = time.monotonic(), None
         while not self._over.is_set():
-            wrong = [words for line in self._lines if (words := self._ask(line))]
-            now = self._kept()
-            if now != kept:
-                kept = now
-                self._changed(now)
-            if time.monotonic() - since > _PATIENT_S:
-                known = {link for links in now.values() for link in links}
-                missing = [name for name, links in self._links.items() if not known.issuperset(links)]
-                for words in wrong:
-                    self._say(words)
-                if missing:
-                    self._say(f"nobody keeps the tables of {', '.join(missing)}: flows over them are not paced")
+            self.look(time.monotonic())
             self._over.wait(_LOOK_S)
+
+    def look(self, now: float) -> None:
+        """Ask each, and say what has been wrong for long."""
+        wrong = [words for line in self._lines if (words := self._ask(line))]
+        kept = self._who()
+        if kept != self._kept:
+            self._kept = kept
+            self._changed(kept)
+        known = {link for links in kept.values() for link in links}
+        if missing := [name for name, links in self._links.items() if not known.issuperset(links)]:
+            wrong.append(f"nobody keeps the tables of {', '.join(missing)}: flows over them are not paced")
+        self._wrong = {words: self._wrong.get(words, now) for words in wrong}
+        for words, since in self._wrong.items():
+            if now - since > _PATIENT_S:
+                self._say(words)
 
     def _ask(self, line: Line) -> str:
         """What is wrong with one of them; "" if nothing is. One that is silent may come back."""
@@ -69,7 +77,7 @@ class Keepers:
             return f"the weft switch at {line.address} keeps {', '.join(other)} of another cluster: give it this one's"
         return ""
 
-    def _kept(self) -> Kept:
+    def _who(self) -> Kept:
         kept: Kept = {}
         for name, links in self._links.items():
             for address, told in self._told.items():
@@ -88,8 +96,8 @@ class Keepers:
 class Fabric:
     """An agent's lines to them."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret
+    def __init__(self, secret: str, line: Callable[[str, str], Line] = Line) -> None:
+        self._secret, self._line = secret, line
         self._lines: dict[str, Line] = {}
         self._keeper: dict[int, str] = {}
 
@@ -98,7 +106,7 @@ class Fabric:
         for address in self._lines.keys() - kept.keys():
             self._lines.pop(address).close()
         for address in kept.keys() - self._lines.keys():
-            self._lines[address] = Line(address, self._secret)
+            self._lines[address] = self._line(address, self._secret)
         self._keeper = {link: address for address, links in kept.items() for link in links}
 
     def keeps(self, links: Iterable[int]) -> bool:

@@ -1,8 +1,9 @@
 """FlowHost: pace/flow on real sockets. It feeds a HostScheduler, the same object with which tests play a data centre,
 with what TCP says about the host's own flows and with the answers of switches.
 
-Hosts do not wait for each other. A late answer counts as lost: the scheduler keeps to its last plan for two slots.
-After that, flows have no limit until there is an answer again.
+Hosts do not wait for each other. A late answer counts as lost, and a flow then keeps to what was last planned for it:
+for three quarters of a second or two slots, whichever is longer, but not beyond the slots that were planned. A flow
+with no such plan has no limit until there is an answer again: nobody is held back because an answer is late.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weft_live.agent.wire import LostError, Message
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # fraction of a slot that a host waits for the answers of switches
-_PATIENT = 3  # answers lost in a row: then nothing is known of the links, and flows are let go
+_KEPT_S, _KEPT = 0.75, 3  # how long a plan counts without another answer: seconds, and the least slots
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class _Sending:
     mine: tuple[PlannedFlow, ...]
     volume: float
     before: float = 0.0  # bytes sent when the slot began
+    until: int = -1  # the slot from which on its plan counts no more, unless switches answer again
 
 
 class FlowHost:
@@ -71,7 +73,7 @@ class FlowHost:
         self.lost = self.asked = 0  # messages
         self.waited_s: list[float] = []  # for answers, since somebody last took note of it
         self.decided_s: list[float] = []  # for the decisions of a slot, answers left out
-        self._silent = 0  # answers lost in a row
+        self._kept = min(max(math.ceil(_KEPT_S / slot_s), _KEPT), slots)
 
     def begin(self, job: str, volume: float) -> None:
         """The job has that many bytes to send from here."""
@@ -126,18 +128,23 @@ class FlowHost:
                 {int(f): said[1] for f, said in told.items() if said[0] >= slot - 1},
                 {int(f): said[2] for f, said in told.items() if said[0] >= slot - 1},
             )
+            lost = answer is None and self.switches is not None
+            if job in resting:
+                sending.until = -1
+            elif not lost:
+                sending.until = slot + self._kept
             for flow in sending.mine:
-                if job in resting or not self._known(flow):
+                if slot >= sending.until or not self._known(flow):
                     schedule, rate = self.scheduler.rest(flow.id, slot), math.inf
                 else:
-                    links = None if answer is None and self.switches else self._links(job, flow, answer)
+                    links = None if lost else self._links(job, flow, answer)
                     schedule = self.scheduler.decide(flow.id, slot, links, peers, part)
-                    rate = schedule.rates[0] if self._silent < _PATIENT else math.inf
+                    rate = schedule.rates[0]
                 self.nics[flow.path[0]].post(flow.id, flow.path[0], slot, schedule.rates)
                 posts.append((flow.id, flow.path, [round(rate, 1) for rate in schedule.rates]))
                 rates[job] = rates.get(job, 0.0) + rate
         if posts and self.switches is not None:
-            posted = {"slot": slot, "posts": posts, "told": self._told(sent, jobs)}
+            posted = {"slot": slot, "posts": posts, "told": self._told(slot, sent, jobs, resting)}
             self.switches.tell(posted)
             self.decided_s.append(time.perf_counter() - began - waited)
         return rates
@@ -157,10 +164,17 @@ class FlowHost:
                 self.scheduler.carried(flow.id, done * flow.part, rate * flow.part)
         self._slot = slot
 
-    def _told(self, sent: Mapping[str, float], jobs: Mapping[str, _Sending]) -> dict[str, dict[str, list[float]]]:
-        """What the other hosts of these jobs should know."""
+    def _told(
+        self, slot: int, sent: Mapping[str, float], jobs: Mapping[str, _Sending], resting: Collection[str]
+    ) -> dict[str, dict[str, list[float]]]:
+        """What the other hosts of these jobs should know. They are told nothing of a flow that sends without a plan:
+        it holds nobody back."""
         return {
-            job: {str(f.id): [sent.get(job, 0.0) * f.part, self.scheduler.planned(f.id)] for f in sending.mine}
+            job: {
+                str(f.id): [sent.get(job, 0.0) * f.part, self.scheduler.planned(f.id)]
+                for f in sending.mine
+                if job in resting or (slot < sending.until and self._known(f))
+            }
             for job, sending in jobs.items()
         }
 
@@ -173,7 +187,7 @@ class FlowHost:
                 mates = [other.id for other in self.jobs[job] if other.id != flow.id]
                 ask += [(link, mates) for link in flow.path[1:]]
         over, self._over = self._over, []
-        return {"slot": slot, "ask": ask, "told": self._told(sent, jobs), "over": over}
+        return {"slot": slot, "ask": ask, "told": self._told(slot, sent, jobs, resting), "over": over}
 
     def _ask(self, message: Message) -> Message | None:
         """The answer of the switches, or None if it was lost."""
@@ -186,15 +200,12 @@ class FlowHost:
         self.asked += 1
         began = time.perf_counter()
         try:
-            answer = self.switches.ask(message, max(_PATIENCE * self.slot_s, 0.004))
-            self._silent = 0
-            return answer
+            return self.switches.ask(message, max(_PATIENCE * self.slot_s, 0.004))
         except LostError:
             pass
         finally:
             self.waited_s.append(time.perf_counter() - began)
         self.lost += 1
-        self._silent += 1
         self._over += message["over"]
         return None
 

@@ -1,8 +1,8 @@
 """The guardian: a small process beside an agent that lets go of its sockets when the agent dies or hangs.
 
-    python guardian.py FILE
+    python guardian.py FILE SECONDS
 
-The agent writes a byte to its standard input now and then. If none comes for half a second, or the input ends, all
+The agent writes a byte to its standard input now and then. If none comes for so many seconds, or the input ends, all
 sockets that FILE names are given the rate that they had before. The guardian needs only the standard library.
 """
 
@@ -51,14 +51,14 @@ def release(path: str) -> int:
     return count
 
 
-def main(path: str) -> None:
+def main(path: str, silence_s: float) -> None:
     """Watch until the agent is gone."""
     os.setsid()  # whoever ends the agent's group does not end its guardian
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     calm = True
     while True:
-        ready, _, _ = select.select([0], [], [], SILENCE_S)
+        ready, _, _ = select.select([0], [], [], silence_s)
         if not ready:
             if calm:
                 release(path)
@@ -72,4 +72,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], float(sys.argv[2]))

@@ -24,7 +24,9 @@ from weft.errors import InputError
 from weft_live.agent.caller import Caller
 from weft_live.agent.fabric import Fabric
 from weft_live.agent.flowing import FlowHost, PlannedFlow
+from weft_live.agent.guardian import SILENCE_S as GUARDED_S
 from weft_live.agent.guardian import release, remember
+from weft_live.agent.phases import Phases
 from weft_live.agent.processes import belongs, jobs_here, namespace_of
 from weft_live.agent.sockets import Process, Remote
 from weft_live.agent.watched import Reader, Watched
@@ -44,6 +46,7 @@ class Agent:
 
     `near`: connections that do not leave the host are paced, too, because the hosts of the cluster are pretended.
     `say` is told, once, what is wrong with the server; the server is told to what the agent is `blind`, if to anything.
+    Its guardian takes it for dead after `patience_s`. `wall` is the clock that all hosts share.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class Agent:
         near: bool = False,
         say: Callable[[str], None] = lambda text: None,
         blind: str = "",
+        patience_s: float = GUARDED_S,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.host, self.folder, self.slot_s, self.watch_s = host, folder, slot_s, min(watch_s, slot_s)
-        self.near = near
+        self.near, self._patience_s, self._wall = near, patience_s, wall
         self.namespace = os.stat(netns).st_ino if netns else namespace_of("self")
         folder.mkdir(parents=True, exist_ok=True)
         if host != Path(host).name:
@@ -89,6 +94,7 @@ class Agent:
         if server:
             first = {"host": host, "slot_s": slot_s, "blind": blind}
             self._caller = Caller(Line(server, secret), first, self._arrived, say)
+            self._caller.start()
 
     # The server
 
@@ -155,12 +161,16 @@ class Agent:
             if now >= next_slot:
                 self.look(now)
                 next_slot = max(next_slot + self.watch_s, now)
-            if self._caller is not None and self._heard and now - self._heard > SILENCE_S:
-                self._heard = 0.0
-                self.free()
+            self.mind_silence(now)
             pause_s = max(0.0, min(next_slot, now + _BEAT_S) - time.monotonic())
             ready = _readable(self._woken, pause_s)
         self.close()
+
+    def mind_silence(self, now: float) -> None:
+        """Let go of everything when the server has been silent for too long."""
+        if self._heard and now - self._heard > SILENCE_S:
+            self._heard = 0.0
+            self.free()
 
     def look(self, now: float) -> None:
         """One look: who is here, how far they are, what that means."""
@@ -206,7 +216,7 @@ class Agent:
         resting = {name for name, job in planned.items() if flow.sending(name) and not job.busy}
         begun |= {name for name in self._resting - resting if flow.sending(name)}
         self._resting = resting
-        slots = time.time()  # hosts count slots by the clock that they share, not each from its own start
+        slots = self._wall()  # hosts count slots by the clock that they share, not each from its own start
         if begun or flow.passed(slots):
             rates = flow.decide(slots, {name: job.phases.sent for name, job in planned.items()}, begun, resting)
             for name, rate in rates.items():
@@ -243,7 +253,7 @@ class Agent:
             for process in self.jobs.pop(name).processes.values():
                 process.close()
         for name, pids in found.items():
-            job = self.jobs.get(name) or self.jobs.setdefault(name, Watched(name))
+            job = self.jobs.get(name) or self.jobs.setdefault(name, Watched(name, Phases(look_s=self.watch_s)))
             for pid in [pid for pid in job.processes if pid not in pids]:
                 job.processes.pop(pid).close()
             for pid in pids - job.processes.keys():
@@ -277,8 +287,7 @@ class Agent:
                     remote.pace(remote.original)
             return
         if self._guardian.poll() is not None:  # nobody would let go of them
-            self.free()
-            self._guardian = self._guard()
+            self._guard_anew()
             return
         sharing = len(job.busy) or 1
         for inode, remote in job.sockets.items():
@@ -316,9 +325,22 @@ class Agent:
 
     def _guard(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARDIAN), str(self.state)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+            [sys.executable, "-I", "-S", str(_GUARDIAN), str(self.state), str(self._patience_s)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
         )  # fmt: skip
+
+    def _guard_anew(self) -> None:
+        """In the place of a guardian that has ended."""
+        self.free()
+        self._dismiss()
+        self._guardian = self._guard()
+
+    def _dismiss(self) -> None:
+        """The guardian ends when nobody talks to it any more."""
+        guardian: Any = self._guardian
+        guardian.stdin.close()
+        guardian.stdout.close()
+        guardian.wait()
 
     def beat(self, now: float) -> None:
         """A sign of life to the guardian."""
@@ -332,10 +354,7 @@ class Agent:
             if _readable(self._guardian.stdout.fileno(), 0.0) and self._guardian.stdout.read(1):
                 self.forget()  # we hung, and it has let go of everything
         except BrokenPipeError:
-            self.free()
-            self._guardian.kill()
-            self._guardian.wait()
-            self._guardian = self._guard()
+            self._guard_anew()
 
     def close(self) -> None:
         """Let go of everything."""
@@ -343,10 +362,7 @@ class Agent:
         if self._caller is not None:
             self._caller.close()
         self._reader.close()
-        guardian: Any = self._guardian
-        guardian.stdin.close()
-        guardian.stdout.close()
-        guardian.wait()
+        self._dismiss()
         for job in self.jobs.values():
             for process in job.processes.values():
                 process.close()

@@ -7,7 +7,6 @@ script calls `weft.progress`, else from outside, by an agent that holds the job'
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -74,7 +73,7 @@ class Plane:
         silent = ran_s > self.tells_s and attempt.progress().reports == 0
         return Placed(gpus, start, gate if silent else None, owner)
 
-    def look(self, placed: Mapping[str, Placed]) -> None:
+    def look(self, placed: Mapping[str, Placed], now: float) -> None:
         """The jobs as they are now."""
         if self.control is None:
             if not any(there.outside for there in placed.values()):
@@ -90,15 +89,15 @@ class Plane:
         for job, there in placed.items():
             before = self._told.get(job)
             if before is None or (before.gpus, before.start) != (there.gpus, there.start):
-                self._begin(job, there)
+                self._begin(job, there, now)
                 before = Placed(there.gpus, there.start)
             if there.outside != before.outside:
                 self.control.set_gate(job, self._seconds(there.outside))
             self._told[job] = there
-        self._tell_who_paces()
+        self._tell_who_paces(now)
         self._warn()
 
-    def _begin(self, job: str, there: Placed) -> None:
+    def _begin(self, job: str, there: Placed, now: float) -> None:
         """A job starts."""
         assert self.control is not None
         self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
@@ -108,15 +107,14 @@ class Plane:
         elif self._servers(there.gpus) == 1:
             self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
         else:
-            self._unsaid[job] = time.monotonic()
+            self._unsaid[job] = now
 
     def _servers(self, gpus: Placement) -> int:
         return len({int(self.cluster.server_of_gpu[gpu]) for gpu in gpus})
 
-    def _tell_who_paces(self) -> None:
+    def _tell_who_paces(self, now: float) -> None:
         """Say which part of a job's traffic is paced: when its agents are here, or when one has been away for long."""
         assert self.control is not None
-        now = time.monotonic()
         for job, there in self._told.items():
             if self._servers(there.gpus) == 1 or (there.owner is not None and there.owner[0] < 0):
                 continue

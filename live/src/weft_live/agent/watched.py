@@ -17,13 +17,13 @@ class Watched:
     """A job's processes and connections on this host, and what the server said of it."""
 
     name: str
+    phases: Phases = field(default_factory=Phases)
     processes: dict[int, Process] = field(default_factory=dict)
     sockets: dict[int, Remote] = field(default_factory=dict)
     remotes: list[Remote] = field(default_factory=list)  # the same; another list whenever they change
     readings: Sequence[Reading] = ()  # of these, at the last look
     acked: dict[int, int] = field(default_factory=dict)  # by socket, when it last changed
     total: float = 0.0  # bytes of all of them since the agent knows them
-    phases: Phases = field(default_factory=Phases)
     held: float = 0.0  # bytes per second from the end of a phase until the server says go; 0: it is not held
     waits: bool = False  # where this host plans the rates: its gate has not let it go yet
     rate: float | None = None  # bytes per second for all of its sockets; None: no limit

@@ -51,7 +51,7 @@ class Steered(LiveWorld[Any]):
     def events(self, now: float) -> list[Event]:
         """As the world tells them; agents hear of what has changed."""
         events = super().events(now)  # type: ignore[safe-super]
-        self.plane.look(self.placed(now))
+        self.plane.look(self.placed(now), now)
         return events
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,17 @@ class Profiles:
 
     A plain name of the zoo is looked up here. Everything else (a file, options behind a name) is the word of a user
     and is read elsewhere, so a call may raise `Reading`: whoever schedules for others does not wait. `folders` are
-    those that files may lie in; None: any.
+    those that files may lie in; None: any. `now` is the clock by which reading takes too long.
     """
 
-    def __init__(self, cluster: Cluster, folders: Sequence[Path] | None = None, limit_s: float = LIMIT_S) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: Cluster,
+        folders: Sequence[Path] | None = None,
+        limit_s: float = LIMIT_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster, self._now = cluster, now
         self._folders = None if folders is None else [str(folder) for folder in folders]
         self._limit_s = limit_s
         self._known: OrderedDict[_Key, Profile] = OrderedDict()
@@ -64,7 +70,7 @@ class Profiles:
             return self._known[key]
         if key in self._refused:
             refused_s, words = self._refused[key]
-            if time.monotonic() - refused_s < _REFUSED_S:
+            if self._now() - refused_s < _REFUSED_S:
                 raise InputError(words)
             del self._refused[key]
         if "[" not in model and not zoo.is_path(model):
@@ -84,7 +90,7 @@ class Profiles:
             try:
                 return self(model, gpus)
             except Reading:
-                self._look_for(max(0.0, self._until - time.monotonic()) + 0.01)
+                self._look_for(max(0.0, self._until - self._now()) + 0.01)
 
     def warm(self) -> None:
         """Start the child: the first model is read sooner."""
@@ -113,7 +119,7 @@ class Profiles:
         if self._child is None:
             self._start()
         assert self._child is not None
-        self._until = max(time.monotonic(), self._up_s) + self._limit_s
+        self._until = max(self._now(), self._up_s) + self._limit_s
         self._asked, self._answer = key, b""
         line = {"model": key[0], "gpus": key[1], "gpu": self._cluster.gpu, "folders": self._folders}
         try:
@@ -136,7 +142,7 @@ class Profiles:
         )  # fmt: skip
         assert self._child.stdout is not None
         os.set_blocking(self._child.stdout.fileno(), False)
-        self._up_s = time.monotonic() + _START_S
+        self._up_s = self._now() + _START_S
 
     def _look(self) -> None:
         """Take what the child has answered; end one that takes too long."""
@@ -149,7 +155,7 @@ class Profiles:
                 return
         if self._answer.endswith(b"\n"):
             self._take(self._asked, json.loads(self._answer))
-        elif time.monotonic() > self._until:
+        elif self._now() > self._until:
             self._refuse(f"reading it takes more than {self._limit_s:g} s")
 
     def _take(self, key: _Key, answer: dict[str, Any]) -> None:
@@ -169,7 +175,7 @@ class Profiles:
             self._remember(key, f"submit: {key[0]:.80}: {words}; name another file")
 
     def _remember(self, key: _Key, words: str) -> None:
-        now = time.monotonic()
+        now = self._now()
         if len(self._refused) >= _MOST:
             self._refused = {k: said for k, said in self._refused.items() if now - said[0] < _REFUSED_S}
             self._refused = dict(list(self._refused.items())[-_MOST // 2 :])

@@ -184,8 +184,9 @@ class Hands:
                 self._latest = snapshot
             with suppress(BlockingIOError):
                 self._waker.send(b"!")
-            if snapshot.trouble:
-                time.sleep(max(0.0, min(1.0, began + 1.0 - time.monotonic())))  # not faster than it can answer
+            if snapshot.trouble:  # not faster than it can answer
+                with self._condition:
+                    self._condition.wait_for(lambda: self._closed, max(0.0, min(1.0, began + 1.0 - time.monotonic())))
 
     def _look(self, number: int, commands: list[Command], cancels: list[str], whys: list[str]) -> Snapshot:
         try:

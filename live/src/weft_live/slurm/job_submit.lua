@@ -32,16 +32,54 @@ local function asks_for_gpus(job)
     return false
 end
 
-local function changes_gpus(job)
+local function mentions(job, name)
     for _, field in ipairs(requests) do
-        if job[field] ~= nil and string.find(job[field], "gpu") then return true end
+        if job[field] ~= nil and string.find(job[field], name) then return true end
     end
     return false
 end
 
+-- Parts of GPUs, which several jobs may have. Slurm gives a GPU either whole or in parts.
+local function asks_for_parts(job)
+    for _, field in ipairs(requests) do
+        for entry in string.gmatch(job[field] or "", "[^,]+") do
+            local part = string.find(entry, "shard") or string.find(entry, "mps")
+            if part and not string.find(entry, "[:=]0+$") then return true end
+        end
+    end
+    return false
+end
+
+local function number(value, none)
+    return value ~= nil and value ~= none and value > 0 and value or nil
+end
+
+-- --ntasks-per-gpu without a number of GPUs: Slurm divides, after this hook. The number of GPUs, or 0 if it is not plain.
+local function gpus_for_tasks(job)
+    local each = number(job.ntasks_per_tres, slurm.NO_VAL16)
+    if each == nil or asks_for_gpus(job) then return nil end
+    local tasks = number(job.num_tasks, slurm.NO_VAL)
+    if tasks == nil and number(job.min_nodes, slurm.NO_VAL) ~= nil and job.min_nodes == job.max_nodes then
+        tasks = job.min_nodes * each
+    end
+    if tasks == nil or tasks % each ~= 0 or mentions(job, "gpu") then return 0 end
+    return math.floor(tasks / each)
+end
+
 -- What a job asks of nodes that would take GPUs past weft: a whole node comes with all of its GPUs.
 local function wants_whole_nodes(job)
+    if number(job.core_spec, slurm.NO_VAL16) ~= nil then return true end  -- newer versions tell
     return job.shared ~= nil and job.shared ~= slurm.NO_VAL16 and job.shared ~= 1 and job.shared < 65534
+end
+
+-- Whether a partition has OverSubscribe=EXCLUSIVE; of those of a job one is enough. Without a name it is the default.
+local function gives_whole_nodes(partition, part_list)
+    for name, part in pairs(part_list) do
+        local asked = partition == nil and part.flag_default == 1
+        for said in string.gmatch(partition or "", "[^,]+") do asked = asked or said == name end
+        if asked and part.max_share == 0 then return true end
+    end
+    return false
 end
 
 -- A job that its own user holds has this word in its comment; weft leaves it alone until the user releases it.
@@ -104,6 +142,15 @@ function slurm_job_submit(job, part_list, submit_uid)
     if wants_whole_nodes(job) then
         return refuse("weft gives GPUs to one job at a time: submit it without --exclusive, and ask for GPUs if you want them")
     end
+    if gives_whole_nodes(job.partition, part_list) then
+        return refuse("weft gives GPUs to one job at a time, and whole nodes of this partition go to a job: use another one")
+    end
+    if asks_for_parts(job) then return refuse("weft gives whole GPUs: ask for --gpus, not for parts of them (shard, mps)") end
+    local derived = gpus_for_tasks(job)
+    if derived == 0 then
+        return refuse("say how many GPUs this job wants (--gpus), or with --ntasks-per-gpu a multiple of it as --ntasks")
+    end
+    if derived ~= nil then job.tres_per_job = string.format("gres:gpu:%d", derived) end
     if not asks_for_gpus(job) then return slurm.SUCCESS end
     if job.tres_per_socket ~= nil and string.find(job.tres_per_socket, "gpu") then
         return refuse("weft does not plan --gpus-per-socket: use --gpus, --gpus-per-node or --gpus-per-task")
@@ -147,8 +194,13 @@ function slurm_job_modify(job, record, part_list, modify_uid)
     if contains(owners, modify_uid) then return slurm.SUCCESS end
     local there = job.partition ~= nil and job.partition ~= "" and job.partition or record.partition
     if not ours(there) then return slurm.SUCCESS end
-    if wants_whole_nodes(job) then return refuse("weft gives GPUs to one job at a time: a job here cannot be --exclusive") end
-    if changes_gpus(job) then
+    if wants_whole_nodes(job) or gives_whole_nodes(there, part_list) then
+        return refuse("weft gives GPUs to one job at a time: a job here cannot have whole nodes")
+    end
+    if not ours(record.partition) then  -- Slurm does not tell all that it asked for there
+        return refuse("weft schedules the GPUs of that partition: cancel this job, and submit it there")
+    end
+    if mentions(job, "gpu") or mentions(job, "shard") or mentions(job, "mps") or number(job.ntasks_per_tres, slurm.NO_VAL16) then
         return refuse("weft has planned with what this job asked for: cancel it, and submit it with the GPUs that you want")
     end
     if not asks_for_gpus(record) then return slurm.SUCCESS end
@@ -160,10 +212,8 @@ function slurm_job_modify(job, record, part_list, modify_uid)
     end
     local option = chooses_nodes(job)
     if option ~= nil then return refuse("weft chooses the nodes of this job: it cannot have --%s", option) end
-    local moved = not ours(record.partition)
-    if moved or job.priority == 0 then  -- held by its user, or new here: it comes to weft when it is released
-        if job.priority == 0 then job.comment = with_hold(job.comment or record.comment) end
-        job.priority = 0
+    if job.priority == 0 then  -- held by its user: it comes to weft when it is released
+        job.comment = with_hold(job.comment or record.comment)
         return slurm.SUCCESS
     end
     if job.priority ~= nil and job.priority ~= slurm.NO_VAL and record.priority == 0 then

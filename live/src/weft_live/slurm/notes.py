@@ -124,7 +124,12 @@ def write_gate(folder: Path, shift: Shift | None) -> None:
 
 
 def refuse_hook(config: Mapping[str, str]) -> None:
-    """Raise if the submission hook, where it can be read here, does not know who runs weft."""
+    """Raise if the hook, where it can be read here, does not know who runs weft, or cannot see what users do."""
+    if config.get("AllowSpecResourcesUsage", "").lower() in ("yes", "1"):
+        raise InputError(
+            "AllowSpecResourcesUsage=Yes: --core-spec and --thread-spec would give users whole nodes with GPUs, and "
+            "Slurm does not tell the submission hook; set it to No in slurm.conf"
+        )
     file = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "job_submit.lua"
     with suppress(OSError):
         told = _OWNERS.search(file.read_text(encoding="utf-8", errors="replace"))

@@ -32,6 +32,8 @@ _UNUSABLE = {"DRAIN", "DRAINED", "DRAINING", "NOT_RESPONDING", "FAIL", "FAILING"
              "INVALID_REG", "UNKNOWN", "FUTURE", "PLANNED_DOWN", "BLOCKED"}  # fmt: skip
 _GPU = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d+))?(?=[,(]|$)")
 
+_PARTS = re.compile(r"(?:^|,)(?:gres[:/])?(?:shard|mps)(?::[A-Za-z][\w.-]*)?[:=][1-9]")  # parts of GPUs
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -151,6 +153,11 @@ def gpu_count(gres: str) -> tuple[int, str]:
     return total, kind
 
 
+def _gpus_taken(detail: str) -> int:
+    """GPUs of a node that a job has; parts of some (shards) count as one at least."""
+    return gpu_count(detail)[0] or bool(_PARTS.search(detail))
+
+
 class Known(NamedTuple):
     """A row of squeue as it was read last."""
 
@@ -205,7 +212,7 @@ def _record(row: dict[str, Any]) -> Record:
     state, completing = _state(row.get("job_state"))
     nodes = _hosts(row.get("nodes"))
     detail = row.get("gres_detail")
-    held_gpus = tuple(gpu_count(str(part))[0] for part in detail) if isinstance(detail, list) else ()
+    held_gpus = tuple(_gpus_taken(str(part)) for part in detail) if isinstance(detail, list) else ()
     code, signal = _exit(row.get("exit_code"))
     limit_min = _number(row.get("time_limit"))
     number = str(_number(row.get("job_id")) or 0)
