@@ -44,16 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
         from weft.prepare import compile_kernels
 
         cache_root().mkdir(parents=True, exist_ok=True)
-        with (
-            open(cache_root() / "tests.lock", "w") as lock,
-            subprocess.Popen([sys.executable, "-m", "tests.warm"], cwd=config.rootpath, stdin=subprocess.PIPE) as other,
-        ):
+        with open(cache_root() / "tests.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another run may begin beside this one
-            compile_kernels(print)
-            assert other.stdin is not None
-            other.stdin.close()
-            with suppress(Exception):  # if one of them fails, tests say why
-                warm.second()
+            argv = [sys.executable, "-m", "tests.warm"]
+            with subprocess.Popen(argv, cwd=config.rootpath, stdin=subprocess.PIPE) as other:
+                compile_kernels(print)
+                assert other.stdin is not None
+                other.stdin.close()
+                with suppress(Exception):  # if one of them fails, tests say why
+                    warm.second()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
