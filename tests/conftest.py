@@ -33,26 +33,28 @@ os.environ["WEFT_RESULTS_MB"] = "0"  # tests run what they test, whatever earlie
 LONG = ("tests/examples/", "tests/results/test_browser.py")  # minutes, if they come last
 
 
+# Policies with kernels of their own that take as long to compile as the engine and MCS.
+BESIDE = "interleave cassini pace flow pace shortest pace tcp"
+
+
 ENGINES = frozenset(("slurm16", "simgrid_python"))  # fixtures that bring one
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the kernels once, before worker processes start to do so side by side."""
+    """Compile the kernels once, in two processes, before worker processes start to do so side by side."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        from tests import warm
         from weft.compiled import cache_root
         from weft.prepare import compile_kernels
+        from weft.registry import make
+        from weft.sim.compiled.load import compile_all
 
         cache_root().mkdir(parents=True, exist_ok=True)
-        with open(cache_root() / "tests.lock", "w") as lock:
+        with open(cache_root() / "tests.lock", "w") as lock, suppress(Exception):  # if one fails, tests say why
             fcntl.flock(lock, fcntl.LOCK_EX)  # another run may begin beside this one
-            argv = [sys.executable, "-m", "tests.warm"]
-            with subprocess.Popen(argv, cwd=config.rootpath, stdin=subprocess.PIPE) as other:
+            with subprocess.Popen([sys.executable, "-m", "weft.prepare", *BESIDE.split()]):
                 compile_kernels(print)
-                assert other.stdin is not None
-                other.stdin.close()
-                with suppress(Exception):  # if one of them fails, tests say why
-                    warm.second()
+                compile_all(make("pace", "mcs").rates)
+                make("pace", "mcs").prepare()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
