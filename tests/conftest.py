@@ -34,7 +34,7 @@ LONG = ("tests/examples/", "tests/results/test_browser.py")  # minutes, if they 
 
 
 # Policies with kernels of their own that take as long to compile as the engine and MCS.
-BESIDE = "interleave cassini pace flow pace shortest pace tcp"
+BESIDE = "interleave cassini pace flow pace shortest pace shortest:patient pace tcp"
 
 
 ENGINES = frozenset(("slurm16", "simgrid_python"))  # fixtures that bring one
