@@ -28,12 +28,12 @@ import numpy.typing as npt
 from numba import njit
 
 from tools.flows import lost_bytes
+from weft.compiled import load
 from weft.model.cluster import Cluster
 from weft.model.flows import FlowSet
 from weft.pace.rates import Ints, Limits, Moment, RateRule, Transport
 from weft.pace.shortest import Shortest
 from weft.pace.shortest.patient import POWER, PatientRule
-from weft.pace.shortest.shortest_kernel import by_jobs, give_rest, leave, rate_of, seconds_left, shares
 from weft.research.claims import Measured
 from weft.research.flows.runs import MEAN, interval
 from weft.results.run import RunResult
@@ -43,6 +43,10 @@ from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
 from weft.sim.foreign import Others, delivered_alone
 from weft.sim.spec import NetworkSpec
+
+kernel = load("weft.pace.shortest.shortest_kernel")
+by_jobs, give_rest, leave = kernel.by_jobs, kernel.give_rest, kernel.leave
+rate_of, seconds_left, shares = kernel.rate_of, kernel.seconds_left, kernel.shares
 
 Floats = npt.NDArray[np.float64]
 AHEAD_S = 3.0
