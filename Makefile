@@ -1,8 +1,8 @@
 # make demo   install and compare a few schedulers on a small cluster; writes report.html
 # make test   the tests             make lint   ruff, mypy --strict, import-linter
-# make engines   the tests on real engines, networks and browsers, and those of measured times
-# make network   all tests on a real network, those that make engines leaves out included (root)
-# make bounds the kernels' tests with every index checked, and the oldest numba
+# make together  tests on real engines (Slurm, SimGrid, a browser); make bounds  the kernels' with every index checked
+# make alone  tests of measured times and real sockets, for an idle machine (root); make long  those that take longest
+# make stutter  the tests, on a machine that stands still a fifth of the time
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
@@ -15,7 +15,7 @@ TORCH  ?= 2.13.0
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test engines together alone network bounds lint format bench mutants docs install dev torch clean
+.PHONY: help demo test together alone long stutter bounds lint format bench mutants docs install dev torch clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -8
@@ -42,7 +42,7 @@ $(VENV)/.all-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml |
 $(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml | $(BIN)/python
 	@echo "installing weft and its development tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './live[agent,testbed]' -e ./evidence
-	@touch $@ $(VENV)/.run-stamp
+	@touch $@ $(VENV)/.run-stamp $(VENV)/.all-stamp
 
 # The profiler's tests run on PyTorch and skip without it. A build without CUDA is 150 MB instead of 2 GB: from where
 # pip looks already, or from PyTorch's own index; any build where neither has one.
@@ -64,29 +64,31 @@ demo: $(VENV)/.run-stamp
 
 # Python keeps what it has compiled, also where it is told not to: every worker process, and every one that tests start,
 # would do it again.
-test together alone bounds: export PYTHONDONTWRITEBYTECODE :=
+test together alone long stutter bounds: export PYTHONDONTWRITEBYTECODE :=
 
-# What needs nothing but Python and its packages. As many processes as there are processors compute from the beginning,
-# the others begin with the tests on a live cluster, which mostly wait (pytest ends with 5 if ARGS names no test of that
-# kind).
+# What needs nothing but Python and its packages, and no clock decides. As many processes as there are processors compute
+# from the beginning, the others begin with the tests on a live cluster, which mostly wait (pytest ends with 5 if ARGS
+# names no test of that kind).
+DEFAULT = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not engine and not alone and not long" $(ARGS)
+
 test: dev
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not engine and not alone and not long" $(ARGS) || [ $$? -eq 5 ]
+	$(DEFAULT) || [ $$? -eq 5 ]
 
-# Tests on real engines mostly wait for them, so they run together. Those that hold measured times against computed ones,
-# as all on real sockets do, run when the rest is done, with nothing beside them.
-engines:
-	@$(MAKE) --no-print-directory together
-	@$(MAKE) --no-print-directory alone
+stutter: dev
+	$(BIN)/python -m tools.stutter $(DEFAULT)
 
+# Tests on real engines mostly wait for them, so they run together.
 together: dev
 	$(BIN)/pytest -n 4 --dist worksteal -m "engine and not alone and not long" $(ARGS) || [ $$? -eq 5 ]
 
+# Tests that hold measured times against computed ones, as all on real sockets do: one after another, with nothing beside
+# them, and again where the machine stood still meanwhile (testkit/clocks.py). What they find depends on the machine too, so
+# CI does not run them.
 alone: dev
 	$(BIN)/pytest -m "alone and not long" $(ARGS) || [ $$? -eq 5 ]
 
-# All tests on real sockets, one after another: make engines runs the shorter half of them.
-network: dev
-	$(BIN)/pytest -m "testbed or long" $(ARGS)
+long: dev
+	$(BIN)/pytest -m long $(ARGS) || [ $$? -eq 5 ]
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
 # run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.
@@ -100,6 +102,7 @@ $(OLDEST)/.stamp: pyproject.toml | $(BIN)/python
 
 bounds: $(OLDEST)/.stamp
 	NUMBA_BOUNDSCHECK=1 $(OLDEST)/bin/pytest -n $(JOBS) --dist worksteal $(KERNELS) $(ARGS)
+	$(if $(ARGS),,$(OLDEST)/bin/python -m tools.kernels > .ci/kernels.passed)
 
 lint: dev
 	$(BIN)/ruff check .

@@ -16,14 +16,13 @@ import pytest
 from hypothesis import settings
 
 from benchmarks._simgrid import find as find_simgrid
-from testkit import clocks
-from testkit.clocks import pytest_runtest_makereport  # noqa: F401, a hook
+from testkit.clocks import pytest_runtest_protocol  # noqa: F401, a hook
 from testkit.draws import examples
 from testkit.engines import load_torch, missing_engine, required
 
 # No deadline: the first example of a test may compile a kernel, and CI machines are slow at times.
 settings.register_profile("weft", deadline=None, max_examples=examples(60), print_blob=True)
-# CI judges a change, so it draws all examples, the same each time; everybody else's runs draw fewer and new ones.
+# CI judges a change, so it draws the same examples each time; everybody else's runs draw new ones.
 settings.register_profile("ci", settings.get_profile("weft"), derandomize=True)
 settings.load_profile("ci" if required() else "weft")
 
@@ -34,37 +33,39 @@ os.environ["WEFT_RESULTS_MB"] = "0"  # tests run what they test, whatever earlie
 LONG = ("tests/examples/", "tests/results/test_browser.py")  # minutes, if they come last
 
 
+# Policies with kernels of their own that take as long to compile as the engine and MCS.
+BESIDE = "interleave cassini pace flow pace shortest pace shortest:patient pace tcp"
+
+
 ENGINES = frozenset(("slurm16", "simgrid_python"))  # fixtures that bring one
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the kernels once, before worker processes start to do so side by side."""
+    """Compile the kernels once, in two processes, before worker processes start to do so side by side."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        from testkit import warm
+        from weft.kernels import cache_root
         from weft.runs.prepare import compile_kernels
+        from weft.sim.compiled.load import compile_all
+        from weft.stacks.registry import make
 
-        with subprocess.Popen(
-            [sys.executable, "-m", "testkit.warm"], cwd=config.rootpath, stdin=subprocess.PIPE
-        ) as other:
-            compile_kernels(print)
-            assert other.stdin is not None
-            other.stdin.close()
-            with suppress(Exception):  # if one of them fails, tests say why
-                warm.second()
+        cache_root().mkdir(parents=True, exist_ok=True)
+        with open(cache_root() / "tests.lock", "w") as lock, suppress(Exception):  # if one fails, tests say why
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another run may begin beside this one
+            with subprocess.Popen([sys.executable, "-m", "weft.runs.prepare", *BESIDE.split()]):
+                compile_kernels(print)
+                compile_all(make("pace", "mcs").rates)
+                make("pace", "mcs").prepare()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests on real clocks further attempts in CI, some seconds later. Tests on a live cluster mostly wait: some
-    worker processes begin with them, and the others compute meanwhile."""
+    """Mark tests by what they need. Tests on a live cluster mostly wait: some worker processes begin with them, and the
+    others compute meanwhile."""
     for item in items:
         if item.get_closest_marker("testbed") is not None:
             item.add_marker("alone")  # rates and times on real sockets
         if not ENGINES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("engine")  # also where nobody has thought of it
-    if required() and config.pluginmanager.hasplugin("rerunfailures"):
-        for item in filter(clocks.on_real_clocks, items):
-            item.add_marker(pytest.mark.flaky(reruns=clocks.ATTEMPTS - 1, reruns_delay=15))
     if hasattr(config, "workerinput") and config.workerinput["workercount"] > 1:
         items[:] = waiting_first(items, config.workerinput["workercount"])
 
@@ -148,15 +149,10 @@ def simgrid_python() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests recorded as their "summary": figures that CI is to show though the test passed. Print, too, how
-    tests failed that had another attempt."""
+    """Print what tests recorded as their "summary": figures that are of interest though the test passed."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
     lines = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "summary"]
     if lines:
         terminalreporter.section("figures")
         for line in sorted(lines):
             terminalreporter.line(line)
-    if again := terminalreporter.stats.get("rerun"):
-        terminalreporter.section("failed and had another attempt: look into these", red=True)
-        for report in again:
-            terminalreporter.line(f"{report.nodeid}\n{report.longreprtext}\n")

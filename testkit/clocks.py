@@ -1,32 +1,38 @@
-"""Tests on real clocks: real processes against real time, which a machine that stands still can fail.
+"""Tests of measured times, and machines that stand still.
 
-Such a failure says nothing about a change. So these tests have further attempts in CI; those that hold measured times
-against computed ones, as all on real sockets do, run one after the other with nothing beside them (`make engines`); and
-if one of those fails again while a hypervisor keeps the processors from this machine, CI does not judge it and says so.
+What a test measures while its machine stands still says nothing, whether it passes or fails. So tests that are marked
+`alone` or `long` run beside a watcher, a process that does nothing but sleep. Where it slept for much too long, or a
+hypervisor gave the processors to others, the run does not count and the test runs again; a few times at most, then it
+is skipped and says why. Nothing runs again because it failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 
-from testkit.engines import required
+__all__ = ["processor_time", "pytest_runtest_protocol", "standstill", "stolen_share"]
 
-__all__ = ["ATTEMPTS", "on_real_clocks", "processor_time", "pytest_runtest_makereport", "stolen_share"]
+RUNS = 4
+STALL_S = 0.05  # from which measured times mean nothing
+STOLEN = 0.1  # the share of processor time from which they do not, either
 
-ATTEMPTS = 4  # in CI
-PLACES = ("live/tests/", "tests/cli/test_interrupt.py")
-STOLEN = 0.1  # the share of processor time from which measured times mean nothing
-
-_BEGAN: pytest.StashKey[tuple[int, int]] = pytest.StashKey()
-
-
-def on_real_clocks(item: pytest.Item) -> bool:
-    """Whether a test runs real processes against real time: on a cluster, an engine or a network of the kernel's."""
-    marked = any(item.get_closest_marker(name) for name in ("engine", "alone"))
-    return marked or item.nodeid.startswith(PLACES)
+WATCHER = """
+import select, time
+longest, told, before = 0.0, [], time.monotonic()
+print(flush=True)
+while not told:
+    told = select.select([0], [], [], 0.005)[0]
+    now = time.monotonic()
+    longest, before = max(longest, now - before - 0.005), now
+print(longest)
+"""
 
 
 def processor_time(stat: Path = Path("/proc/stat")) -> tuple[int, int]:
@@ -44,24 +50,45 @@ def stolen_share(before: tuple[int, int], after: tuple[int, int]) -> float:
     return (after[0] - before[0]) / ticks if ticks > 0 else 0.0
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI, turn the second failure of a test that runs alone into a skip if the machine was kept from running."""
-    if call.when == "setup":
-        item.stash[_BEGAN] = processor_time()
-    report = yield
-    if required() and report.failed and (reason := unjudged(item)):
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), item.location[1] or 0, f"{reason}\n{report.longreprtext}")
-    return report
+@contextmanager
+def standstill() -> Iterator[Callable[[], str]]:
+    """Yields what says, afterwards, how the machine stood still meanwhile; nothing if it did not."""
+    said = ""
+    # A process of its own: a thread would wait for this interpreter.
+    with subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as watcher:
+        assert watcher.stdout is not None
+        watcher.stdout.readline()
+        before = processor_time()
+        try:
+            yield lambda: said
+        finally:
+            longest_s, share = float(watcher.communicate("\n")[0]), stolen_share(before, processor_time())
+            if longest_s > STALL_S:
+                said = f"the machine stood still for {1e3 * longest_s:.0f} ms"
+            elif share > STOLEN:
+                said = f"a hypervisor had {share:.0%} of the processor time"
 
 
-def unjudged(item: pytest.Item) -> str:
-    """Why a failure is not judged, or nothing if it is."""
-    again = getattr(item, "execution_count", 1) > 1
-    if item.get_closest_marker("alone") is None or not again or _BEGAN not in item.stash:
-        return ""
-    share = stolen_share(item.stash[_BEGAN], processor_time())
-    return f"not judged: a hypervisor had {share:.0%} of the processor time" if share > STOLEN else ""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test of measured times until the machine does not stand still meanwhile."""
+    if not any(item.get_closest_marker(name) for name in ("alone", "long")):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(RUNS):
+        with standstill() as why:
+            reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not why() or any(report.skipped for report in reports):
+            break
+    else:
+        for report in reports:
+            if report.failed or report.when == "call":
+                report.outcome = "skipped"
+                longrepr = f"not judged: {why()}\n{report.longreprtext}".rstrip()
+                report.longrepr = (str(item.path), item.location[1] or 0, longrepr)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True

@@ -1,17 +1,15 @@
-"""How many random cases tests draw: all in CI, a quarter in a developer's runs, of which there are more."""
+"""How many random cases tests draw: a quarter, or what WEFT_THOROUGH asks for."""
 
 from __future__ import annotations
 
 import os
-
-from testkit.engines import required
 
 __all__ = ["examples", "share", "thorough"]
 
 
 def share() -> float:
     """The share of its cases that a test draws; WEFT_THOROUGH=10 asks for ten times as many of some."""
-    return float(os.environ.get("WEFT_THOROUGH") or (1.0 if required() else 0.25))
+    return float(os.environ.get("WEFT_THOROUGH") or 0.25)
 
 
 def thorough(n: int) -> int:

@@ -1,24 +1,44 @@
-"""A failing test of measured times is excused only by processor time that somebody else had, and not at once."""
+"""A test of measured times runs again where the machine stood still meanwhile, whether it passed or failed."""
 
 from __future__ import annotations
 
-import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from testkit import clocks
-from testkit.clocks import processor_time, stolen_share
+from testkit.clocks import processor_time, standstill, stolen_share
 
 pytest_plugins = ["pytester"]
 
-FAILING = """
+# Fixtures of all scopes note when they begin and end; the test, what it was given.
+MEASURING = """
 import pytest
 
+def noting(scope):
+    def note():
+        log.append(scope)
+        yield len(log)
+        log.append("/" + scope)
+    return pytest.fixture(scope=scope, name=scope[0])(note)
+
+log = []
+s, m, f = map(noting, ("session", "module", "function"))
+
 @pytest.mark.{mark}
-@pytest.mark.flaky(reruns=3)
-def test_time():
-    assert False, "the measured time"
+def test_time(s, m, f, tmp_path):
+    (tmp_path / "once").mkdir()
+    log.append("run")
+    assert {passes}, "the measured time"
+
+def test_after():
+    print("LOG", *log)
 """
 
 
@@ -31,26 +51,67 @@ def test_processor_time_is_read_from_the_kernel(tmp_path: Path) -> None:
     assert stolen_share((0, 0), (0, 0)) == 0.0
 
 
+def test_a_watcher_that_is_stopped_says_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[subprocess.Popen[str]] = []
+    start = subprocess.Popen
+
+    def noted(*args: object, **given: object) -> subprocess.Popen[str]:
+        made.append(start(*args, **given))  # type: ignore[call-overload]
+        return made[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with standstill() as why:
+        os.kill(made[0].pid, signal.SIGSTOP)
+        time.sleep(0.2)
+        os.kill(made[0].pid, signal.SIGCONT)
+    assert why().startswith("the machine stood still for ")
+    assert int(why().split()[-2]) >= 190
+
+
+def test_what_a_hypervisor_takes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([(0, 100), (50, 200)])
+    monkeypatch.setattr(clocks, "processor_time", lambda: next(ticks))
+    monkeypatch.setattr(clocks, "STALL_S", 3600.0)
+    with standstill() as why:
+        pass
+    assert why() == "a hypervisor had 50% of the processor time"
+
+
+RUN = ["function", "run", "/function"]
+
+
 @pytest.mark.parametrize(
-    ("stolen", "mark", "required", "outcomes"),
+    ("mark", "stalls", "passes", "runs", "outcome"),
     [
-        (50, "alone", "1", {"skipped": 1, "rerun": 1}),
-        (5, "alone", "1", {"failed": 1, "rerun": 3}),  # little was stolen: the change is to blame
-        (50, "engine", "1", {"failed": 1, "rerun": 3}),  # measures no times
-        (50, "alone", "", {"failed": 1, "rerun": 3}),  # not in CI
+        ("alone", [], True, 1, "passed"),
+        ("alone", [], False, 1, "failed"),  # the change is to blame
+        ("alone", ["it stood"], True, 2, "passed"),
+        ("long", ["it stood", "again"], False, 3, "failed"),
+        ("alone", 4 * ["it stood"], True, 4, "skipped"),
+        ("alone", 4 * ["it stood"], False, 4, "skipped"),
+        ("engine", 4 * ["it stood"], False, 1, "failed"),  # measures no times
     ],
 )
-def test_what_is_excused(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, stolen: int, mark: str, required: str, outcomes: dict
-) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setenv("WEFT_REQUIRE_ENGINES", required)
-    looks = itertools.count()
-    monkeypatch.setattr(clocks, "processor_time", lambda: (stolen * (n := next(looks)), 100 * n))
-    pytester.makeconftest("from testkit.clocks import pytest_runtest_makereport")
-    pytester.makepyfile(FAILING.format(mark=mark))
-    result = pytester.runpytest_inprocess("-rs", "-p", "no:cacheprovider")
-    result.assert_outcomes(**{name: n for name, n in outcomes.items() if name != "rerun"})
-    result.stdout.fnmatch_lines([f"*{outcomes['rerun']} rerun*"])
-    if "skipped" in outcomes:
-        result.stdout.fnmatch_lines(["*not judged: a hypervisor had 50% of the processor time*"])
+def test_what_runs_again(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
+    mark: str, stalls: list[str], passes: bool, runs: int, outcome: str,
+) -> None:  # fmt: skip
+    """And each run has fixtures and a folder of its own."""
+    left = iter(stalls)
+
+    @contextmanager
+    def told() -> Iterator[Callable[[], str]]:
+        said = next(left, "")
+        yield lambda: said
+
+    monkeypatch.setattr(clocks, "standstill", told)
+    pytester.makeconftest("from testkit.clocks import pytest_runtest_protocol")
+    pytester.makepyfile(MEASURING.format(mark=mark, passes=passes))
+    result = pytester.runpytest_inprocess("-rs", "-s", "-p", "no:cacheprovider")
+    outcomes = {"passed": 1, outcome: 1} if outcome != "passed" else {"passed": 2}
+    result.assert_outcomes(**outcomes)
+    (log,) = (line.partition("LOG ")[2].split() for line in result.outlines if "LOG " in line)
+    assert log == ["session", "module", *(runs * RUN)]
+    if outcome == "skipped":
+        result.stdout.fnmatch_lines(["*not judged: it stood*"])
+        assert any("the measured time" in line for line in result.outlines) is not passes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from collections import Counter
 from itertools import pairwise
 
@@ -265,12 +265,20 @@ def test_bad_transfers_are_refused() -> None:
         lower("parameter-server", 1, (0, 1), cluster, n_ps=0)
 
 
-def test_a_ring_of_64_gpus_is_lowered_in_well_under_a_millisecond() -> None:
+def test_a_ring_of_64_gpus_is_lowered_in_a_few_calls() -> None:
+    """Once what depends on the cluster alone is known: about two calls a GPU."""
     cluster = leaf_spine(16, 8, Machine(8, intra_server_gbps=300), oversubscription=2.0)
     placement = tuple(range(64))
-    best = INF
-    for _ in range(20):
-        begun = time.perf_counter()
-        lower("ring", 1e8, placement, cluster, flow_key=7)
-        best = min(best, time.perf_counter() - begun)
-    assert best < 1e-3
+    lower("ring", 1e8, placement, cluster, flow_key=7)
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        lower("ring", 1e8, placement, cluster, flow_key=8)
+    finally:
+        sys.setprofile(None)
+    assert 0 < calls < 10 * len(placement)

@@ -1,0 +1,74 @@
+"""Everything that a command has started stands still together and runs again afterwards, daemons included."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tools import stutter
+
+# Starts a daemon: its own session, no parent that we know. Then a child without our mark. Then one that is stopped.
+FAMILY = """
+import os, signal, subprocess, sys
+def start(*words, **given):
+    process = subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=0, stdout=2, **given)
+    return process.pid
+daemon = subprocess.run([sys.executable, "-c", '''
+import subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", "input()"], stdin=0, stdout=2, start_new_session=True).pid)
+'''], stdin=0, stdout=subprocess.PIPE, text=True).stdout
+pids = [int(daemon), start(env={}), start()]
+os.kill(pids[-1], signal.SIGSTOP)
+os.waitid(os.P_PID, pids[-1], os.WSTOPPED)
+print(os.getpid(), *pids, flush=True)
+input()
+"""
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_for(pids: list[int], stopped: bool) -> None:
+    while any((state(pid) == "T") is not stopped for pid in pids):
+        pass
+
+
+def test_the_whole_family_is_stopped_and_nobody_that_was_stopped_before_runs_again() -> None:
+    mark = uuid.uuid4().hex
+    with subprocess.Popen(
+        [sys.executable, "-c", FAMILY],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, stutter.MARK: mark},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        pids = [int(word) for word in process.stdout.readline().split()]
+        *running, frozen = pids
+        try:
+            stopped = stutter.stop(process.pid, mark)
+            assert stopped == {*running}
+            wait_for(running, stopped=True)
+            assert stutter.family(process.pid, mark) == set()
+            stutter.go_on(stopped)
+            wait_for(running, stopped=False)
+            assert state(frozen) == "T"
+        finally:
+            stutter.send({*pids}, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("code", "status"), [("import sys; sys.exit(7)", 7), ("import os; os.abort()", 134)])
+def test_the_exit_status_is_the_command_s(code: str, status: int) -> None:
+    command = [sys.executable, "-m", "tools.stutter", "--seed", "2", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout.splitlines()[-1].startswith("stopped ")
+
+
+def test_a_command_without_end_is_stopped_and_goes_on() -> None:
+    """It ends when it has been stopped: a process is told that it goes on."""
+    code = "import signal, sys; signal.signal(signal.SIGCONT, lambda *_: sys.exit(0))\nwhile True: signal.pause()"
+    assert stutter.stutter([sys.executable, "-c", code], random.Random(1)) == 0
