@@ -13,7 +13,7 @@ PACKAGES = {
     "weft_live": (ROOT / "live/src/weft_live", ROOT / "live/tests"),
 }
 BESIDE = {"benchmarks", "docs", "examples", "tools", "testkit"}  # folders of the project that are not part of a package
-DATA = {"scenario/shipped"}  # rooms that hold files for users and next to no code
+DATA = {"policies", "scenario/shipped"}  # rooms that hold other rooms, or files for users, and next to no code
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -8,7 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from weft import compiled
+from weft import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,11 +17,11 @@ def files(root: Path = ROOT) -> list[Path]:
     """The kernels, what they are compiled from, what hands memory to them, and the tests that `make bounds` runs."""
     (words,) = re.findall(r"^KERNELS *:= (.*)$", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     folders = [root / word for word in words.split() if not word.startswith("--")]
-    kernels = {file.parent for file in (root / "src").rglob("*_kernel.py")}
-    found = {file for folder in (*folders, *kernels, root / "src/weft/sim/engine") for file in folder.rglob("*.py")}
-    found |= {*(root / "tests" / "sim").glob("*.py"), root / "tests" / "draws.py"}
-    for folder in kernels:
-        found |= {*compiled.sources(".".join(folder.relative_to(root / "src").parts))}
+    rooms = {file.parent for file in (root / "src").rglob("*_kernel.py")}
+    found = {file for folder in (*folders, *rooms, root / "src/weft/sim/engine") for file in folder.rglob("*.py")}
+    found |= {*(root / "tests" / "sim").glob("*.py"), root / "testkit" / "draws.py"}
+    for folder in rooms:
+        found |= {*kernels.sources(".".join(folder.relative_to(root / "src").parts))}
     return sorted(found)
 
 

@@ -8,12 +8,12 @@ __all__ = ["PACES"]
 
 
 def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(f"pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
+    return [Mutant(f"policies/pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
 
 
 def _both(folder: str, judges: str, *changes: tuple[str, tuple[str, str], tuple[str, str]]) -> list[Mutant]:
     """Break a rule in the readable twin and in the kernel, so that only a sequence by hand can notice."""
-    twin, kernel = f"pace/{folder}/__init__.py", f"pace/{folder}/{folder}_kernel.py"
+    twin, kernel = f"policies/pace/{folder}/__init__.py", f"policies/pace/{folder}/{folder}_kernel.py"
     named = tuple(judges.split())
     return [Mutant(twin, why, *plain, named, ((kernel, *compiled),)) for why, plain, compiled in changes]
 

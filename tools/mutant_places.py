@@ -15,7 +15,7 @@ _KEPT = "tests/policies/place/test_tight_kept.py"
 
 PLACES: list[Mutant] = [
     *_of(
-        "place/tight.py", _KEPT,
+        "policies/place/tight.py", _KEPT,
         ("running counts as waiting", "view.now - job.job.submit_s - job.run_s, PATIENCE",
          "view.now - job.job.submit_s, PATIENCE"),
         ("an unknown length counts as known", "        if not job.job.known:\n", "        if False:\n"),
@@ -35,7 +35,7 @@ PLACES: list[Mutant] = [
         ("machines are kept though nobody passes", "if not (ranking.strict and self.place.reserves):", "if True:"),
     ),
     *_of(
-        "place/tight.py", "tests/policies/place/test_tight.py",
+        "policies/place/tight.py", "tests/policies/place/test_tight.py",
         ("rack or anywhere, whichever is slower", "inside_s <= anywhere_s", "inside_s >= anywhere_s"),
         ("moving need not gain twice its cost", "> 2.0 * lost_s", "> lost_s"),
         ("a job moves to a place that is not the closest", "or spread != closest or", "or"),
@@ -50,18 +50,18 @@ PLACES: list[Mutant] = [
         ("ranks of small jobs are not dealt out", "len(answer.gpus) < 3:", "len(answer.gpus) < 8:"),
     ),
     *_of(
-        "place/pattern.py", "tests/core/layered/test_dealt.py",
+        "policies/place/pattern.py", "tests/core/layered/test_dealt.py",
         ("the smallest share is dealt first", "key=len, reverse=True)", "key=len)"),
     ),
     *_of(
-        "place/titan/search.py", "tests/policies/place/titan/test_titan.py",
+        "policies/place/titan/search.py", "tests/policies/place/titan/test_titan.py",
         ("the search gives up early", "TRIES = 4000", "TRIES = 60"),
         ("limits from others are not compared", " and between(other, a) == between(other, b)", ""),
         ("limits to others are not compared", "between(a, other) == between(b, other) and ", ""),
         ("limits between the two are not compared", "return between(a, b) == between(b, a) and all(", "return all("),
     ),
     *_of(
-        "place/delay/__init__.py", "tests/policies/place/delay/test_delay.py",
+        "policies/place/delay/__init__.py", "tests/policies/place/delay/test_delay.py",
         ("over several racks, racks do not matter", "shares = tightest(offer.free_per_server, racks, gpus)",
          "shares = tightest(offer.free_per_server, 0 * racks, gpus)"),
     ),

@@ -17,7 +17,7 @@ from weft.runs.prepare import compile_kernels
 from weft.stacks import registry
 from weft.stacks.registry import LAYERS, register
 
-DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.toml"
 OWN = "from weft.policies.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
 
 
@@ -49,7 +49,7 @@ def test_a_policy_beside_the_scenario_is_found(tmp_path: Path) -> None:
 
 def test_what_was_registered_reaches_worker_processes() -> None:
     register("place", "by-hand", FirstFit)
-    asked = "__import__('weft.stacks.registry').registry.make('place', 'by-hand').name"
+    asked = "__import__('weft.stacks.registry').stacks.registry.make('place', 'by-hand').name"
     assert dict(_run_each([asked] * 2, 2, eval)) == dict.fromkeys(range(2), "first-fit")
 
 

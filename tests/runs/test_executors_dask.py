@@ -17,7 +17,7 @@ from weft.runs import executors
 
 pytest.importorskip("distributed")
 
-DEMO = Path(__file__).resolve().parents[1] / "examples" / "demo.toml"
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.toml"
 OWN = "from weft.policies.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
 COMPARE = ["--stack", "fifo", "--stack", "srsf", "--place", "own.py:Own", "--seeds", "2", "--set", "workload.jobs=8"]
 

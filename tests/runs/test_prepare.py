@@ -34,6 +34,6 @@ def test_the_process_beside_compiles_what_the_stacks_of_the_demo_have_beside_the
     policies = sorted({policy for stack in stacks for policy in prepare._policies(stack)})
     assert policies == [("interleave", "cassini"), ("interleave", "none"), ("pace", "fair"), ("pace", "flow")]
     words = [word for policy in policies for word in policy]
-    code = f"from weft import prepare\nprepare.main({words})\n{COMPILED}"
+    code = f"from weft.runs import prepare\nprepare.main({words})\n{COMPILED}"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "True True True True\n"

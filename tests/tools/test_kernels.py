@@ -27,7 +27,12 @@ def test_the_place_does_not_count(copy: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     "name",
-    ["src/weft/sim/compiled/rows_kernel.py", "src/weft/model/units.py", "tests/pace/test_mcs.py", "tests/sim/cases.py"],
+    [
+        "src/weft/sim/compiled/rows_kernel.py",
+        "src/weft/model/units.py",
+        "tests/policies/pace/test_mcs.py",
+        "tests/sim/cases.py",
+    ],
 )
 def test_a_change_counts(copy: Path, name: str) -> None:
     before = digest(copy)

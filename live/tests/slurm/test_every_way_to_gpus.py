@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from live.tests.slurm.conftest import OtherUser, for_others
-from tests.conftest import missing_engine
+from testkit.engines import missing_engine
 from weft.testing import toy_cluster
 from weft_live.server.profiles import Profiles
 from weft_live.slurm.records import read_jobs, read_nodes

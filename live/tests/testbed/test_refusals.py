@@ -17,7 +17,7 @@ from weft_live.testbed.plan import blueprint
 
 need_testbed()
 
-SCENARIO = Path(__file__).parents[2] / "examples" / "ddp" / "two-racks.toml"
+SCENARIO = Path(__file__).parents[3] / "examples" / "ddp" / "two-racks.toml"
 ONE, TWO = ["--job", "alexnet@s0,s2"], ["--job", "alexnet@s0,s2", "--job", "alexnet@s1,s3"]
 SLEEP = ["--job", "sleep 100@s0,s2"]
 

@@ -91,6 +91,7 @@ def _handed_out(tasks: Sequence[Given], pool: Iterable[Connection], signals: _Si
                 raise outcome
             give(pipe)
             yield i, outcome
+            signals.act()  # before the next outcome, where several came together
 
 
 @contextmanager

@@ -174,7 +174,7 @@ def test_a_resize_that_does_not_pay_is_not_made() -> None:
 
 def test_a_job_that_meets_others_between_racks_moves_when_a_closer_place_is_free() -> None:
     """The demo, busier and with short restarts: each job that moves leaves for fewer racks or fewer machines."""
-    demo = tomllib.loads((Path(__file__).parents[2] / "examples" / "demo.toml").read_text())
+    demo = tomllib.loads((Path(__file__).parents[3] / "examples" / "demo.toml").read_text())
     demo["run"]["restart_s"], demo["workload"]["load"] = 5, 1.1
     result = weft.simulate(demo, stack="weft", seed=3)
     moved = result.decisions.filter(result.decisions["reason"].str.starts_with("closer together; placed anew"))
