@@ -135,7 +135,7 @@ import numpy as np
 from weft.kernels import load
 from weft.policies.interleave.cassini.rotate import rotate
 from benchmarks.cassini import random_circles
-from weft.sim.readable.job import slow_factor
+from testkit.oracles.job import slow_factor
 
 spec = SimpleNamespace(seed=7, jitter=0.1, straggle_p=0.5, straggle_x=3.0)
 kernel = load("weft.sim.compiled.random_kernel")

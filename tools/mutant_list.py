@@ -9,9 +9,9 @@ __all__ = ["MUTANTS", "Mutant"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """Replace `old` by `new` in a file of the package. `judges` are the tests that should notice; by default those of
-    the engine. `also` are further places, each a file, old and new: a rule that a kernel and its readable twin both
-    have is broken in both, so that comparing them does not give it away."""
+    """Replace `old` by `new` in a file, named from the root. `judges` are the tests that should notice; by default
+    those of the engine. `also` are further places, each a file, old and new: a rule that a kernel and its readable twin
+    both have is broken in both, so that comparing them does not give it away."""
 
     file: str
     why: str
@@ -27,7 +27,7 @@ class Mutant:
 
 
 def _of(file: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(file, *change) for change in changes]
+    return [Mutant(f"src/weft/{file}", *change) for change in changes]
 
 
 MUTANTS: list[Mutant] = [

@@ -8,12 +8,16 @@ __all__ = ["PACES"]
 
 
 def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(f"policies/pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
+    return [Mutant(f"src/weft/policies/pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
+
+
+def _twin(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(f"testkit/oracles/{file}", *change, judges=tuple(judges.split())) for change in changes]
 
 
 def _both(folder: str, judges: str, *changes: tuple[str, tuple[str, str], tuple[str, str]]) -> list[Mutant]:
     """Break a rule in the readable twin and in the kernel, so that only a sequence by hand can notice."""
-    twin, kernel = f"policies/pace/{folder}/__init__.py", f"policies/pace/{folder}/{folder}_kernel.py"
+    twin, kernel = f"testkit/oracles/{folder}.py", f"src/weft/policies/pace/{folder}/{folder}_kernel.py"
     named = tuple(judges.split())
     return [Mutant(twin, why, *plain, named, ((kernel, *compiled),)) for why, plain, compiled in changes]
 
@@ -66,10 +70,13 @@ PACES: list[Mutant] = [
         ("random loss is not noticed", "np.maximum(beyond - kept, came.loss)", "beyond - kept"),
         ("a slot that it began in counts", "self.tried[live] = when.begins", "self.tried[live] = True"),
     ),
-    *_of(
-        "mcs/__init__.py", _MCS,
+    *_twin(
+        "mcs.py", _MCS,
         ("the order is that of arrival", "        for j in there:\n            weight[j] -=", "        for j in ():\n"
          "            weight[j] -="),
+    ),
+    *_of(
+        "mcs/__init__.py", _MCS,
         ("stages that are done count", "& ~self.done & (flows", "& (flows"),
         ("the order is made once", "if when.begins or len(again):", "if len(again):"),
         ("the order is not remade when an iteration begins", "if when.begins or len(again):", "if when.begins:"),
@@ -125,10 +132,13 @@ PACES: list[Mutant] = [
         ("a job needs the sum over its links", ("max(needs.values(), default=0.0) for", "sum(needs.values()) for"),
          ("longest[j] = max(longest[j], need[link])", "longest[j] += left[live[a]] / capacity[link]")),
     ),
-    *_of(
-        "shortest/__init__.py", _SHORTEST,
+    *_twin(
+        "shortest.py", _SHORTEST,
         ("links do not add up in a price", "cost = sum(n * price[link] for link, n in flows.items())",
          "cost = max([n * price[link] for link, n in flows.items()], default=0.0)"),
+    ),
+    *_of(
+        "shortest/__init__.py", _SHORTEST,
         ("who sends little weighs no more", "if len(part) else 1.0) / part, np", "if len(part) else 1.0) / 1.0, np"),
         ("a job that computes for long sends all the time", "/ (sends_s + compute_s)", "/ sends_s"),
         ("it is not told of others", "    minds_others = True\n", ""),

@@ -8,7 +8,7 @@ __all__ = ["PLACES"]
 
 
 def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(file, *change, judges=tuple(judges.split())) for change in changes]
+    return [Mutant(f"src/weft/{file}", *change, judges=tuple(judges.split())) for change in changes]
 
 
 _KEPT = "tests/policies/place/test_tight_kept.py"

@@ -1,6 +1,6 @@
 """Does the suite notice a broken engine, pace or place? python -m tools.mutants breaks one place at a time and sees.
 
-Each mutant is applied to a copy of the package. Kernels run there as plain Python (NUMBA_DISABLE_JIT=1), so nothing is
+Each mutant is applied to a copy of the packages. Kernels run there as plain Python (NUMBA_DISABLE_JIT=1), so nothing is
 compiled, and a fast part of the suite is run against it until a test fails. A mutant that no test notices is a gap in
 the tests: the exit code is 1, and so it is when the unbroken copy fails or a mutant's place is no longer found.
 """
@@ -28,14 +28,14 @@ from tools.mutant_paces import PACES
 from tools.mutant_places import PLACES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "weft"
+COPIED = ("src/weft", "testkit")
 MUTANTS = [*ENGINE, *PACES, *PLACES]
 
 # The quickest judges first: pytest stops at the first failure.
 JUDGES = [
     "tests/sim/test_analytic.py",
     "tests/sim/test_replay.py",
-    "tests/sim/readable/test_twins.py::test_seeded_cases",
+    "tests/sim/engine/test_twins.py::test_seeded_cases",
     "tests/sim/compiled/test_skip.py::test_skipped_periods_leave_no_trace",
     "tests/sim/compiled/test_maxmin.py",
     "tests/sim/engine/test_engine.py",
@@ -43,8 +43,8 @@ JUDGES = [
     "tests/sim/compiled/test_estimate.py::test_a_measured_pace_leads_to_the_end_of_the_plain_run",
     "tests/sim/compiled/test_estimate.py::test_iterations_at_a_measured_pace_carry_their_bytes",
     "tests/sim/test_conservation.py::test_seeded_runs_with_stops",
-    "tests/sim/readable/test_twins.py::test_kernel_equals_twin",
-    "tests/sim/readable/test_twins.py::test_skipping_equals_plain",
+    "tests/sim/engine/test_twins.py::test_kernel_equals_twin",
+    "tests/sim/engine/test_twins.py::test_skipping_equals_plain",
 ]
 # Tests that try nothing new with many iterations, which plain Python takes its time for.
 LEFT_OUT = " and ".join(
@@ -69,17 +69,17 @@ class Verdict:
 def misplaced(mutants: Iterable[Mutant] = MUTANTS) -> list[Mutant]:
     """Mutants of which a place in the source is not found exactly once."""
     return [
-        m for m in mutants if any((PACKAGE / f).read_text(encoding="utf-8").count(old) != 1 for f, old, _ in m.places)
+        m for m in mutants if any((ROOT / f).read_text(encoding="utf-8").count(old) != 1 for f, old, _ in m.places)
     ]
 
 
 def judge(mutant: Mutant | None, limit_s: int, judges: Sequence[str] = JUDGES) -> Verdict:
     """Run tests against a broken copy (or, without a mutant, against a faithful one), for so many CPU seconds."""
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
-        copy = Path(folder) / "src" / "weft"
-        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for part in COPIED:
+            shutil.copytree(ROOT / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
         for name, old, new in () if mutant is None else mutant.places:
-            file = copy / name
+            file = Path(folder) / name
             file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
         return Verdict(mutant, *_first_failure(folder, limit_s, judges))
 
@@ -93,7 +93,8 @@ LIMITED = (
 def _first_failure(folder: str, limit_s: int, judges: Sequence[str]) -> tuple[str, float]:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(folder) / "src"), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join([str(Path(folder) / "src"), folder, str(ROOT)]),
+        "PYTHONSAFEPATH": "1",  # the copies come first
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_DISABLE_JIT": "1",
         "WEFT_CACHE_DIR": folder,
@@ -101,7 +102,7 @@ def _first_failure(folder: str, limit_s: int, judges: Sequence[str]) -> tuple[st
         "HYPOTHESIS_STORAGE_DIRECTORY": folder,
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    command += ["-W", "ignore", "-k", LEFT_OUT, *judges]
+    command += ["-o", "pythonpath=", "-W", "ignore", "-k", LEFT_OUT, *judges]
     process = subprocess.Popen(
         [sys.executable, "-c", LIMITED.format(limit_s), *command],
         cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from testkit.oracles.engine import ReferenceEngine
 from tests.sim.cases import Case, jostled, plain
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.engine.program import make_program
-from weft.sim.readable.engine import ReferenceEngine
 
 
 @dataclass

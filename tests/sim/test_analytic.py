@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.oracles.engine import ReferenceEngine
 from weft.core.stack import Stack
 from weft.model.plan import Gate
 from weft.sim import RunSpec, simulate
 from weft.sim.engine import Engine, EngineSpec, Usage
 from weft.sim.engine.program import NodeSpec, compute_node, make_program, transfer_node
-from weft.sim.readable.engine import ReferenceEngine
 from weft.testing import toy_cluster, toy_job
 from weft.testing.probes import Fixed, StopOnce
 

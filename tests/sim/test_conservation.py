@@ -14,7 +14,7 @@ from testkit.draws import thorough
 from tests.sim.audit import assert_one_at_a_time, check_conservation, check_totals
 from tests.sim.cases import draw_case, draw_features, plain
 from tests.sim.driver import run_case
-from tests.sim.readable.test_twins import FEW
+from tests.sim.engine.test_twins import FEW
 from tests.sim.runs import Books, Run, draw_run, watch
 from weft.model.job import Job
 from weft.model.profile import Compute

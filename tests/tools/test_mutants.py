@@ -23,7 +23,7 @@ def test_there_are_enough_and_each_breaks_something() -> None:
 
 
 def test_a_place_that_is_gone_is_noticed() -> None:
-    lost = Mutant("sim/compiled/maxmin_kernel.py", "nothing", "no such line", "")
+    lost = Mutant("src/weft/sim/compiled/maxmin_kernel.py", "nothing", "no such line", "")
     assert misplaced([lost]) == [lost]
     found = MUTANTS[0]
     half = Mutant(found.file, "half of it", found.old, found.new, also=((found.file, "no such line", ""),))

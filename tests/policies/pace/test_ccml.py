@@ -19,7 +19,7 @@ from weft.policies.pace.ccml import Ccml, CcmlRule, Circle, common_s, compatible
 from weft.policies.pace.rates import Demand, Moment
 from weft.policies.pace.tcp import Equal
 from weft.sim.engine import Engine
-from weft.sim.readable.sharing import Sharer, max_min
+from testkit.oracles.sharing import Sharer, max_min
 
 
 def test_compatible_by_hand() -> None:

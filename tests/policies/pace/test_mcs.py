@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.oracles.mcs import bottleneck_s, coflow_rates, job_order
 from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
 from weft.errors import StackError
 from weft.model.flows import FlowRows, flow_set
-from weft.policies.pace.mcs import Mcs, McsRule, bottleneck_s, coflow_rates, job_order
+from weft.policies.pace.mcs import Mcs, McsRule
 from weft.policies.pace.rates import Demand, Moment
 
 

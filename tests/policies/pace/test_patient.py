@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 import weft
 from testkit.draws import examples
+from testkit.oracles.shortest import pushing, shares
 from tests.sim.paced import CAPACITY, program, servers
 from weft.errors import StackError
 from weft.model.flows import FlowSet, flow_set
 from weft.policies.pace.rates import Demand, Moment, Others
 from weft.policies.pace.shortest import Shortest, ShortestRule
-from weft.policies.pace.shortest.patient import ENOUGH, PRICE, PatientRule, pushing, shares
+from weft.policies.pace.shortest.patient import ENOUGH, PRICE, PatientRule
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.sim.engine.ruled import flow_rows

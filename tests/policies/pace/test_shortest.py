@@ -10,17 +10,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.oracles.shortest import owed, rates
 from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.rates import Demand, Moment, Others
-from weft.policies.pace.shortest import ROUNDS, Shortest, ShortestRule, owed, rates
+from weft.policies.pace.shortest import ROUNDS, Shortest, ShortestRule
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.engine.ruled import flow_rows
-from weft.sim.readable.engine import ReferenceEngine
+from testkit.oracles.engine import ReferenceEngine
 from weft.testing import check_pace
 
 INF = float("inf")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.oracles.sharing import Sharer, k_way, max_min
 from weft.runs.run import Task, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
@@ -20,7 +21,6 @@ from weft.scenario.shipped import scenario_path
 from weft.sim.compiled.state import UNLIMITED, rate_unit
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import make_program, transfer_node
-from weft.sim.readable.sharing import Sharer, k_way, max_min
 
 N_LINKS = 4
 CAPACITIES = st.lists(st.integers(1, 10**6), min_size=N_LINKS, max_size=N_LINKS)

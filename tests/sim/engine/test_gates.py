@@ -18,7 +18,7 @@ from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import compute_node, make_program, transfer_node
 from weft.sim.lower import Lowering
-from weft.sim.readable.engine import ReferenceEngine
+from testkit.oracles.engine import ReferenceEngine
 from weft.sim.spec import NetworkSpec
 
 LINE = np.array([10.0])
@@ -84,7 +84,7 @@ def test_a_gate_holds_up_all_flows_of_a_collective(make: Any, period: float, flo
     """Computing ends at 0.5 s, the gate opens at 1.5 s, and all flows of the collective start then: alone they take 0.1
     s over the core of 6 bytes/s (the ring), or into the server's NIC (two pushes of 0.5 at 10 bytes/s)."""
     # Fails while a one-off gate (period 0) counts as used after the first flow of the collective: gate_opens in
-    # events_kernel.py and _gate_opens in readable/engine.py.
+    # events_kernel.py and _gate_opens in testkit/oracles/engine.py.
     engine = make(spec_of(None))
     at = engine.attach(0, program(0.5, flows), 1, gate=Gate(1.5, period, 1))
     assert engine.run(1.4) == []

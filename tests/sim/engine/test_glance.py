@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from testkit.oracles.engine import ReferenceEngine
 from tests.sim.cases import Case, draw_case, draw_features
 from tests.sim.driver import run_case
 from weft.errors import EngineError
 from weft.model.flows import Ask, TransferView
 from weft.sim.engine import EngineSpec
-from weft.sim.readable.engine import ReferenceEngine
 
 
 def as_function(spec: EngineSpec) -> Ask:

@@ -14,7 +14,7 @@ from weft.errors import EngineError
 from weft.policies.pace.rates import Limits, RateRule
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
-from weft.sim.readable.engine import ReferenceEngine
+from testkit.oracles.engine import ReferenceEngine
 
 LINE = np.array([10.0])
 BOTH = pytest.mark.parametrize("make", [Engine, ReferenceEngine])

@@ -41,7 +41,7 @@ from weft.policies.pace.rates import RateRule
 from weft.policies.pace.tcp import Equal
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
-from weft.sim.readable.engine import ReferenceEngine
+from testkit.oracles.engine import ReferenceEngine
 
 LINE = np.array([10.0])
 BOTH = pytest.mark.parametrize("make", [Engine, ReferenceEngine])

@@ -1,7 +1,7 @@
 """What happens to tasks: released, gated, queued for a GPU or for admission, started, done; iterations and jobs end.
 
 One instant is handled as a whole: completions and what they release, GPU hand-over, admissions, then one solve of the
-rates. Readable twin: readable/engine.py.
+rates. Readable twin: testkit/oracles/engine.py.
 """
 
 import math

@@ -3,7 +3,7 @@
 Links wait in a queue by (share, id); the share of the first is computed anew, and if it has grown the link goes back;
 otherwise it is the bottleneck, and all its transfers get that share times their weight. A transfer's own demand is one
 more entry, after the links. Levels of priority are filled one after the other. maxmin_kernel.py
-decides which transfers are solved again. Readable twin: readable/sharing.py.
+decides which transfers are solved again. Readable twin: testkit/oracles/sharing.py.
 """
 
 from numba import int64

@@ -1,6 +1,6 @@
 """What a rule that sets caps sees of the compiled engine's transfers, and how its answers reach them.
 
-Readable twin: readable/engine.py.
+Readable twin: testkit/oracles/engine.py.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Max-min rates of transfers, by filling bottleneck links. Readable twin: readable/sharing.py.
+"""Max-min rates of transfers, by filling bottleneck links. Readable twin: testkit/oracles/sharing.py.
 
 Max-min counts rates in whole units, so sums are exact and the result does not depend on the order in which transfers
 are listed. A link's share is (capacity - what is fixed) / (flows not fixed), rounded down; the links fill up one after

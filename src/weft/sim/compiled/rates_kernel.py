@@ -1,4 +1,5 @@
-"""New rates for what an instant has touched, and when transfers end with them. Readable twin: readable/engine.py."""
+"""New rates for what an instant has touched, and when transfers end with them. Readable twin:
+testkit/oracles/engine.py."""
 
 import math
 
@@ -144,7 +145,7 @@ def _collect_near(E):
 @inner()
 def _k_way_rate(E, node):
     """Rate of a transfer with k transfers on its busiest link: 1 / (k b + (k - 1) eta) (Ada-SRSF, Eq. 5). Readable
-    twin: readable/sharing.py."""
+    twin: testkit/oracles/sharing.py."""
     flows, links, b, eta = m.flows(E), m.links(E), m.scalars(E).b, m.scalars(E).eta
     k = 1
     for f in range(node.flow0, node.flow1):

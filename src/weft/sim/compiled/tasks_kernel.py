@@ -1,5 +1,5 @@
 """What a task does while it lasts: a computation on its GPU; a transfer that waits for admission, occupies its links
-and leaves them. Readable twin: readable/engine.py.
+and leaves them. Readable twin: testkit/oracles/engine.py.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Ruled: asks a pace's rule what transfers may have, at every slot and when transfers start or end.
 
-Both engines use it: the compiled one and its readable twin tell it through `Body` what their transfers have done, and
-it tells them what these may have. A slot is a stretch of `rule.slot_s` seconds; slot 0 begins at time 0.
+Both engines use it: the compiled one and its readable twin in testkit/oracles/ tell it through `Body` what their
+transfers have done, and it tells them what these may have. A slot is a stretch of `rule.slot_s` seconds; slot 0 begins
+at time 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""MCS for a data centre; `job_order` and `coflow_rates` in __init__.py do the same in plain Python."""
+"""MCS for a data centre; testkit/oracles/mcs.py does the same in plain Python."""
 
 import numpy as np
 from numba import njit
 
-FULL = 1e-6
+FULL = 1e-6  # a NIC with no more than this part of its capacity left is full
 leaf = njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # it makes no arrays and counts none
 
 

@@ -4,7 +4,7 @@ Foreign flows are served first. What each of them is owed follows from an alpha-
 links on which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would take
 from several. Among our jobs, those that send for a smaller part of their iterations weigh more, because each of their
 iterations costs others less. What is left is ours, and goes to jobs one after the other: shortest remaining iteration
-first. `owed` and `rates` are meant to be read; shortest_kernel.py does the same for thousands of jobs.
+first.
 
 `shortest:patient` (patient.py) learns how long foreign flows last. A job either pushes them aside or waits for them,
 whichever costs less.
@@ -13,7 +13,6 @@ whichever costs less.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Self
 
@@ -27,77 +26,6 @@ from weft.policies.pace.rates import NOBODY, Demand, Ints, Limits, Moment, Other
 
 WEIGHT = 8.0  # a job of ours weighs as much as so many foreign flows on a link
 ROUNDS = 40  # in which prices are settled; where flows meet on one link the first is exact
-
-
-def owed(
-    jobs: Sequence[Mapping[int, int]], weights: Sequence[float], others: Sequence[tuple[Sequence[int], float]],
-    capacity: Sequence[float],
-) -> list[float]:  # fmt: skip
-    """Bytes per second that are foreign flows' own, given the flows of each job on each link and its weight, and of
-    foreign flows the links and the most that they ask for.
-
-    Every link has a price. A foreign flow has 1 / s^2, where s is the sum of prices on its path; each flow of a job has
-    weight / s^2, where s is what one more byte per second of all of its flows costs. Prices rise where more is asked
-    for than a link carries, and fall where it is less (utility 2 sqrt(x): alpha-fair sharing with alpha = 1/2). Links
-    without foreign flows have no price.
-    """
-    met = list(dict.fromkeys(link for links, _ in others for link in links))
-    ours = [{link: n for link, n in flows.items() if link in met} for flows in jobs]
-    asked = dict.fromkeys(met, 0.0)
-    for flows, weight in zip(ours, weights, strict=True):
-        for link, n in flows.items():
-            asked[link] += weight / n
-    for links, _ in others:
-        for link in links:
-            asked[link] += 1.0
-    price = {link: math.sqrt(asked[link] / capacity[link]) for link in met}
-    rates = [0.0] * len(others)
-    for _ in range(ROUNDS):
-        asked = dict.fromkeys(met, 0.0)
-        for flows, weight in zip(ours, weights, strict=True):
-            cost = sum(n * price[link] for link, n in flows.items())
-            for link, n in flows.items():
-                asked[link] += n * weight / (cost * cost)
-        for k, (links, most) in enumerate(others):
-            cost = sum(price[link] for link in links)
-            rates[k] = min(1.0 / (cost * cost), most)
-            for link in links:
-                asked[link] += rates[k]
-        price = {link: price[link] * math.sqrt(math.sqrt(asked[link] / capacity[link])) for link in met}
-    crowded = {link: max(asked[link] / capacity[link], 1.0) for link in met}
-    return [rate / max(crowded[link] for link in links) for rate, (links, _) in zip(rates, others, strict=True)]
-
-
-def rates(
-    jobs: Sequence[Sequence[tuple[Sequence[int], float]]], room: Sequence[float], capacity: Sequence[float]
-) -> list[list[float]]:
-    """Rates of the flows of jobs, given for each the links and the bytes left, on what is ours of each link.
-
-    The order is by the most seconds that any link still has to do for a job. All flows of a job have one rate, as large
-    as its links have room for; then what is left of links goes to single flows, in the same order.
-    """
-    room, found = list(room), [[0.0] * len(flows) for flows in jobs]
-    need: list[dict[int, float]] = [{} for _ in jobs]
-    count: list[dict[int, int]] = [{} for _ in jobs]
-    for j, flows in enumerate(jobs):
-        for links, left in flows:
-            for link in links:
-                need[j][link] = need[j].get(link, 0.0) + left / capacity[link]
-                count[j][link] = count[j].get(link, 0) + 1
-    seconds = [max(needs.values(), default=0.0) for needs in need]
-    order = sorted(range(len(jobs)), key=seconds.__getitem__)  # stable: of several the one that came first
-    for j in order:
-        rate = min((room[link] / n for link, n in count[j].items()), default=0.0)
-        for link, n in count[j].items():
-            room[link] = max(room[link] - rate * n, 0.0)
-        found[j] = [rate] * len(jobs[j])
-    for j in order:
-        for k, (links, _) in enumerate(jobs[j]):
-            more = min((room[link] for link in links), default=0.0)
-            found[j][k] += more
-            for link in links:
-                room[link] -= more
-    return found
 
 
 class ShortestRule(RateRule):

@@ -15,12 +15,10 @@ slow and fast links. How long flows last is learned from those that have ended, 
 have ended, the rule is that of `shortest`.
 
 Jobs that push are served before foreign flows, and jobs that wait have what foreign flows leave. Among jobs that push,
-and among those that wait, the shortest goes first. `shares` and `pushing` are meant to be read.
+and among those that wait, the shortest goes first.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,41 +29,6 @@ from weft.policies.pace.shortest import ShortestRule
 PRICE = 0.85  # X: seconds of a job's time that are worth one second of a line rate to others, where T is as long as L
 POWER = 0.75  # of L / T in the price
 ENOUGH, KEPT = 20, 1000  # lifetimes: before so many are known the rule is that of `shortest`; the last so many count
-
-
-def shares(flows: Sequence[tuple[Sequence[int], float]], room: Sequence[float]) -> list[float]:
-    """Max-min rates of foreign flows, given the links of each and the most that it asks for."""
-    room, rate = list(room), [-1.0] * len(flows)
-    while any(r < 0.0 for r in rate):
-        left = [k for k, r in enumerate(rate) if r < 0.0]
-        part = {link: room[link] / sum(link in flows[k][0] for k in left) for k in left for link in flows[k][0]}
-        most = {k: min(flows[k][1], *(part[link] for link in flows[k][0])) for k in left}
-        least = min(most.values())
-        for k in (k for k in left if most[k] <= least * (1.0 + 1e-12)):
-            rate[k] = least
-            for link in flows[k][0]:
-                room[link] = max(room[link] - least, 0.0)
-    return rate
-
-
-def pushing(
-    jobs: Sequence[tuple[Mapping[int, int], float]], others: Sequence[tuple[Sequence[int], float]],
-    capacity: Sequence[float], costs: Sequence[float], price: float,
-) -> list[bool]:  # fmt: skip
-    """Which jobs push, given the flows of each on each link, its seconds left, and what waiting is expected to cost
-    it."""
-    room, pushes = list(capacity), [False] * len(jobs)
-    for j in sorted(range(len(jobs)), key=lambda j: jobs[j][1]):
-        flows, seconds = jobs[j]
-        rate = min((room[link] / n for link, n in flows.items()), default=0.0)
-        alone = min((capacity[link] / n for link, n in flows.items()), default=0.0)
-        if rate <= 1e-6 * alone:
-            continue
-        then = [max(free - rate * flows.get(link, 0), 0.0) for link, free in enumerate(room)]
-        lost = (sum(shares(others, room)) - sum(shares(others, then))) / min(capacity[link] for link in flows)
-        if lost <= 1e-6 or price * lost * seconds * alone / rate < costs[j]:
-            room, pushes[j] = then, True
-    return pushes
 
 
 class PatientRule(ShortestRule):

@@ -1,5 +1,5 @@
-"""What foreign flows are owed, who pushes them aside and what jobs get, for a data centre. `owed` and `rates` in
-__init__.py and `shares` and `pushing` in patient.py do the same in plain Python."""
+"""What foreign flows are owed, who pushes them aside and what jobs get, for a data centre.
+testkit/oracles/shortest.py does the same in plain Python."""
 
 import numpy as np
 from numba import njit

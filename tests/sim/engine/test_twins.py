@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import share, thorough
+from testkit.oracles.engine import ReferenceEngine
 from tests.sim.cases import (
     FEATURES,
     Case,
@@ -29,7 +30,6 @@ from tests.sim.cases import (
 from tests.sim.driver import differences, lone_links, run_case, well_posed
 from weft.sim.engine import EngineSpec
 from weft.sim.engine.program import compute_node, transfer_node
-from weft.sim.readable.engine import ReferenceEngine
 
 # The same cases in every run, unless more are asked for.
 CASES = 400

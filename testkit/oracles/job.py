@@ -15,7 +15,7 @@ from weft.sim.engine import EngineSpec
 from weft.sim.engine.program import NodeSpec, Program, whole_units
 
 if TYPE_CHECKING:
-    from weft.sim.readable.engine import ReferenceEngine
+    from testkit.oracles.engine import ReferenceEngine
 
 _MASK = (1 << 64) - 1
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.oracles.fluid import fluid_paces
 from weft.sim.compiled.state import FINISHED, FREE
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
-from weft.sim.readable.fluid import fluid_paces
 
 LINKS = 4
 

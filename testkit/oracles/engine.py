@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from testkit.oracles.job import RefBody, RefJob, RefNode, slow_factor
+from testkit.oracles.sharing import Sharer, k_way, max_min
 from weft.model.flows import TransferView
 from weft.model.plan import Gate
 from weft.policies.pace.rates import Demand
@@ -15,8 +17,6 @@ from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool
 from weft.sim.engine.program import Program, whole_units
 from weft.sim.engine.ruled import Ruled
-from weft.sim.readable.job import RefBody, RefJob, RefNode, slow_factor
-from weft.sim.readable.sharing import Sharer, k_way, max_min
 
 
 class ReferenceEngine:

@@ -1,1 +1,0 @@
-"""The engine once more, to be read: the same results as the compiled kernels, bit for bit."""

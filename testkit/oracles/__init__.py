@@ -1,0 +1,1 @@
+"""What tests hold the compiled kernels against: the same, written to be read. Nothing else uses them."""
