@@ -92,12 +92,12 @@ long: dev
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
 # run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.
-KERNELS := tests/sim/engine tests/sim/compiled tests/policies/pace tests/policies/interleave --ignore=tests/policies/pace/test_combinations.py
+KERNELS := tests/sim/engine tests/sim/compiled tests/policies/pace tests/policies/interleave live/tests/flow --ignore=tests/policies/pace/test_combinations.py
 OLDEST  := .venv-oldest
-$(OLDEST)/.stamp: pyproject.toml | $(BIN)/python
+$(OLDEST)/.stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
 	@echo "installing weft with the oldest numba into $(OLDEST)"
 	@$(PYTHON) -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . 'numba==0.61.0' pytest pytest-xdist hypothesis
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . -e ./live 'numba==0.61.0' pytest pytest-xdist hypothesis
 	@touch $@
 
 bounds: $(OLDEST)/.stamp

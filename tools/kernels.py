@@ -14,14 +14,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def files(root: Path = ROOT) -> list[Path]:
-    """The kernels, what they are compiled from, what hands memory to them, what tests hold them against, and the tests that `make
-    bounds` runs."""
+    """The kernels, what they are compiled from, what hands memory to them, what tests hold them against, and the
+    tests that `make bounds` runs."""
     (words,) = re.findall(r"^KERNELS *:= (.*)$", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     folders = [root / word for word in words.split() if not word.startswith("--")]
     rooms = {file.parent for file in (root / "src").rglob("*_kernel.py")}
     found = {file for folder in (*folders, *rooms, root / "src/weft/sim/engine") for file in folder.rglob("*.py")}
     found |= {*(root / "tests" / "sim").glob("*.py"), *(root / "testkit" / "oracles").glob("*.py")}
-    found.add(root / "testkit" / "draws.py")
+    found |= {*(root / "live" / "src" / "weft_live" / "flow").glob("*.py")}
+    found |= {root / "testkit" / name for name in ("draws.py", "paced.py")}
     for folder in rooms:
         found |= {*kernels.sources(".".join(folder.relative_to(root / "src").parts))}
     return sorted(found)

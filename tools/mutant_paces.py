@@ -7,12 +7,12 @@ from tools.mutant_list import Mutant
 __all__ = ["PACES"]
 
 
+def _named(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
+    return [Mutant(file, *change, judges=tuple(judges.split())) for change in changes]
+
+
 def _of(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(f"src/weft/policies/pace/{file}", *change, judges=tuple(judges.split())) for change in changes]
-
-
-def _twin(file: str, judges: str, *changes: tuple[str, str, str]) -> list[Mutant]:
-    return [Mutant(f"testkit/oracles/{file}", *change, judges=tuple(judges.split())) for change in changes]
+    return _named(f"src/weft/policies/pace/{file}", judges, *changes)
 
 
 def _both(folder: str, judges: str, *changes: tuple[str, tuple[str, str], tuple[str, str]]) -> list[Mutant]:
@@ -28,7 +28,8 @@ _MCS = "tests/policies/pace/test_mcs.py tests/policies/pace/test_tcp.py::test_tw
 _TCP = "tests/policies/pace/test_tcp.py"
 _SHORTEST = "tests/policies/pace/test_shortest.py"
 _PATIENT = "tests/policies/pace/test_patient.py"
-_FLOW = " ".join(f"tests/policies/pace/flow/test_{name}.py" for name in ("plan", "switch_table", "host"))
+_FLOW = "tests/policies/pace/test_flow.py"
+_HOSTS = " ".join(f"live/tests/flow/test_{name}.py" for name in ("plan", "switch_table", "host"))
 
 PACES: list[Mutant] = [
     *_of(
@@ -70,8 +71,8 @@ PACES: list[Mutant] = [
         ("random loss is not noticed", "np.maximum(beyond - kept, came.loss)", "beyond - kept"),
         ("a slot that it began in counts", "self.tried[live] = when.begins", "self.tried[live] = True"),
     ),
-    *_twin(
-        "mcs.py", _MCS,
+    *_named(
+        "testkit/oracles/mcs.py", _MCS,
         ("the order is that of arrival", "        for j in there:\n            weight[j] -=", "        for j in ():\n"
          "            weight[j] -="),
     ),
@@ -132,8 +133,8 @@ PACES: list[Mutant] = [
         ("a job needs the sum over its links", ("max(needs.values(), default=0.0) for", "sum(needs.values()) for"),
          ("longest[j] = max(longest[j], need[link])", "longest[j] += left[live[a]] / capacity[link]")),
     ),
-    *_twin(
-        "shortest.py", _SHORTEST,
+    *_named(
+        "testkit/oracles/shortest.py", _SHORTEST,
         ("links do not add up in a price", "cost = sum(n * price[link] for link, n in flows.items())",
          "cost = max([n * price[link] for link, n in flows.items()], default=0.0)"),
     ),
@@ -175,8 +176,8 @@ PACES: list[Mutant] = [
         ("flows far away do not count", "max(free[link] - theirs[other], 0.0)", "free[link]"),
         ("a slow job costs less", "* seconds[j] * alone / rate <", "* seconds[j] <"),
     ),
-    *_of(
-        "flow/plan.py", _FLOW,
+    *_named(
+        "live/src/weft_live/flow/plan.py", _HOSTS,
         ("the cheapest slot is not looked for", "load[order[at - 1]] * TIGHT > load[d]", "False"),
         ("waiting costs nothing", "cost, rest = d + 1.0, left", "cost, rest = 0.0, left"),
         ("a job gives way to itself", "(room - others) * part", "room - b"),
@@ -189,8 +190,8 @@ PACES: list[Mutant] = [
         ("who pauses sends what it had planned", "if a.pauses and a.part == 1.0:", "if False:"),
         ("who pauses does so in the middle of a slot", "if a.pauses and a.part == 1.0:", "if a.pauses:"),
     ),
-    *_of(
-        "flow/switch_table.py", _FLOW,
+    *_named(
+        "live/src/weft_live/flow/switch_table.py", _HOSTS,
         ("a schedule is added to the old one", "row[t % self.slots] += rate - held[t % self.slots]",
          "row[t % self.slots] += rate"),
         ("slots do not expire", "            self._load[:, column] = 0.0\n", ""),

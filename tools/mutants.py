@@ -28,7 +28,7 @@ from tools.mutant_paces import PACES
 from tools.mutant_places import PLACES
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("src/weft", "testkit")
+COPIED = ("src/weft", "live/src/weft_live", "testkit")
 MUTANTS = [*ENGINE, *PACES, *PLACES]
 
 # The quickest judges first: pytest stops at the first failure.
@@ -68,9 +68,7 @@ class Verdict:
 
 def misplaced(mutants: Iterable[Mutant] = MUTANTS) -> list[Mutant]:
     """Mutants of which a place in the source is not found exactly once."""
-    return [
-        m for m in mutants if any((ROOT / f).read_text(encoding="utf-8").count(old) != 1 for f, old, _ in m.places)
-    ]
+    return [m for m in mutants if any((ROOT / f).read_text(encoding="utf-8").count(old) != 1 for f, old, _ in m.places)]
 
 
 def judge(mutant: Mutant | None, limit_s: int, judges: Sequence[str] = JUDGES) -> Verdict:
@@ -93,7 +91,7 @@ LIMITED = (
 def _first_failure(folder: str, limit_s: int, judges: Sequence[str]) -> tuple[str, float]:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(folder) / "src"), folder, str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join([f"{folder}/src", f"{folder}/live/src", folder, str(ROOT)]),
         "PYTHONSAFEPATH": "1",  # the copies come first
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_DISABLE_JIT": "1",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
-from tests.sim.paced import (
+from testkit.paced import (
     PACES,
     Flows,
     Job,

@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from testkit.draws import thorough
-from tests.sim.paced import PACES
+from testkit.paced import PACES
 from tests.sim.rules import Told
 from tests.sim.runs import Together, draw_run, watch
 from tests.sim.test_conservation import check_run, check_work

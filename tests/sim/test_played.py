@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from testkit.draws import examples
-from tests.sim.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
+from testkit.paced import CAPACITY, JOBS, PACES, Job, program, ring, rule_of, run_all, servers, spec_of
 from weft.model.flows import Traffic
 from weft.policies.pace.base import Pace
 from weft.policies.pace.flow import Flow, FlowSpec

@@ -12,14 +12,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weft.policies.pace.flow.host import HostScheduler
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft.stacks import resolve
 from weft_evidence.claims import Request
-from weft_evidence.flows import CLAIMS, beyond, reproduce, runs
+from weft_evidence.flows import CLAIMS, DECISIONS, beyond, reproduce, runs
 from weft_evidence.flows import lab as flows_lab
 from weft_evidence.report import render
+from weft_live.flow.host import HostScheduler
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -71,6 +71,13 @@ def test_a_host_is_timed_while_it_decides(monkeypatch: pytest.MonkeyPatch, step_
     assert asked == [k % 16 for k in range(300)]
     assert claim.measured == pytest.approx(270.1 * step_ms)
     assert claim.verdict == verdict
+
+
+def test_what_acts_on_real_clusters_need_not_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft_evidence.flows.find_spec", lambda name: None)
+    found = reproduce(Request(quick=True, claims=(DECISIONS,)))
+    assert found.claims == ()
+    assert any(note.startswith(DECISIONS) for note in found.notes)
 
 
 def test_one_claim_is_run_and_judged() -> None:

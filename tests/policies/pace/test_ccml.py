@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
-from tests.sim.paced import program, rule_of, run_all, servers, spec_of
+from testkit.oracles.sharing import Sharer, max_min
+from testkit.paced import program, rule_of, run_all, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
 from weft.policies.pace.base import Pace
@@ -19,7 +20,6 @@ from weft.policies.pace.ccml import Ccml, CcmlRule, Circle, common_s, compatible
 from weft.policies.pace.rates import Demand, Moment
 from weft.policies.pace.tcp import Equal
 from weft.sim.engine import Engine
-from testkit.oracles.sharing import Sharer, max_min
 
 
 def test_compatible_by_hand() -> None:

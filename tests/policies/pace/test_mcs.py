@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from testkit.draws import examples
 from testkit.oracles.mcs import bottleneck_s, coflow_rates, job_order
-from tests.sim.paced import CAPACITY, JOBS, Job, partly_sent
+from testkit.paced import CAPACITY, JOBS, Job, partly_sent
 from weft.errors import StackError
 from weft.model.flows import FlowRows, flow_set
 from weft.policies.pace.mcs import Mcs, McsRule

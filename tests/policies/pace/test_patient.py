@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import weft
 from testkit.draws import examples
 from testkit.oracles.shortest import pushing, shares
-from tests.sim.paced import CAPACITY, program, servers
+from testkit.paced import CAPACITY, program, servers
 from weft.errors import StackError
 from weft.model.flows import FlowSet, flow_set
 from weft.policies.pace.rates import Demand, Moment, Others

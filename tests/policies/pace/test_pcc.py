@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.sim.paced import ends, servers
+from testkit.paced import ends, servers
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
 from weft.policies.pace.pcc import Pcc, PccRule, allegro, amplified, vivace

@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.oracles.engine import ReferenceEngine
 from testkit.oracles.shortest import owed, rates
-from tests.sim.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
+from testkit.paced import CAPACITY, JOBS, Job, ends, partly_sent, path, program, ring, rule_of, servers, spec_of
 from weft.errors import StackError
 from weft.model.flows import flow_set
 from weft.policies.pace.admission import Fair
@@ -21,7 +22,6 @@ from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.engine.ruled import flow_rows
-from testkit.oracles.engine import ReferenceEngine
 from weft.testing import check_pace
 
 INF = float("inf")

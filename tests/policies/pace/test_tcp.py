@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.sim.paced import ends, ring, servers
+from testkit.paced import ends, ring, servers
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
 from weft.policies.pace.ccml import Ccml

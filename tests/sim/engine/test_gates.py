@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sim.paced import program, ring, rule_of, run_all, servers, spec_of
+from testkit.oracles.engine import ReferenceEngine
+from testkit.paced import program, ring, rule_of, run_all, servers, spec_of
 from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Transfer
 from weft.network.topologies import build_cluster
@@ -18,7 +19,6 @@ from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine import Engine
 from weft.sim.engine.program import compute_node, make_program, transfer_node
 from weft.sim.lower import Lowering
-from testkit.oracles.engine import ReferenceEngine
 from weft.sim.spec import NetworkSpec
 
 LINE = np.array([10.0])

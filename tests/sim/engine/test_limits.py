@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sim.paced import program, servers, spec_of
+from testkit.oracles.engine import ReferenceEngine
+from testkit.paced import program, servers, spec_of
 from tests.sim.rules import Nothing, Told
 from weft.errors import EngineError
 from weft.policies.pace.rates import Limits, RateRule
 from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
-from testkit.oracles.engine import ReferenceEngine
 
 LINE = np.array([10.0])
 BOTH = pytest.mark.parametrize("make", [Engine, ReferenceEngine])

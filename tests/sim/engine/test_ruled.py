@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import thorough
-from tests.sim.cases import draw_case, draw_features, plain
-from tests.sim.driver import run_case
-from tests.sim.paced import (
+from testkit.oracles.engine import ReferenceEngine
+from testkit.paced import (
     CAPACITY,
     JOBS,
     PACES,
@@ -34,6 +33,8 @@ from tests.sim.paced import (
     spec_of,
     steps,
 )
+from tests.sim.cases import draw_case, draw_features, plain
+from tests.sim.driver import run_case
 from tests.sim.rules import Nothing, Told
 from weft.policies.pace.base import Pace
 from weft.policies.pace.flow import Flow, FlowSpec
@@ -41,7 +42,6 @@ from weft.policies.pace.rates import RateRule
 from weft.policies.pace.tcp import Equal
 from weft.sim.engine import Engine
 from weft.sim.engine.program import Program, compute_node, make_program, transfer_node
-from testkit.oracles.engine import ReferenceEngine
 
 LINE = np.array([10.0])
 BOTH = pytest.mark.parametrize("make", [Engine, ReferenceEngine])

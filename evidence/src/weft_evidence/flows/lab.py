@@ -133,7 +133,7 @@ def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> flo
 
 def decision_ms(n: int) -> list[float]:
     """Time of one host's decisions, in milliseconds: 16 flows on its NIC, paths of six links, everybody's load."""
-    from weft.policies.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
+    from weft_live.flow.host import Answer, HostScheduler, OwnFlow, Peers
 
     rng = np.random.default_rng(1)
     host = HostScheduler()

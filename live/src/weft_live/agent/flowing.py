@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.policies.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
-from weft.policies.pace.flow.switch_table import SwitchTable
 from weft_live.agent.fabric import Fabric
 from weft_live.agent.wire import LostError, Message
+from weft_live.flow.host import Answer, HostScheduler, OwnFlow, Peers
+from weft_live.flow.switch_table import SwitchTable
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # fraction of a slot that a host waits for the answers of switches

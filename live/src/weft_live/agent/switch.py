@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.model.cluster import Cluster
-from weft.policies.pace.flow.switch_table import SwitchTable
 from weft_live.agent.wire import Message, listen
+from weft_live.flow.switch_table import SwitchTable
 
 
 def links_of(cluster: Cluster, switches: Sequence[str] = ()) -> dict[str, list[int]]:

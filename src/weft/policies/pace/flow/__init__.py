@@ -197,7 +197,7 @@ def _work_room(links: int, slots: int, flows: int) -> Room:
 
 
 class FlowRule(RateRule):
-    """All hosts and switches at once, as arrays; one host alone is HostScheduler (host.py)."""
+    """All hosts and switches at once, as arrays; one host alone is HostScheduler (weft_live/flow/host.py)."""
 
     def __init__(self, spec: FlowSpec | None = None) -> None:
         self.spec = spec or FlowSpec()

@@ -1,4 +1,4 @@
-"""Rates of all flows of a data centre for one slot; plan.py and host.py say the same in plain Python.
+"""Rates of all flows of a data centre for one slot; weft_live/flow/ says the same in plain Python.
 
 Columns of tables and plans are slots modulo K; where no message is lost, `posted` and `plans` may be one array. Flows
 decide one after the other: each reads the loads that were posted before (or those of `late` slots ago), plans, keeps

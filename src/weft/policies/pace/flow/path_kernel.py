@@ -1,4 +1,4 @@
-"""What a flow sees of its path, and what its host posts there; plan.py and host.py say the same in plain Python.
+"""What a flow sees of its path, and what its host posts there; weft_live/flow/ says the same in plain Python.
 
 Functions get the flows `f` (Flows), what hosts and switches hold `s` (Tables), how they are asked `a` (Asked) and room
 to work in `w` (Room), all of the package. Columns of tables and plans are slots modulo K.

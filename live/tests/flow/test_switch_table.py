@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
-from weft.policies.pace.flow.switch_table import SwitchTable
+from weft_live.flow.switch_table import SwitchTable
 
 POSTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-2, 6), st.lists(st.integers(0, 9), min_size=1, max_size=6)), max_size=12

@@ -1,7 +1,7 @@
 """The planner of flow scheduling, to be read: Algorithm 1 and the rules of Algorithm 2, for one flow at one host.
 
-flow_kernel.py does the same operations in the same order for all flows of a data centre. Rates are bytes per second;
-"left" is bytes left over the length of a slot, so that a rate for one slot can be taken from it.
+flow_kernel.py in the core does the same operations in the same order for all flows of a data centre. Rates are bytes
+per second; "left" is bytes left over the length of a slot, so that a rate for one slot can be taken from it.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ JOBS = jobs_on(path, st.floats(0.5, 8.0))
 def slowest_s(job: Job) -> float:
     """The least time of an iteration: computing, then the flow that takes longest at the rate of its own path."""
     flows, compute_s, _ = job
-    return compute_s + max(spec.amount / min(CAPACITY[k] for k, _ in spec.links) for spec in flows)
+    return compute_s + max(spec.amount / min(float(CAPACITY[k]) for k, _ in spec.links) for spec in flows)
 
 
 def partly_sent(jobs: Sequence[Job], data: st.DataObject) -> FlowSet:

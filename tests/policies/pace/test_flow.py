@@ -1,174 +1,20 @@
-"""One host at a time over real switch tables decides as the batch of all hosts does."""
+"""flow: what the batch of all hosts decides, and its settings."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from numba import njit
 
-from testkit.draws import examples
-from tests.sim.paced import CAPACITY, JOBS, Job, program, ring, servers, spec_of
+from testkit.paced import CAPACITY, servers
 from weft.errors import StackError
 from weft.model.flows import FlowRows, FlowSet, flow_set
-from weft.policies.pace.flow import Flow, FlowRule, FlowSpec, first_of_its_job
-from weft.policies.pace.flow.host import Answer, HostScheduler, OwnFlow, Peers
-from weft.policies.pace.flow.switch_table import SwitchTable
-from weft.policies.pace.rates import Carried, Demand, Ints, Limits, Moment
-from weft.sim.engine import Engine
+from weft.policies.pace.flow import Flow, FlowRule, FlowSpec, available_bandwidth
+from weft.policies.pace.rates import Carried, Demand, Ints, Moment
 from weft.sim.engine.program import make_program
 from weft.sim.engine.ruled import flow_rows
 from weft.stacks import resolve
 from weft.testing import check_pace
-
-
-class Hosts(FlowRule):
-    """A HostScheduler per server and a SwitchTable per link; messages are on time."""
-
-    def begin(self, demand: Demand) -> None:
-        super().begin(demand)
-        self.hosts: dict[int, HostScheduler] = {}
-        self.switches = {link: SwitchTable([link]) for link in range(len(demand.capacity))}
-        self.begun: dict[int, HostScheduler] = {}
-
-    def decide(self, when, flows, live):  # type: ignore[no-untyped-def]
-        self._room(len(flows))
-        if when.slot != self._last:
-            self._pass(when.slot)
-        planned = np.zeros(len(flows))
-        paths = {int(i): tuple(int(k) for k in flows.path[i] if k >= 0) for i in live}
-        new = {i for i in paths if flows.sent[i] == 0.0 and self._silent(i)}
-        for i in paths:
-            self._meet(i, paths[i], flows)
-            planned[i] = self.begun[i].planned(i)
-        known = {i: p for i, p in enumerate(planned.tolist()) if i not in new}
-        told = Peers(dict(enumerate(flows.sent.tolist())), known)
-        start = first_of_its_job(flows, live, when.slot)
-        order = [int(live[(start + t) % len(live)]) for t in range(len(live))]
-        for i in order:
-            answers = {k: self._answer(k, i, [j for j in order if k in paths[j] and flows.job[j] == flows.job[i]])
-                       for k in paths[i]}  # fmt: skip
-            message = self.begun[i].decide(i, when.slot, answers, told, when.part)
-            self.caps[i] = message.rates[0]
-            self._post(i, paths[i], when.slot, message.rates, planned, known)
-            for j in range(flows.next0[i], flows.next1[i]):
-                if j in paths and planned[j] > 0 and (cut := self.begun[j].cut(j, when.slot, told, when.part)):
-                    self.caps[j] = cut.rates[0]
-                    self._post(j, paths[j], when.slot, cut.rates, planned, known)
-        return Limits(self.caps * (1.0 - 1e-10))  # rounded down, as the kernel does it
-
-    def _pass(self, slot: int) -> None:
-        for table in self.switches.values():
-            table.advance(slot)
-        for _ in range(slot - self._last if self._last >= 0 else 0):
-            for host in self.hosts.values():
-                host.advance()
-        self._pass_idle(slot)
-        self._last = slot
-
-    def _meet(self, i, path, flows):  # type: ignore[no-untyped-def]
-        if i not in self.begun:
-            self.begun[i] = self.hosts.setdefault(path[0], HostScheduler())
-            feeders = tuple(range(flows.feed0[i], flows.feed1[i]))
-            followers = tuple(range(flows.next0[i], flows.next1[i]))
-            self.begun[i].begin(OwnFlow(i, flows.size[i], flows.chunk[i], path, flows.line[i], feeders, followers))
-
-    def _silent(self, i: int) -> bool:
-        return all(not any(table.load(link, (i,))) for link, table in self.switches.items())
-
-    def _answer(self, link: int, i: int, job: list[int]) -> Answer:
-        table, mates = self.switches[link], [j for j in job if j != i]
-        return Answer(table.load(link), float(self.available[link]), len(mates), table.load(link, mates))
-
-    def _post(self, i, path, slot, rates, planned, known):  # type: ignore[no-untyped-def]
-        planned[i] = known[i] = rates[0]
-        for link in path:
-            self.switches[link].post(i, link, slot, rates)
-
-    def carried(self, slot, flows, live, came):  # type: ignore[no-untyped-def]
-        super().carried(slot, flows, live, came)
-        for i in map(int, live):
-            if i in self.begun:
-                self.begun[i].carried(i, float(flows.sent[i]), float(flows.rate[i]))
-
-    def over(self, rows, flows):  # type: ignore[no-untyped-def]
-        for i in map(int, rows):
-            if i in self.begun:
-                self.begun.pop(i).end(i)
-            for link, table in self.switches.items():
-                table.withdraw(i, link)
-
-
-Jobs = list[Job]
-
-
-def asked(make: type[FlowRule], jobs: Jobs) -> list[list[float]]:
-    """Decision after decision, its slot, what is left of it, and the rates that a rule allows."""
-    rates: list[list[float]] = []
-
-    class Recorded(make):  # type: ignore[misc, valid-type]
-        def decide(self, when, flows, live):  # type: ignore[no-untyped-def]
-            limits = super().decide(when, flows, live)
-            rates.append([when.slot, when.part, *limits.caps[live].tolist()])
-            return limits
-
-    engine = Engine(spec_of(Recorded))
-    for uid, (flows, compute, n) in enumerate(jobs):
-        engine.attach(uid, program(compute, flows), min(n, 2))
-    while engine.run(20.0):
-        pass
-    return rates
-
-
-def same_until(a: list[list[float]], b: list[list[float]]) -> int:
-    """In how many decisions, from the first on, two runs allow the same."""
-    together = zip(a, b, strict=False)
-    return next((k for k, (x, y) in enumerate(together) if x != pytest.approx(y, abs=1e-6)), min(len(a), len(b)))
-
-
-def decided(jobs: Jobs) -> int:
-    """In how many decisions the batch allows what it would allow too if sizes were other in the twelfth digit.
-
-    Where two slots are equally good the last digit decides, and hosts add loads up in another order than the batch.
-    """
-    rng, plain = np.random.default_rng(0), asked(FlowRule, jobs)
-    slots = len(plain)
-    for _ in range(4):
-        moved = [
-            (tuple(replace(f, amount=f.amount * (1 + 1e-12 * rng.uniform(-1, 1))) for f in flows), c, n)
-            for flows, c, n in jobs
-        ]
-        slots = min(slots, same_until(plain, asked(FlowRule, moved)))
-    return slots
-
-
-@given(JOBS)
-@example(
-    [
-        (servers(0, (2, 3, 1), 0.5), 0.125, 2), (ring((0, 1, 2), 3.5), 0.03125, 2), (ring((0, 2), 1.53125), 0.25, 1),
-        (ring((0, 1, 2), 2.0), 0.5, 1), (ring((1, 0), 6.0), 0.5, 1),
-    ]
-)  # fmt: skip
-@settings(max_examples=examples(25), deadline=None)
-def test_hosts_decide_as_the_batch_does(jobs: Jobs) -> None:
-    batch, hosts = asked(FlowRule, jobs), asked(Hosts, jobs)
-    assert batch
-    same = same_until(batch, hosts)
-    assert same == len(batch) == len(hosts) or same >= decided(jobs), (batch[same:][:1], hosts[same:][:1])
-
-
-def test_a_lost_answer_keeps_the_plan() -> None:
-    host = HostScheduler(slots=3)
-    host.begin(OwnFlow(0, 1.2, 0.0, (0,), 10.0))
-    nobody = Peers({}, {})
-    first = host.decide(0, 0, {0: Answer([0.0, 0.0, 0.0], 10.0)}, nobody)
-    assert first.rates == pytest.approx((10.0, 10.0, 0.0))
-    host.carried(0, 0.6, 10.0)
-    host.advance()
-    assert host.decide(0, 1, None, nobody).rates == pytest.approx((10.0, 0.0, 0.0))
-    assert host.best(0) == 10.0
-    host.end(0)
 
 
 def _rates(spec: FlowSpec, turns: list[tuple[int, int]]) -> list[float]:
@@ -287,13 +133,6 @@ def test_a_start_within_a_slot(quantised: bool) -> None:
         found = rule.decide(Moment(0, 1.0 / 3.0, begins=False), flows, np.array([0])).caps[0]
         assert found == pytest.approx(0.0 if quantised else cap)
         assert rule.plans[0, 1:4].tolist() == pytest.approx([0.0] * 3 if quantised else later)
-        if not quantised:
-            host = HostScheduler()
-            host.begin(OwnFlow(0, size, 0.0, (0, 5), 10.0))
-            load = [posted, *[0.0] * 9]
-            told = host.decide(0, 0, {0: Answer(load, 10.0), 5: Answer([0.0] * 10, 10.0)}, Peers({}, {}), 1.0 / 3.0)
-            assert told.rates[0] == pytest.approx(cap)
-            assert list(told.rates[1:4]) == pytest.approx(later)
 
 
 def test_more_volume_is_planned_than_there_is() -> None:
@@ -331,6 +170,57 @@ def test_what_a_foreign_flow_keeps() -> None:
     assert some.foreign_weight / (some.foreign_weight + some.claim) == pytest.approx(0.2)
     all_of_it = Flow.from_text("leaves=100%").transport()
     assert all_of_it.foreign_weight == all_of_it.claim
+
+
+def test_what_is_available() -> None:
+    """A link that was full in the window is ours as far as we got through it, any other at line rate."""
+    carried = np.array([[3.0, 3.0], [5.0, 5.0], [0.0, 0.0], [1.0, 1.0]])
+    full = np.array([[True, False], [False, False], [False, False], [False, False]])
+    assert available_bandwidth(np.array([10.0, 10.0]), carried, full).tolist() == [5.0, 10.0]
+    inner = FlowRule().kernel.best_rate
+    best = njit(lambda reached, i, line: inner(reached, i, line))
+    assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 0, 9.0) == 4.0
+    assert best(np.array([[1.0, 4.0], [0.0, 0.0]]), 1, 9.0) == 9.0
+
+
+# A push of 12 (in units of rate) over links of 10; another job has posted 4 for this slot. Algorithm 1: D = 2 fills the
+# empty slot 1 with 10 and this one with 2, at 2 + 2 x 0.04. Then by how far the furthest broadcast will be after this
+# slot, and by the best rate of the last slots (0: unknown, so line rate), what Algorithm 2 makes of it:
+RAISES = [
+    (1.0, 0.0, [2.0, 10.0]),  # F_b - F_i = 1 - 2 < 0: the plan
+    (5.0, 0.0, [5.0, 7.0]),  # raised by 5 - 2; the rest is planned anew
+    (5.0, 4.0, [4.0, 8.0]),  # no more than B_i
+    (5.0, 1.0, [2.0, 10.0]),  # B_i does not lower the plan
+    (9.0, 0.0, [6.0, 6.0]),  # no more than the others leave of the link
+]
+
+
+@pytest.mark.parametrize(("furthest", "best", "rates"), RAISES)
+def test_a_push_is_raised_to_the_furthest_broadcast(furthest: float, best: float, rates: list[float]) -> None:
+    """By the kernel for all hosts: Algorithm 2, lines 4-12."""
+    rule = FlowRule(FlowSpec(slot_s=1.0, slots=4))
+    rule.begin(Demand(CAPACITY))
+    flows = flow_set(3, 2)
+    flows.put(0, 0, flow_rows(make_program(servers(1, (0,), 12.0), CAPACITY)), CAPACITY)  # a push and its broadcast
+    rule._room(3)
+    rule.table[0, 0] = 4.0  # of the other job
+    rule.plans[1, 0] = furthest
+    rule.table[flows.path[1, 0], 0] = rule.table[flows.path[1, 1], 0] = furthest
+    rule.reached[0, 0] = best
+    rule.decide(Moment(0), flows, np.array([0]))
+    assert rule.plans[0].tolist() == pytest.approx([*rates, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("idle", "ours"), [(3, 5.0), (4, 10.0), (50, 10.0)])
+def test_slots_without_traffic_of_ours_count(idle: int, ours: float) -> None:
+    """What a link denied us is forgotten after 4 slots, also if nobody sent in them and nobody was asked."""
+    rule, flows, none = FlowRule(), flow_set(2, 2), np.zeros(0, np.int64)
+    rule.begin(Demand(np.array([10.0, 10.0])))
+    rule.decide(Moment(7), flows, none)
+    rule.carried(7, flows, none, Carried(np.array([5.0, 5.0]), np.array([True, False])))
+    assert rule.available.tolist() == [5.0, 10.0]
+    rule.decide(Moment(8 + idle), flows, none)
+    assert rule.available.tolist() == [ours, 10.0]
 
 
 def _one_flow(spec: FlowSpec, size: float, n: int = 1) -> tuple[FlowRule, FlowSet, Ints]:

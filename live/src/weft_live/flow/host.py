@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft.policies.pace.flow.plan import ENOUGH, adjusted, allowance, path_state, plan
+from weft_live.flow.plan import ENOUGH, adjusted, allowance, path_state, plan
 
 WINDOW = 4  # slots over which the best rate of a flow, and the load of a link, are remembered
 
