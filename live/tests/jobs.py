@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import weft
+from weft.core.cycle import Core
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.testing import toy_cluster
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.local import LocalWorld
+from weft_live.server.snapshot import Saver, assembled
 
 # Iterations of a given length, reported one by one, from the last checkpoint on.
 LOOP = """
@@ -65,8 +67,7 @@ def witness(pause_s: float) -> str:
 
 def describe(name: str, argv: Sequence[str], **more: object) -> Description:
     """A description with the environment of the tests."""
-    made = Description(name, tuple(argv), env=ENVIRONMENT, cwd="/", grace_s=2.0)
-    return replace(made, **more)  # type: ignore[arg-type]
+    return Description(**{"name": name, "argv": tuple(argv), "env": ENVIRONMENT, "grace_s": 2.0, **more})  # type: ignore[arg-type]
 
 
 def looping(job: Job) -> Description:
@@ -84,3 +85,9 @@ def local_world(folder: Path, jobs: Sequence[Job], cluster: Cluster | None = Non
     for job in jobs:
         world.submit(job, looping(job))
     return world
+
+
+def whole(core: Core) -> dict[str, Any]:
+    """All of a core, as a ledger would have it."""
+    changes = Saver().changes(core)
+    return assembled(changes.small, changes.jobs, changes.profiles)

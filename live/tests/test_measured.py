@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.jobs import LOOP, python
+from live.tests.jobs import LOOP, python, whole
 from live.tests.serving import said, serve_until, server
 from weft.core.cycle import Core
 from weft.core.table import Table
@@ -27,8 +27,9 @@ from weft_live.hearing import Keeper, opening
 from weft_live.local.engine import LocalEngine
 from weft_live.measured import Doubts, Speeds
 from weft_live.server.server import Server
+from weft_live.server.snapshot import restored
 
-SAID = Description("a", ("true",), env={"limit_s": "3600"})
+SAID = Description(name="a", argv=("true",), env={"limit_s": "3600"})
 
 
 def test_a_job_that_outruns_its_claim_is_as_long_as_its_time_limit() -> None:
@@ -47,7 +48,7 @@ def test_a_job_that_reports_its_own_slow_pace_is_believed_up_to_a_point() -> Non
 
 def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
     """A million iterations of a second; after five seconds it reports all but a hundred of them, then one a minute."""
-    million, doubts = Description("a", ("true",), iterations=1_000_000, env={"limit_s": "3600"}), Doubts()
+    million, doubts = Description(name="a", argv=("true",), iterations=1_000_000, env={"limit_s": "3600"}), Doubts()
     job = replace(toy_job("a", 1), iterations=1_000_000)
     found: list[int] = []
     for ran_s in range(400):
@@ -134,10 +135,9 @@ def test_gates_are_made_anew_from_what_was_measured(period_s: float) -> None:
     )
     apart = (gates["a"].epoch_s - gates["b"].epoch_s) % period_s
     assert 0.1 - 1e-3 <= apart <= period_s - 0.1 + 1e-3
-    saved = json.loads(json.dumps(core.snapshot()))
-    assert (
-        Core.restore(saved, resolve("fifo+cassini"), ToyWorld(toy_cluster(1, 2, 2), [])).table.jobs == core.table.jobs
-    )
+    saved = json.loads(json.dumps(whole(core)))
+    again = restored(saved, resolve("fifo+cassini"), ToyWorld(toy_cluster(1, 2, 2), []))
+    assert again.table.jobs == core.table.jobs
 
 
 def test_a_gate_that_cannot_fit_is_dropped() -> None:

@@ -15,14 +15,15 @@ from urllib.request import urlopen
 
 import pytest
 
+from live.tests.jobs import whole
 from live.tests.serving import all_ended, said, serve_until, server, statuses, wait_for
-from weft.core.snapshot import Changes
 from weft.errors import InputError
 from weft_live.engine import find, names
 from weft_live.server.control import call
 from weft_live.server.folders import refuse_foreign, refuse_network
 from weft_live.server.ledger import Ledger
 from weft_live.server.server import notify
+from weft_live.server.snapshot import Changes
 
 
 def test_a_folder_of_somebody_else_runs_nothing(tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ def test_a_ledger_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
         serving.submit(said("runs", ["sleep", "1"]))
         serving.submit(said("waits", ["true"]))
         serve_until(serving, lambda: {"runs", "waits"} <= serving.core.table.jobs.keys())
-        whole = serving.core.snapshot()
-    for record in whole["table"]["jobs"]:
+        saved = whole(serving.core)
+    for record in saved["table"]["jobs"]:
         for name in ("per_server", "priority", "known", "resumes"):
             del record["job"][name]
         for name in ("barred", "silent", "iteration_s"):
@@ -141,7 +142,7 @@ def test_a_ledger_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
         db.execute("DROP TABLE core_jobs")
         db.execute("DROP TABLE core_profiles")
-        db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (whole["cycle"], json.dumps(whole)))
+        db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (saved["cycle"], json.dumps(saved)))
         db.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
     with server(folder, "fifo", 1) as serving:
         assert serving.ledger.meta("version") == 2

@@ -6,9 +6,9 @@ import csv
 from pathlib import Path
 
 from live.tests.jobs import describe
-from weft.core.snapshot import Changes
 from weft_live.server.ledger import End, Ledger
 from weft_live.server.listing import write_trace
+from weft_live.server.snapshot import Changes
 
 
 def test_every_job_that_ran_is_in_the_trace(tmp_path: Path) -> None:

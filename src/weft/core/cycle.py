@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from weft.core import snapshot
 from weft.core.capabilities import refuse
 from weft.core.checker import check
 from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
-from weft.core.snapshot import Changes, Saver
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
@@ -108,37 +105,3 @@ class Core:
                 self.table.set_gate(decision.job, decision.gate)
             case Hold():
                 self.table.hold(decision.job, decision.reason)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Everything needed to go on from here, as a JSON-able value. Taken between cycles."""
-        return {**self._small(), "table": snapshot.save_table(self.table)}
-
-    def changes(self, saver: Saver) -> Changes:
-        """The part of the snapshot that has changed since the saver was last asked, so that a queue of thousands costs
-        nothing to save."""
-        return saver.changes(self._small(), self.table)
-
-    def _small(self) -> dict[str, Any]:
-        return {
-            "version": snapshot.VERSION,
-            "stack": self.stack.name,
-            "seed": self.seed,
-            "cycle": self.cycle,
-            "now": self.view.now,
-            "wake_s": self.wake_s,
-            "planner_state": self.planner_state,
-            "interleave_state": self.interleave_state,
-        }
-
-    @classmethod
-    def restore(cls, saved: dict[str, Any], stack: Stack, world: World, journal: Journal | None = None) -> Core:
-        """A core that goes on where `saved` was taken: the same events bring the same decisions."""
-        snapshot.refuse_other(saved, stack.name, world.cluster.n_gpus)
-        core = cls(stack, world, saved["seed"], journal)
-        core.cycle = saved["cycle"]
-        core.view.move_to(saved["now"], saved["cycle"])
-        core.wake_s = saved["wake_s"]
-        core.planner_state = saved["planner_state"]
-        core.interleave_state = saved["interleave_state"]
-        snapshot.load_table(saved["table"], core.table)
-        return core

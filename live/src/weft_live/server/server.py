@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.core.cycle import Core
 from weft.core.loop import run
@@ -32,9 +32,12 @@ from weft_live.server.durable import Durable
 from weft_live.server.folders import own, refuse_network
 from weft_live.server.ledger import JobRow, Ledger
 from weft_live.server.listing import write_trace
-from weft_live.server.metrics import Metrics, MetricsServer
 from weft_live.server.profiles import Profiles
+from weft_live.server.snapshot import restored
 from weft_live.waiting import Closing, LiveWorld
+
+if TYPE_CHECKING:
+    from weft_live.server.metrics import MetricsServer
 
 _REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
@@ -94,15 +97,13 @@ class Server:
             if saved is None:
                 self.core = Core(stack, self.durable, seed, self.ledger)
             else:
-                self.core = Core.restore(saved, stack, self.durable, self.ledger)
+                self.core = restored(saved, stack, self.durable, self.ledger)
             self.durable.core = self.core
             self.ledger.void_after(self.core.cycle)
             self.ledger.set_meta("chosen", chosen)
-            self.metrics = Metrics(cluster.n_gpus, lambda: self.world.look_age_s())
-            self.metrics_server = MetricsServer(metrics, self.metrics) if metrics is not None else None
-            if self.metrics_server is not None:
-                open_now.callback(self.metrics_server.close)
-            self.durable.on_decided = self._count
+            self.metrics_server: MetricsServer | None = None
+            if metrics is not None:
+                self._serve_metrics(metrics, open_now)
             self._take_over()
             self._remember_speeds()
             if alone:
@@ -255,8 +256,17 @@ class Server:
         barred = table.jobs[job_id].barred if job_id in table.jobs else ""
         return barred or table.held.get(job_id, "stands behind jobs that go first")
 
-    def _count(self, events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
-        self.metrics.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
+    def _serve_metrics(self, address: str, open_now: ExitStack) -> None:
+        from weft_live.server.metrics import Metrics, MetricsServer
+
+        counted = Metrics(self.core.table.cluster.n_gpus, lambda: self.world.look_age_s())
+        self.metrics_server = MetricsServer(address, counted)
+        open_now.callback(self.metrics_server.close)
+
+        def count(events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
+            counted.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
+
+        self.durable.on_decided = count
 
     def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         """What users ask for."""

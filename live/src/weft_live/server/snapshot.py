@@ -1,12 +1,16 @@
-"""The job table as a JSON-able value, and back."""
+"""The core as a JSON-able value, and back: its job table, and what policies remember. Taken between cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from weft.core.cycle import Core
+from weft.core.journal import Journal
+from weft.core.stack import Stack
 from weft.core.table import Table
+from weft.core.world import World
 from weft.errors import InputError, StackError
 from weft.model.job import Job
 from weft.model.plan import Gate
@@ -21,7 +25,20 @@ _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_
          "saved_iterations")  # fmt: skip
 
 
-def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
+def restored(saved: dict[str, Any], stack: Stack, world: World, journal: Journal | None = None) -> Core:
+    """A core that goes on where `saved` was taken: the same events bring the same decisions."""
+    _refuse_other(saved, stack.name, world.cluster.n_gpus)
+    core = Core(stack, world, saved["seed"], journal)
+    core.cycle = saved["cycle"]
+    core.view.move_to(saved["now"], saved["cycle"])
+    core.wake_s = saved["wake_s"]
+    core.planner_state = saved["planner_state"]
+    core.interleave_state = saved["interleave_state"]
+    load_table(saved["table"], core.table)
+    return core
+
+
+def _refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
     """Raise if a snapshot is of another version, stack or cluster."""
     if saved.get("version") != VERSION:
         raise InputError(f"snapshot has version {saved.get('version')}, this weft reads {VERSION}; start afresh")
@@ -31,21 +48,24 @@ def refuse_other(saved: dict[str, Any], stack: str, n_gpus: int) -> None:
         raise InputError(f"snapshot is of a cluster of {saved['table']['n_gpus']} GPUs, this one has {n_gpus}")
 
 
-def save_table(table: Table) -> dict[str, Any]:
-    """Jobs that have not ended, profiles once each, servers that are down."""
-    pool = _Pool()
-    records = _records(table, (*table.jobs, *table.ended), pool)
-    saved: dict[str, Any] = assembled({"table": _save_rest(table)}, records, pool.saved)["table"]
-    return saved
-
-
-def _save_rest(table: Table) -> dict[str, Any]:
+def _small(core: Core) -> dict[str, Any]:
     """What is small however long the queue is."""
+    table = core.table
     return {
-        "n_gpus": table.cluster.n_gpus,
-        "down": sorted(table.gpus.down),
-        "arrivals": table.arrivals,
-        "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
+        "version": VERSION,
+        "stack": core.stack.name,
+        "seed": core.seed,
+        "cycle": core.cycle,
+        "now": core.view.now,
+        "wake_s": core.wake_s,
+        "planner_state": core.planner_state,
+        "interleave_state": core.interleave_state,
+        "table": {
+            "n_gpus": table.cluster.n_gpus,
+            "down": sorted(table.gpus.down),
+            "arrivals": table.arrivals,
+            "gates": {job_id: asdict(gate) for job_id, gate in table.gates.items()},
+        },
     }
 
 
@@ -90,20 +110,20 @@ class Changes:
 
 
 class Saver:
-    """Remembers what has been saved of one table, so that only the rest is saved. A new one saves everything."""
+    """Remembers what has been saved of one core, so that only the rest is saved: a long queue costs nothing. A new one
+    saves everything."""
 
     def __init__(self) -> None:
         self._pool = _Pool()
         self._begun = False
 
-    def changes(self, small: dict[str, Any], table: Table) -> Changes:
-        """What has changed since the last call."""
-        touched = table.touched if self._begun else {*table.jobs, *table.ended, *table.touched}
+    def changes(self, core: Core, touched: Set[str] = frozenset()) -> Changes:
+        """What has changed since the last call; `touched` are the jobs about which something has."""
+        due = touched if self._begun else {*core.table.jobs, *core.table.ended}
         self._begun = True
         first = len(self._pool.saved)
-        jobs = _records(table, touched, self._pool)
-        table.touched = set()
-        return Changes({**small, "table": _save_rest(table)}, jobs, self._pool.saved[first:], first)
+        jobs = _records(core.table, due, self._pool)
+        return Changes(_small(core), jobs, self._pool.saved[first:], first)
 
 
 def assembled(small: dict[str, Any], jobs: dict[str, dict[str, Any]], profiles: list[dict[str, Any]]) -> dict[str, Any]:
