@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from testkit.sandbox import Sandbox, missing
 from weft.model.events import Event
 from weft.stacks import resolve
 from weft_live.server.server import Server
 from weft_live.slurm.engine import SlurmEngine
-from weft_live.slurm.sandbox import Sandbox, missing
 from weft_live.slurm.topology import read_cluster
 
 STACK = "fifo-backfill[place=even:best-fit]"

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.slurm import sandbox
+from testkit.sandbox import Sandbox, missing
 from weft.stacks import resolve
 from weft_live.server.server import Server
 from weft_live.slurm.engine import SlurmEngine
-from weft_live.slurm.sandbox import Sandbox, missing
 from weft_live.slurm.topology import read_cluster
 
 STACK = "srsf[place=even:best-fit]"

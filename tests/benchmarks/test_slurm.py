@@ -7,7 +7,7 @@ import pytest
 from benchmarks import load
 from benchmarks.slurm import Life, _in_vain_s
 from testkit.engines import missing_engine
-from weft_live.slurm.sandbox import missing
+from testkit.sandbox import missing
 
 
 def test_only_the_time_beside_free_gpus_is_in_vain() -> None:

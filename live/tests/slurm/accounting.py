@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from weft_live.slurm.sandbox import Sandbox, free_ports
+from testkit.sandbox import Sandbox, free_ports
 
 _DBD = """\
 AuthType=auth/munge

@@ -15,7 +15,7 @@ import pytest
 
 from live.tests.slurm.serving import Serving
 from testkit.engines import missing_engine
-from weft_live.slurm.sandbox import Sandbox, missing
+from testkit.sandbox import Sandbox, missing
 
 
 @pytest.fixture(scope="session")

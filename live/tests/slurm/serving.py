@@ -11,12 +11,12 @@ from typing import Any
 
 import weft
 from live.tests.jobs import witness
+from testkit.sandbox import Sandbox
 from weft.core.stack import Stack
 from weft.stacks import resolve
 from weft_live.agent.worlds import PacedSlurmEngine
 from weft_live.server.ledger import Ledger
 from weft_live.server.server import Server
-from weft_live.slurm.sandbox import Sandbox
 from weft_live.slurm.topology import read_cluster
 
 SOURCE = str(Path(weft.__file__).parent.parent)

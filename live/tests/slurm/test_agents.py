@@ -23,6 +23,7 @@ from live.tests.slurm.serving import Serving, ended, running, serve_until
 from live.tests.slurm.test_fuzz import installed
 from live.tests.testbed.needs import need_testbed
 from testkit.engines import load_torch, missing_engine
+from testkit.sandbox import Sandbox, missing
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model.plan import Candidate, Gate, State
@@ -36,7 +37,6 @@ from weft_live.agent.sockets import UNLIMITED, Process
 from weft_live.agent.worlds import PacedSlurmWorld
 from weft_live.server.server import Server
 from weft_live.slurm.notes import write_gate
-from weft_live.slurm.sandbox import Sandbox, missing
 
 pytestmark = pytest.mark.engine
 STACK = "fifo[place=even:best-fit]"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
+from testkit.sandbox import Sandbox
 from weft_live.server.listing import explain_live
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 PREEMPTIVE = "srsf-preemptive[place=even:best-fit]"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from live.tests.slurm.serving import Serving
+from testkit.sandbox import Sandbox
 from weft.cli.main import run
 from weft.workload.traces.reading import read
 from weft_live.server.ledger import Ledger
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 Capture = pytest.CaptureFixture[str]
@@ -90,8 +90,8 @@ def check_metrics(port: int) -> None:
     """They are there, on this machine."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
-    assert "weft_withdrawn_total 1\n" in text
-    assert "weft_gpus 128\n" in text
+    assert "weft_withdrawn_total 1.0\n" in text
+    assert "weft_gpus 128.0\n" in text
 
 
 def check_trace(trace: Path, jobs: set[str], box: Sandbox, tmp_path: Path, capsys: Capture) -> None:

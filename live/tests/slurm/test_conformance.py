@@ -9,12 +9,12 @@ import pytest
 
 from live.tests.jobs import LOOP
 from live.tests.slurm.serving import Serving, python
+from testkit.sandbox import Sandbox
 from weft.core.world import World
 from weft.model.job import Job
 from weft.network.topologies.files import parse_slurm_topology
 from weft.testing import check_world
 from weft_live.description import Description
-from weft_live.slurm.sandbox import Sandbox
 from weft_live.slurm.world import SlurmWorld
 
 pytestmark = pytest.mark.engine
@@ -34,7 +34,7 @@ def test_it_is_a_world(serving: Serving, box: Sandbox) -> None:
         made.append(world)
         for job in jobs:
             key = serving.sbatch(job.gpus, python(serving.tmp_path, LOOP, job.profile.compute_s, job.iterations))
-            said = Description(job.id, ("sbatch",), gpus=job.gpus, iterations=job.iterations, user="root")
+            said = Description(name=job.id, argv=("sbatch",), gpus=job.gpus, iterations=job.iterations, user="root")
             world.submit(job, said, key)
         return world
 

@@ -19,11 +19,11 @@ import pytest
 
 from live.tests.slurm.conftest import OtherUser, for_others
 from testkit.engines import missing_engine
+from testkit.sandbox import Sandbox, missing
 from weft.testing import toy_cluster
 from weft_live.server.profiles import Profiles
 from weft_live.slurm.records import read_jobs, read_nodes
 from weft_live.slurm.request import describe
-from weft_live.slurm.sandbox import Sandbox, missing
 from weft_live.slurm.setup import HOOK, hook
 from weft_live.slurm.topology import read_cluster, unusable
 

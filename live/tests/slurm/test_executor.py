@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft_live.slurm.sandbox import Sandbox
+from testkit.sandbox import Sandbox
 
 pytest.importorskip("submitit")
 DEMO = Path(__file__).resolve().parents[3] / "examples" / "demo.toml"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, until_there
+from testkit.sandbox import Sandbox
 from weft.errors import InputError
 from weft.stacks import resolve
 from weft_live.server.server import Server
@@ -19,7 +20,6 @@ from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.hands import Command, Hands
 from weft_live.slurm.reconcile import Do
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 

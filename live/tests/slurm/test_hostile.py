@@ -13,12 +13,12 @@ import pytest
 from live.tests.serving import fill, own_s, small_disk
 from live.tests.slurm.conftest import OtherUser
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
+from testkit.sandbox import Sandbox
 from weft.errors import InputError
 from weft.stacks import resolve
 from weft_live.server.listing import queue
 from weft_live.server.server import Server
 from weft_live.slurm.engine import SlurmEngine
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 

@@ -17,13 +17,13 @@ import pytest
 
 from live.tests.serving import ended_for_good
 from live.tests.slurm.serving import WITNESS, Serving, ended, fork_server, python, running, serve_until, state
-from weft.core.snapshot import Changes
+from testkit.sandbox import Sandbox
 from weft.stacks import resolve
 from weft_live.server.ledger import End, EventRow
 from weft_live.server.server import Server
+from weft_live.server.snapshot import Changes
 from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.reconcile import FORGOTTEN_RUN
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 STACK = "tiresias:gittins[order=gittins:40,place=even:best-fit]"  # preempts, and remembers who finished with what

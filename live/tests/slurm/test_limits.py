@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
+from testkit.sandbox import Sandbox
 from weft_live.server.listing import explain_live, queue
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 

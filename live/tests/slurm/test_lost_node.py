@@ -20,6 +20,7 @@ from live.tests.jobs import python
 from live.tests.serving import said, serve_until, server
 from live.tests.slurm.serving import SOURCE, Serving, ended, running, state
 from live.tests.slurm.serving import serve_until as slurm_until
+from testkit.sandbox import Sandbox
 from weft.errors import ScenarioError
 from weft.scenario import Scenario
 from weft.scenario.build import build_workload
@@ -27,7 +28,6 @@ from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.stacks import resolve
 from weft.testing import toy_cluster, toy_job
 from weft_live.server.listing import explain_live
-from weft_live.slurm.sandbox import Sandbox
 
 EVERY = {"saves": 10, "never": 10**6}  # iterations between checkpoints
 

@@ -14,11 +14,11 @@ import pytest
 from live.tests.slurm.accounting import Accounted, missing
 from live.tests.slurm.conftest import OtherUser
 from live.tests.slurm.serving import Serving, actions, ended, running, serve_until
+from testkit import sandbox
 from testkit.engines import missing_engine
 from weft.errors import InputError, StackError
 from weft.stacks import resolve
 from weft_live.server.server import Server
-from weft_live.slurm import sandbox
 from weft_live.slurm.commands import Ended
 from weft_live.slurm.priority import Standing, read_standing
 from weft_live.slurm.records import Record

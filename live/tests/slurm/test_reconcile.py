@@ -43,7 +43,7 @@ DONE = replace(RUNNING, state="COMPLETED")
 
 def task(phase: Phase, **more: object) -> Task:
     """A job of weft's in a phase."""
-    said = Description("17", ("sbatch", "x"), gpus=8)
+    said = Description(name="17", argv=("sbatch", "x"), gpus=8)
     made = Task(toy_job("17", 8), said, "17", phase, pin=PIN if phase is not Phase.WAITING else None)
     return replace(made, **more)  # type: ignore[arg-type]
 
@@ -104,7 +104,7 @@ def test_a_cancellation_is_repeated_until_it_is_so(phase: Phase, record: Record)
 
 def test_a_job_that_fails_while_it_is_cancelled_is_not_started_again() -> None:
     failed = replace(DONE, state="FAILED", exit_code=3)
-    said = Description("17", ("sbatch", "x"), gpus=8, restarts=2)
+    said = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=2)
     assert look(task(Phase.RUNNING, description=said), failed, 10.0).do is Do.REVIVE
     ended = look(task(Phase.RUNNING, description=said, cancelled=True), failed, 10.0)
     assert ended == Look((What.OVER,), "cancelled; exited with code 3")
@@ -237,7 +237,7 @@ def test_a_job_does_not_start_in_the_second_in_which_it_ended() -> None:
 
 def test_a_failure_is_counted_against_what_the_job_allows() -> None:
     failed = replace(DONE, state="FAILED", exit_code=1)
-    again = Description("17", ("sbatch", "x"), gpus=8, restarts=2)
+    again = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=2)
     made = task(Phase.RUNNING, description=again, failures=1)
     assert look(made, failed, 1.0).do is Do.REVIVE
     assert look(made, PINNED, 2.0) == Look((What.STOPPED,), "exited with code 1; started again (2 of 2)")
@@ -246,7 +246,7 @@ def test_a_failure_is_counted_against_what_the_job_allows() -> None:
 
 
 def test_ends_that_are_not_its_own_fault_leave_its_restarts_alone() -> None:
-    again = Description("17", ("sbatch", "x"), gpus=8, restarts=1)
+    again = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=1)
     lost, failed = replace(DONE, state="NODE_FAIL"), replace(DONE, state="FAILED", exit_code=1)
     made = task(Phase.RUNNING, description=again, mishaps=OUR_FAULT - 1)
     assert look(made, lost, 1.0).do is Do.REVIVE

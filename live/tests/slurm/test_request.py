@@ -67,7 +67,7 @@ def test_an_elastic_range_is_kept() -> None:
         ("weft: iteration_s=1e-310 iterations=5", "give seconds, a microsecond at least"),
         ("weft: gpus=9-12", "says gpus=9-12; give a range around the 8 it asks for"),
         ("weft: model=resnet51", "'resnet51' is not in the zoo"),
-        ("weft: checkpoint_every=0", "checkpoint_every is 0; it must be at least 1"),
+        ("weft: checkpoint_every=0", "checkpoint_every is 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(comment: str, words: str) -> None:

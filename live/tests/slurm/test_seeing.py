@@ -27,7 +27,7 @@ def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tm
 
 
 def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
-    task = Task(toy_job("17", 8), Description("17", ("sbatch", "x"), gpus=8), "17", Phase.RUNNING)
+    task = Task(toy_job("17", 8), Description(name="17", argv=("sbatch", "x"), gpus=8), "17", Phase.RUNNING)
     forgotten = Snapshot(1, {}, {})
     for _ in range(GONE - 2):
         assert look(task, recalled(task, forgotten), 1.0) == Look()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from live.tests.slurm.serving import Serving, ended, environment, serve_until
+from testkit.sandbox import Sandbox
 from weft.errors import InputError
 from weft_live.slurm.notes import refuse_folder
-from weft_live.slurm.sandbox import Sandbox
 from weft_live.slurm.setup import hook, instructions, write_files
 
 

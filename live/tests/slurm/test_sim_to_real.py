@@ -22,11 +22,11 @@ import pytest
 
 import weft
 from live.tests.slurm.serving import Serving, python, serve_until
+from testkit.sandbox import GPUS_PER_NODE, Sandbox
 from weft.results.run import RunResult
 from weft.workload.profiles.files import save_measured
 from weft.workload.profiles.measured import Measured
 from weft_live.server.ledger import DecisionRow
-from weft_live.slurm.sandbox import GPUS_PER_NODE, Sandbox
 
 STACK = "srsf[place=even:best-fit]"
 LATENCY = 1.0  # units from a decision to the start, in the simulator too

@@ -17,10 +17,10 @@ import pytest
 
 from live.tests.slurm.serving import Serving, ended, serve_until
 from testkit.engines import missing_engine
+from testkit.sandbox import Sandbox, missing
 from weft.errors import InputError
 from weft_live.attempt import Attempt
 from weft_live.slurm.notes import refuse_hook
-from weft_live.slurm.sandbox import Sandbox, missing
 from weft_live.slurm.setup import everybodys, hook
 
 REPORT = """\

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from live.tests.slurm.serving import Serving
+from testkit.sandbox import Sandbox
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
 from weft.network.topologies.files import parse_slurm_topology, read_topology
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.records import Node, Record
-from weft_live.slurm.sandbox import Sandbox
 from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf, unusable
 
 SHOWN = """\

@@ -24,6 +24,7 @@ from live.tests.slurm.serving import (
     state,
     until_there,
 )
+from testkit.sandbox import Sandbox
 from weft.core.stack import Stack
 from weft.model.plan import Candidate, Gate, State
 from weft.model.view import ClusterView, JobStatus
@@ -34,7 +35,6 @@ from weft.testing.probes import Waking
 from weft_live.server.listing import explain_live, queue
 from weft_live.slurm.hands import Command
 from weft_live.slurm.reconcile import Do
-from weft_live.slurm.sandbox import Sandbox
 
 pytestmark = pytest.mark.engine
 EVEN = "[place=even:best-fit]"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit import sandbox
 from testkit.engines import missing_engine
 from weft.errors import InputError
-from weft_live.slurm import sandbox
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Sandbox: a real Slurm of many nodes on this machine, in a folder of its own, for tests and benchmarks.
+"""Sandbox: a real Slurm of many nodes on this machine, in a folder of its own.
 
 The sandbox needs root and Debian's slurm-wlm and munge (whose slurmd may run many times on one machine); GPUs are
 device files that stand for nothing. weft's hook and TaskProlog are installed as `weft serve --setup` writes them.
