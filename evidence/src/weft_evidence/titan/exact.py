@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,18 +22,6 @@ from weft.policies.place.titan import Limits, printed, solve
 from weft.policies.place.titan.search import Placed
 
 BOUND = 1.0 - 1.0 / math.e  # Lemma 3: greedy on a non-decreasing submodular function reaches this part of the best
-
-
-def machines_saved(family: Iterable[Collection[int]], workers: Collection[int]) -> int:
-    """H(family) = sum of C(N_i) + C(N - R) - C(N), where R is the union of the family and C(X) is 1 unless X is empty.
-
-    Non-decreasing and submodular over families of *disjoint* sets of workers only: with N = {1, 2} the set {1, 2} adds
-    nothing to the empty family and one to {{1}, {2}}.
-    """
-    sets = [frozenset(part) for part in family]
-    covered: frozenset[int] = frozenset().union(*sets)
-    rest = frozenset(workers) - covered
-    return sum(bool(part) for part in sets) + bool(rest) - bool(workers)
 
 
 def keeps_bound(used: int, optimum: int, most: int) -> bool:

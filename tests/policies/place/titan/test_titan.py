@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from weft.policies.place.titan.search import search
 from weft.stacks import resolve
 from weft.stacks.registry import names
 from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-from weft_evidence.titan.exact import machines_saved
 
 NO_LIMIT = Limits(np.inf, lambda a, b: np.inf)
 
@@ -92,6 +91,18 @@ def test_figure_8(workers: int, expected: dict[int, int]) -> None:
 
 
 # H over families of disjoint sets
+
+
+def machines_saved(family: Iterable[Collection[int]], workers: Collection[int]) -> int:
+    """H(family) = sum of C(N_i) + C(N - R) - C(N), where R is the union of the family and C(X) is 1 unless X is empty.
+
+    Non-decreasing and submodular over families of *disjoint* sets of workers only: with N = {1, 2} the set {1, 2} adds
+    nothing to the empty family and one to {{1}, {2}}.
+    """
+    sets = [frozenset(part) for part in family]
+    covered: frozenset[int] = frozenset().union(*sets)
+    rest = frozenset(workers) - covered
+    return sum(bool(part) for part in sets) + bool(rest) - bool(workers)
 
 
 @st.composite
