@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
@@ -14,87 +15,69 @@ from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
 from weft.policies.planners.base import Planner
+from weft.scenario.problems import explain, problem
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}
 
 ProfileOf = Callable[[str, int], Profile]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+AtLeastOne = Annotated[int, Field(ge=1, lt=2**53)]
+Seconds = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
 
 
-@lru_cache(maxsize=1)
-def _known() -> dict[str, Any]:
-    """Every field and its type."""
-    return {f.name: f.type for f in fields(Description)}
-
-
-@dataclass(frozen=True)
-class Description:
+class Description(BaseModel):
     """A job as submitted.
 
     The command is started once, on all its GPUs, or (`per_rank`) once for each. `restarts` is how often it is started
     again after it failed by itself; preemptions do not count. `grace_s` is the time between SIGTERM and SIGKILL.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
     name: str
-    argv: tuple[str, ...]
-    gpus: int = 1
-    min_gpus: int = 0  # 0: same as gpus
-    max_gpus: int = 0
-    per_node: int = 0  # GPUs that it must have on each node; 0: as it comes
-    iterations: int = 0  # 0: not known
+    argv: Annotated[tuple[str, ...], Field(strict=False)]  # JSON has lists
+    gpus: AtLeastOne = 1
+    min_gpus: Count = 0  # 0: same as gpus
+    max_gpus: Count = 0
+    per_node: Count = 0  # GPUs that it must have on each node; 0: as it comes
+    iterations: Count = 0  # 0: not known
     model: str = ""
-    iteration_s: float = 0.0  # alone on its GPUs, for jobs without a model; 0: not known
-    checkpoint_every: int = 1
+    iteration_s: Seconds = 0.0  # alone on its GPUs, for jobs without a model; 0: not known
+    checkpoint_every: AtLeastOne = 1
     resumes: bool = False  # it goes on where it was when it is stopped and started again
-    restarts: int = 0
-    grace_s: float = 5.0
+    restarts: Count = 0
+    grace_s: Seconds = 5.0
     per_rank: bool = False
     user: str = ""
     cwd: str = "/"
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = {}
+
+    @field_validator("name")
+    @classmethod
+    def _can_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+            raise problem(f"is {name!r:.80}; use letters, digits, '.', '_' and '-', at most 64")
+        return name
+
+    @field_validator("argv")
+    @classmethod
+    def _can_be_run(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if not argv or not argv[0] or any("\0" in part for part in argv):
+            raise problem("is no command; write one after --")
+        return argv
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Description:
         """Checked: what it is made of may have come from anywhere."""
-        known = _known()
-        for key, given in value.items():
-            if key not in known:
-                raise InputError(f"submit: there is no field {key}; fields are {', '.join(known)}")
-            if not _is(known[key], given):
-                raise InputError(f"submit: {key} is {given!r:.60}; it must be {known[key]}")
-        if not {"name", "argv"} <= value.keys():
-            raise InputError("submit: name or argv is missing; give a name and a command")
-        made = Description(**{**value, "argv": tuple(value["argv"])})
-        made._check()
-        return made
+        try:
+            return Description.model_validate(value)
+        except ValidationError as error:
+            raise InputError(explain(error, Description, "submit")) from None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able value that `from_json` takes."""
-        return {**vars(self), "argv": list(self.argv), "env": dict(self.env)}
-
-    def _check(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise InputError(
-                f"submit: {self.name!r:.80} cannot name a job; use letters, digits, '.', '_' and '-', at most 64"
-            )
-        if not self.argv or not self.argv[0] or any("\0" in part for part in self.argv):
-            raise InputError("submit: there is no command; write it after --")
-        least_of = {
-            "gpus": 1,
-            "min_gpus": 0,
-            "max_gpus": 0,
-            "per_node": 0,
-            "iterations": 0,
-            "checkpoint_every": 1,
-            "restarts": 0,
-        }
-        for name, least in least_of.items():
-            if not least <= getattr(self, name) < 2**53:
-                raise InputError(f"submit: {name} is {getattr(self, name)}; it must be at least {least}")
-        for name in ("iteration_s", "grace_s"):
-            if not 0 <= getattr(self, name) < 1e9:
-                raise InputError(f"submit: {name} is {getattr(self, name)}; it must be 0 or more seconds")
+        return self.model_dump(mode="json")
 
     @property
     def lacks(self) -> frozenset[Fact]:
@@ -143,20 +126,3 @@ def _plain(iteration_s: float, gpus: int) -> Profile:
 def unread(model: str, gpus: int) -> Profile:
     """A stand-in for a profile that does not matter."""
     return _plain(_UNKNOWN_S, gpus)
-
-
-def _is(kind: Any, value: Any) -> bool:
-    """Whether a JSON value is of a field's type."""
-    match kind:
-        case "int":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "float":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "bool":
-            return isinstance(value, bool)
-        case "str":
-            return isinstance(value, str)
-        case "tuple[str, ...]":
-            return isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
-        case _:
-            return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())

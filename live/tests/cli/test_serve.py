@@ -138,7 +138,7 @@ def test_metrics_are_served_on_request(folder: Path, launch: Launch) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
-    wait_for(lambda: "weft_finished_total 1\n" in text())
+    wait_for(lambda: "weft_finished_total 1.0\n" in text())
     lines = [line for line in text().splitlines() if not line.startswith("#")]
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
     assert values["weft_starts_total"] == values["weft_wait_seconds_count"] == 1

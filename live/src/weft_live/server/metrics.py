@@ -1,13 +1,22 @@
-"""Metrics of a live run in Prometheus' text format, and the small server that hands them out on request."""
+"""Metrics of a live run for Prometheus, and the small server that hands them out on request."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from bisect import bisect_left
+from collections import Counter as Tally
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    MetricsHandler,
+    disable_created_metrics,
+)
 
 from weft.core.table import Table
 from weft.errors import InputError
@@ -19,80 +28,61 @@ _MOST = 8  # callers at a time; more are turned away
 _PATIENCE_S = 2.0  # seconds that a caller may say nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _WAIT_S = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
-
-
-class _Histogram:
-    def __init__(self, name: str, what: str, bounds: tuple[float, ...]) -> None:
-        self.name, self.what, self.bounds = name, what, bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    def lines(self) -> list[str]:
-        total, lines = 0, [f"# HELP {self.name} {self.what}", f"# TYPE {self.name} histogram"]
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            total += count
-            lines.append(f'{self.name}_bucket{{le="{bound}"}} {total}')
-        return [*lines, f"{self.name}_sum {self.sum:.9g}", f"{self.name}_count {total}"]
+_COUNTED = {  # each is weft_NAME_total
+    "cycles": "Decision cycles.",
+    "starts": "Starts of jobs.",
+    "preemptions": "Jobs that were stopped for others.",
+    "failures": "Starts and runs that failed.",
+    "finished": "Jobs that have finished.",
+    "withdrawn": "Jobs that were taken back.",
+}
+_STATUSES = (JobStatus.WAITING, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING)
 
 
 class Metrics:
-    """What is counted since this server started. Written by the loop, read as text by any thread."""
+    """What is counted since this server started. Written by the loop, read by any thread."""
 
     def __init__(self, n_gpus: int, look_age_s: Callable[[], float] = lambda: 0.0) -> None:
-        self.n_gpus, self._look_age_s = n_gpus, look_age_s
-        self.decision = _Histogram("weft_decision_seconds", "From events to decisions on disk.", _DECISION_S)
-        self.wait = _Histogram("weft_wait_seconds", "Waiting time before each start.", _WAIT_S)
-        self.counts = dict.fromkeys(
-            ("cycles", "starts", "preemptions", "failures", "finished", "withdrawn"), 0
-        )  # each is weft_NAME_total
-        self.text = ""
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # when this server started is no series
+        self.registry = own = CollectorRegistry()
+        self.decision = Histogram(
+            "weft_decision_seconds", "From events to decisions on disk.", registry=own, buckets=_DECISION_S
+        )
+        self.wait = Histogram("weft_wait_seconds", "Waiting time before each start.", registry=own, buckets=_WAIT_S)
+        self.counts = {name: Counter(f"weft_{name}_total", what, registry=own) for name, what in _COUNTED.items()}
+        self.jobs = Gauge("weft_jobs", "Jobs that have not ended.", ["status"], registry=own)
+        self.busy = Gauge("weft_gpus_busy", "GPUs that jobs hold.", registry=own)
+        Gauge("weft_gpus", "GPUs of the cluster.", registry=own).set(n_gpus)
+        age = Gauge("weft_look_age_seconds", "Since the cluster was last seen.", registry=own)
+        age.set_function(look_age_s)
 
     def cycle(
         self, events: Sequence[Event], decisions: Sequence[Decision], seconds: float, now: float, table: Table
     ) -> None:
         """One cycle went by."""
-        self.decision.add(seconds)
-        self.counts["cycles"] += 1
-        self.counts["preemptions"] += sum(isinstance(d, Stop) for d in decisions)
+        self.decision.observe(seconds)
+        self.counts["cycles"].inc()
+        self.counts["preemptions"].inc(sum(isinstance(d, Stop) for d in decisions))
         for event in events:
             match event:
                 case Started():
-                    self.counts["starts"] += 1
+                    self.counts["starts"].inc()
                 case Failed():
-                    self.counts["failures"] += 1
+                    self.counts["failures"].inc()
                 case Stopped() if not event.reason.startswith("stopped as asked"):
-                    self.counts["failures"] += 1
+                    self.counts["failures"].inc()
                 case Finished():
-                    self.counts["finished"] += 1
+                    self.counts["finished"].inc()
                 case Withdrawn():
-                    self.counts["withdrawn"] += 1
+                    self.counts["withdrawn"].inc()
         for decision in decisions:
             if isinstance(decision, Start) and decision.job in table.jobs:
-                self.wait.add(now - table.jobs[decision.job].waiting_since_s)
-        self.text = "\n".join(self._lines(table)) + "\n"
-
-    def page(self) -> str:
-        """What is handed out now."""
-        age = "# HELP weft_look_age_seconds Since the cluster was last seen.\n# TYPE weft_look_age_seconds gauge\n"
-        return f"{self.text}{age}weft_look_age_seconds {self._look_age_s():.3f}\n"
-
-    def _lines(self, table: Table) -> list[str]:
-        lines = [*self.decision.lines(), *self.wait.lines()]
-        for name, value in self.counts.items():
-            lines += [f"# TYPE weft_{name}_total counter", f"weft_{name}_total {value}"]
-        by_status = dict.fromkeys((JobStatus.WAITING, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING), 0)
-        for job in table.running.values():
-            by_status[job.status] += 1
-        by_status[JobStatus.WAITING] = len(table.jobs) - len(table.running)
-        lines += ["# HELP weft_jobs Jobs that have not ended.", "# TYPE weft_jobs gauge"]
-        lines += [f'weft_jobs{{status="{status.value}"}} {n}' for status, n in by_status.items()]
-        busy = sum(len(gpus) for gpus in table.placements.values())
-        lines += ["# TYPE weft_gpus gauge", f"weft_gpus {self.n_gpus}", "# TYPE weft_gpus_busy gauge"]
-        return [*lines, f"weft_gpus_busy {busy}"]
+                self.wait.observe(now - table.jobs[decision.job].waiting_since_s)
+        there = Tally(job.status for job in table.running.values())
+        there[JobStatus.WAITING] = len(table.jobs) - len(table.running)
+        for status in _STATUSES:
+            self.jobs.labels(status.value).set(there[status])
+        self.busy.set(sum(len(gpus) for gpus in table.placements.values()))
 
 
 class MetricsServer:
@@ -128,20 +118,9 @@ class MetricsServer:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A caller that hangs up is nobody's concern."""
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(MetricsHandler):
+            registry = metrics.registry
             timeout = _PATIENCE_S
-
-            def do_GET(self) -> None:
-                found = self.path == "/metrics"
-                body = metrics.page().encode() if found else b"see /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
 
         try:
             self._server = Listener((host or "127.0.0.1", int(port)), Handler)

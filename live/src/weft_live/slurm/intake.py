@@ -176,7 +176,7 @@ class Intake:
         said = self._described.get(record.key)
         if said is None or not record.admin_comment.startswith("weft:"):
             return description
-        return replace(description, per_node=said.per_node)
+        return description.model_copy(update={"per_node": said.per_node})
 
     def _eligible_s(self, record: Record, now: float, ahead_s: float) -> float:
         """When it could run first: its submission, or the end of what it had to wait for, which may be just ahead.

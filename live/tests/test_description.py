@@ -1,0 +1,46 @@
+"""What a user says about a job: kept as it was said, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from weft.errors import InputError
+from weft_live.description import Description
+
+SAID: dict[str, Any] = {"name": "a", "argv": ["true"]}
+
+
+def test_what_was_said_is_kept() -> None:
+    """Bytes that are not UTF-8, too, as a shell hands them over in an argument or in its environment."""
+    given = {**SAID, "argv": ["cat", "a\udcff"], "env": {"A": "\udcff"}, "iteration_s": 1, "per_rank": True, "gpus": 2}
+    made = Description.from_json(given)
+    kept = json.loads(json.dumps(made.to_json()))
+    assert Description.from_json(kept) == made
+    assert {name: kept[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"gpus": 0}, "gpus"), ({"gpus": True}, "gpus"), ({"gpus": 1.0}, "gpus"), ({"gpus": 2**53}, "gpus"),
+        ({"restarts": -1}, "restarts"), ({"argv": []}, "argv"), ({"argv": [""]}, "argv"), ({"argv": "true"}, "argv"),
+        ({"argv": ["a\0b"]}, "argv"), ({"argv": ["a", 1]}, r"argv\[1\]"), ({"name": "../x"}, "name"),
+        ({"name": "a\n"}, "name"), ({"env": {"A": 1}}, "env.A"), ({"grace_s": -1}, "grace_s"),
+        ({"grace_s": 1e9}, "grace_s"), ({"iteration_s": float("nan")}, "iteration_s"), ({"resumes": 1}, "resumes"),
+        ({"colour": "red"}, "colour"), ({"model": None}, "model"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_in_one_line(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError, match=rf"^submit: {field} .*; .*$") as told:
+        Description.from_json({**SAID, **wrong})
+    assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 400
+
+
+def test_a_name_and_a_command_are_needed() -> None:
+    for name in SAID:
+        with pytest.raises(InputError, match=f"^submit: {name} is missing; "):
+            Description.from_json({key: value for key, value in SAID.items() if key != name})
