@@ -55,7 +55,7 @@ def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
         told = Progress(999_900 + ran_s // 60, reports=ran_s, iteration_s=1.0) if ran_s >= 5 else Progress()
         found += [ran_s for event in doubts.look(job, million, told, 1_000_000, 1.0, ran_s, ran_s) if event.iterations]
     assert found == [218]  # 1.5 x (5 s + 100 s) + 60 s
-    honest, job, few = Doubts(), replace(job, iterations=500), replace(million, iterations=500)
+    honest, job, few = Doubts(), replace(job, iterations=500), million.model_copy(update={"iterations": 500})
     for ran_s in range(2000):  # three times as slow as it claimed, and five minutes for its last checkpoint
         told = Progress(min(500, ran_s // 3), reports=ran_s, iteration_s=3.0)
         assert not honest.look(job, few, told, 500, 1.0, ran_s, 0.0)
