@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from live.tests.serving import wait_for
 from tools import stutter
 
 # Starts a daemon: its own session, no parent that we know. Then a child without our mark. Then one that is stopped.
@@ -34,9 +36,8 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def wait_for(pids: list[int], stopped: bool) -> None:
-    while any((state(pid) == "T") is not stopped for pid in pids):
-        pass
+def wait_until(pids: list[int], stopped: bool) -> None:
+    wait_for(lambda: all((state(pid) == "T") is stopped for pid in pids))
 
 
 def test_the_whole_family_is_stopped_and_nobody_that_was_stopped_before_runs_again() -> None:
@@ -51,13 +52,15 @@ def test_the_whole_family_is_stopped_and_nobody_that_was_stopped_before_runs_aga
         try:
             stopped = stutter.stop(process.pid, mark)
             assert stopped == {*running}
-            wait_for(running, stopped=True)
+            wait_until(running, stopped=True)
             assert stutter.family(process.pid, mark) == set()
             stutter.go_on(stopped)
-            wait_for(running, stopped=False)
+            wait_until(running, stopped=False)
             assert state(frozen) == "T"
         finally:
-            stutter.send({*pids}, signal.SIGKILL)
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("code", "status"), [("import sys; sys.exit(7)", 7), ("import os; os.abort()", 134)])
@@ -72,3 +75,41 @@ def test_a_command_without_end_is_stopped_and_goes_on() -> None:
     """It ends when it has been stopped: a process is told that it goes on."""
     code = "import signal, sys; signal.signal(signal.SIGCONT, lambda *_: sys.exit(0))\nwhile True: signal.pause()"
     assert stutter.stutter([sys.executable, "-c", code], random.Random(1)) == 0
+
+
+# Says that it runs, and with what it ends.
+LASTS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.001)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_who_stops_others_may_be_ended_at_any_time(number: int) -> None:
+    """A signal is meant for the command; and where it cannot be heard, nobody stays stopped, and nobody busy."""
+    command = [sys.executable, "-m", "tools.stutter", sys.executable, "-c", LASTS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        wait_for(lambda: len(children(process.pid)) == 3)
+        pids = children(process.pid)
+        child = next(pid for pid in pids if LASTS.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
+        try:
+            wait_for(lambda: state(child) == "T")
+            process.send_signal(number)
+            assert process.wait() == (-number if number == signal.SIGKILL else 128 + number)
+            if number == signal.SIGKILL:
+                wait_for(lambda: not any(map(lives, pids - {child})))
+                assert state(child) != "T"
+            else:
+                assert not any(map(lives, pids))
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+def children(pid: int) -> set[int]:
+    return {int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def lives(pid: int) -> bool:
+    with suppress(FileNotFoundError):
+        return state(pid) not in "ZX"
+    return False
