@@ -23,27 +23,30 @@ STANDING = "TtZX"  # states of processes that do not run, and will not
 
 def members(root: int, mark: str) -> dict[int, str]:
     """The states of all processes that descend from one, or have its mark in their environment: daemons lose their
-    parents, and some programs their environment."""
+    parents, and some programs their environment. What began after it and has a child with the mark belongs to it, too:
+    slurmstepd writes its title over its environment."""
     parents: dict[int, int] = {}
     states: dict[int, str] = {}
+    born: dict[int, int] = {}
     found = {root}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with suppress(OSError):  # it has ended, or is somebody else's
             pid = int(entry.name)
-            states[pid], parents[pid] = _stat(pid)
+            states[pid], parents[pid], born[pid] = _stat(pid)
             if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.add(pid)
+    found |= {parents[pid] for pid in found & born.keys() if born.get(parents[pid], 0) > born.get(root, 0)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return {pid: states[pid] for pid in found & states.keys()}
 
 
-def _stat(pid: int) -> tuple[str, int]:
-    """The state and the parent of a process."""
-    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    return state, int(parent)
+def _stat(pid: int) -> tuple[str, int, int]:
+    """The state and the parent of a process, and when it began (ticks)."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return words[0], int(words[1]), int(words[19])
 
 
 def family(root: int, mark: str) -> set[int]:

@@ -14,7 +14,8 @@ import pytest
 from live.tests.serving import wait_for
 from tools import stutter
 
-# Starts a daemon: its own session, no parent that we know. Then a child without our mark. Then one that is stopped.
+# Starts daemons: their own session, no parent that we know; one without our mark has a child with it. Then a child
+# without our mark. Then one that is stopped.
 FAMILY = """
 import os, signal, subprocess, sys
 def start(*words, **given):
@@ -24,7 +25,14 @@ daemon = subprocess.run([sys.executable, "-c", '''
 import subprocess, sys
 print(subprocess.Popen([sys.executable, "-c", "input()"], stdin=0, stdout=2, start_new_session=True).pid)
 '''], stdin=0, stdout=subprocess.PIPE, text=True).stdout
-pids = [int(daemon), start(env={}), start()]
+begins = subprocess.Popen([sys.executable, "-c", '''
+import os, subprocess, sys
+subprocess.Popen(["sh", "-c", "echo $$; exec 3<&0; env $0 cat <&3 & echo $!; wait", sys.argv[1]], stdin=0, env={"PATH": os.defpath},
+                 start_new_session=True)
+''', f"{sys.argv[1]}={os.environ[sys.argv[1]]}"], stdin=0, stdout=subprocess.PIPE, text=True)
+unmarked = [int(begins.stdout.readline()) for _ in range(2)]
+begins.wait()
+pids = [int(daemon), *unmarked, start(env={}), start()]
 os.kill(pids[-1], signal.SIGSTOP)
 os.waitid(os.P_PID, pids[-1], os.WSTOPPED)
 print(os.getpid(), *pids, flush=True)
@@ -43,7 +51,7 @@ def wait_until(pids: list[int], stopped: bool) -> None:
 def test_the_whole_family_is_stopped_and_nobody_that_was_stopped_before_runs_again() -> None:
     mark = uuid.uuid4().hex
     with subprocess.Popen(
-        [sys.executable, "-c", FAMILY],
+        [sys.executable, "-c", FAMILY, stutter.MARK],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, stutter.MARK: mark},
     ) as process:  # fmt: skip
         assert process.stdout is not None
