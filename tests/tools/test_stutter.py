@@ -27,8 +27,9 @@ print(subprocess.Popen([sys.executable, "-c", "input()"], stdin=0, stdout=2, sta
 '''], stdin=0, stdout=subprocess.PIPE, text=True).stdout
 begins = subprocess.Popen([sys.executable, "-c", '''
 import os, subprocess, sys
-subprocess.Popen(["sh", "-c", "echo $$; exec 3<&0; env $0 cat <&3 & echo $!; wait", sys.argv[1]], stdin=0, env={"PATH": os.defpath},
-                 start_new_session=True)
+words = "echo $$; exec 3<&0; env $0 sh -c 'echo $$; read word' <&3 & wait"
+env = {"PATH": os.defpath}
+subprocess.Popen(["sh", "-c", words, sys.argv[1]], stdin=0, env=env, start_new_session=True)
 ''', f"{sys.argv[1]}={os.environ[sys.argv[1]]}"], stdin=0, stdout=subprocess.PIPE, text=True)
 unmarked = [int(begins.stdout.readline()) for _ in range(2)]
 begins.wait()
