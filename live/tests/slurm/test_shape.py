@@ -57,7 +57,7 @@ def test_a_job_gets_the_shape_that_it_asks_for(serving: Serving, tmp_path: Path)
     """With three GPUs free on each node a job of one node with eight waits, and a job that leaves its shape to weft is
     spread; srun runs every task of both."""
     server = serving.start()
-    fillers = [serving.sbatch(5, "sleep 60", "--nodes=1") for _ in range(16)]
+    fillers = [serving.sbatch(5, "sleep 600", "--nodes=1") for _ in range(16)]
     serve_until(server, running(server, *fillers))
     whole = f"sh -c 'env > {tmp_path}/whole; srun -l hostname > {tmp_path}/whole.tasks'"
     free = f"sh -c 'env > {tmp_path}/free; srun -l hostname > {tmp_path}/free.tasks'"

@@ -71,10 +71,23 @@ def test_tasks_for_each_gpu_run_as_they_were_asked_for(serving: Serving, box: Sa
         assert len((tmp_path / f"tasks{asks}").read_text().splitlines()) == 8
 
 
+# Its first start reports one iteration over and over until it is stopped.
+LINGERS = """
+import os, time, weft
+for step in range(weft.resume_step(), 60):
+    weft.progress(step)
+    while step == 30 and os.environ["WEFT_ATTEMPT"] == "1":
+        time.sleep(0.05)
+        weft.progress(step)
+    time.sleep(0.02)
+weft.progress(60)
+"""
+
+
 def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
     server = serving.start(f"srsf-preemptive{EVEN}")
     says = "iterations={} iteration_s=0.05"
-    long = serving.sbatch(128, python(tmp_path, LOOP, 0.05, 60), says=says.format(60))
+    long = serving.sbatch(128, python(tmp_path, LINGERS), says=says.format(60))
     # The job's own report counts here: until it reports, the world only estimates how far it is.
     serve_until(server, lambda: running(server, long)() and server.world.attempt(long, 1).progress().step > 5)
     short = serving.sbatch(8, python(tmp_path, LOOP, 0.05, 4), says=says.format(4))
@@ -94,7 +107,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
     """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it
     has been sent there again: that start is given up, not waited for."""
     server = serving.start()
-    job = serving.sbatch(8, "sleep 60")
+    job = serving.sbatch(8, "sleep 600")
     serve_until(server, running(server, job))
     first = state(box, job).split()[-1]
     assert state(box, job) == f"RUNNING None {first}"
@@ -246,10 +259,10 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
 def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """It traps the signal that it named, saves, and leaves by itself within its grace: it is stopped, not finished."""
     server = serving.start(f"srsf-preemptive{EVEN}")
-    script = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; while true; do sleep 0.1; done"
+    traps = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; touch {tmp_path}/traps"
+    script = f"{traps}; while true; do sleep 0.1; done"
     long = serving.sbatch(128, f'sh -c "{script}"', says="iterations=900 iteration_s=1 grace_s=20 signal=USR1")
-    serve_until(server, running(server, long))
-    time.sleep(0.5)
+    serve_until(server, lambda: running(server, long)() and (tmp_path / "traps").exists())
     short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
     serve_until(server, ended(server, short))
     assert (tmp_path / "saved").exists()
@@ -300,12 +313,12 @@ def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -
 
 def test_what_weft_did_not_start_is_left_alone(serving: Serving, box: Sandbox) -> None:
     """A job that an administrator let pass has GPUs of n1: weft stays away from that node until it is over."""
-    stray = serving.sbatch(2, "sleep 60")
+    stray = serving.sbatch(2, "sleep 600")
     box.run("scontrol", "update", f"JobId={stray}", "ReqNodeList=n1")
     box.run("scontrol", "release", stray)
     box.wait(lambda: state(box, stray).startswith("RUNNING"))
     server = serving.start()
-    job = serving.sbatch(8, "sleep 60")
+    job = serving.sbatch(8, "sleep 600")
     serve_until(server, running(server, job))
     assert state(box, job) == "RUNNING None n2"
     assert server.world.down[0] == f"job {stray}, which weft did not start, has GPUs of it"
