@@ -68,9 +68,13 @@ PLACES: list[Mutant] = [
     *_of(
         "core/layered/even.py", "tests/policies/place/delay/test_delay.py tests/core/layered/test_shaped.py",
         ("a place sees servers that a shape cannot have", "seen = view if servers == 1 else", "seen = view or"),
-        ("a job of one server sees parts of servers", "seen = view if servers == 1 else", "seen = view if False else"),
-        ("a place may keep to another shape", "if answer.gpus is None or _has_shape(view, answer.gpus, each):",
-         "if True:"),
+        ("a place may keep to another shape", "return set(view.cluster.counts(gpus).values()) == {each}",
+         "return True"),
+    ),
+    *_of(
+        "core/layered/pool.py", "tests/core/layered/test_pool.py",
+        ("who is not claimed waits for ever", "if not (view.running or pool.outcome.placed):", "if False:"),
+        ("who is not claimed never waits", "if not (view.running or pool.outcome.placed):", "if True:"),
     ),
     *_of(
         "policies/place/delay/timers.py", "tests/policies/place/delay/test_delay.py",
