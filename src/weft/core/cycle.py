@@ -66,9 +66,7 @@ class Core:
         if not candidates:
             raise DecisionError(f"{stack.planner.name} proposed nothing; a planner proposes at least the plan as it is")
 
-        # 4. Interleave: add plans of its own if it has any, choose one and set its gates.
-        for i, placements in stack.interleave.vary(view, candidates):
-            candidates = [*candidates, stack.planner.relocated(candidates[i], placements)]
+        # 4. Interleave: choose one and set its gates.
         pick = stack.interleave.pick(view, candidates, self.interleave_state)
 
         # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
