@@ -52,6 +52,13 @@ def test_near_misses(layer: str, text: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", registry.ELSEWHERE)
+def test_what_is_not_installed_is_named_with_its_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    with pytest.raises(StackError, match=f"{name} comes with weft-evidence, which is not installed here$"):
+        make("pace", name)
+
+
 @pytest.mark.parametrize(
     ("known", "message"),
     [

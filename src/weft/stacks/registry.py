@@ -84,6 +84,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 
+# Names that another package of this repository adds for its own use.
+ELSEWHERE = {"flow-prototype": "weft-evidence"}
+
 _BASES = {"order": "Order", "place": "Place", "planners": "Planner", "interleave": "Interleave", "pace": "Pace"}
 
 _BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in LAYERS}
@@ -190,6 +193,8 @@ def _find(layer: str, name: str) -> Any:
     if name in _installed(layer):
         return _load(layer, _installed(layer)[name])
     known = names(layer)
+    if name in ELSEWHERE:
+        raise StackError(f"{layer.removesuffix('s')} {name} comes with {ELSEWHERE[name]}, which is not installed here")
     if layer == "place":
         if name in WRAPS or name.startswith("dealt/"):
             raise StackError(f"{name} stands before a place; write {name}:PLACE, as in {name}:best-fit")
