@@ -35,13 +35,13 @@ def there_are_others(network: NetworkSpec) -> bool:
 
 def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
     """Refuse, with the reason, what needs single flows on a network that has none."""
-    known = network.sharing == "max-min" and network.cost == "links"
-    what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
+    known = network.sharing == "max-min" and network.cost is None
+    what = f'network.sharing "{network.sharing}"' if network.cost is None else f'network.cost "{network.cost.name}"'
     if opened and not known:
         raise StackError(f"pace {pace} needs single flows on links, and {what} has none; leave one of them out")
     if there_are_others(network) and not known:
         raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
-    if network.packet_loss > 0.0 and network.cost != "links":
+    if network.packet_loss > 0.0 and network.cost is not None:
         raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
 
