@@ -220,7 +220,7 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
     with located(scenario.where):
         return build_topology(
             section.topology,
-            cables=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
+            links=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
             seed=seed,
