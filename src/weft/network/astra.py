@@ -93,8 +93,8 @@ def hierarchy_of(said: Mapping[str, Any], folder: Path) -> Hierarchy:
     elif isinstance(own, str) or own is None:
         hierarchy = OLDER if own == "older" else MODERN
     else:
-        tiers = (dimension(**own[tier]) for tier in ("machine", "rack", "network"))
-        hierarchy = Hierarchy(*tiers, own["shrinking"])
+        machine, rack, network = (dimension(**own[tier]) for tier in ("machine", "rack", "network"))
+        hierarchy = Hierarchy(machine, rack, network, own["shrinking"])
     return hierarchy if said["astra_system"] is None else read_system(folder / said["astra_system"], hierarchy)
 
 

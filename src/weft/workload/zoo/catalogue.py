@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -42,7 +43,7 @@ def _model(
     *,
     name: str,
     batch_range: list[int],
-    build: list[Any] | None = None,
+    build: Sequence[Any] = (),
     aliases: tuple[str, ...] = (),
     shape: dict[str, Any] | None = None,
     times: tuple[dict[str, Any], ...] = (),
@@ -52,9 +53,8 @@ def _model(
         layers = shapes()[name].layers
         plain |= {"sample": f"sequence of {shape['sequence']} tokens", "kind": "language"}
     else:
-        kind, *given = build or ()
-        made = getattr(vision, kind, None) or getattr(language, kind)
-        layers = partial(made, *(getattr(vision, one) if isinstance(one, str) else one for one in given))
+        made = getattr(vision, build[0], None) or getattr(language, build[0])
+        layers = partial(made, *(getattr(vision, one) if isinstance(one, str) else one for one in build[1:]))
     known = [(row, _timing(row)) for row in times]
     return Model(
         name=name,
