@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from weft.core import snapshot
@@ -70,7 +71,7 @@ class Core:
         pick = stack.interleave.pick(view, candidates, self.interleave_state)
 
         # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
-        decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
+        decisions = decide(table, pick, stack.planner.shares_gpus, partial(stack.planner.turn, view))
 
         # 6. Check them. A refusal raises before any decision is written down or committed. The table then holds what
         # the world has reported and the cycle is counted, but no job has moved and the policies' memory is as it was.

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from weft.core.checker import check
@@ -97,9 +98,9 @@ class _Watch:
         fine = time_s is None or (math.isfinite(time_s) and time_s > now)
         require(fine, f"{self.what}: {which} is {time_s} at {now} s; it must be later, or None")
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The policy's key, which must be two numbers."""
-        key: tuple[float, float] = self.policy.turn(job)
+        key: tuple[float, float] = self.policy.turn(view, job)
         require(len(key) == 2 and all(map(math.isfinite, key)), f"{self.what}.turn: {key} is not two finite numbers")
         return key
 
@@ -218,7 +219,7 @@ class WatchedPlanner(_Watch, Planner):
             if job_id in view.waiting and not self.resizes:
                 wants = view.job(job_id).job.gpus
                 require(len(gpus) == wants, f"{self.what} gives {job_id} {len(gpus)} GPUs, and says it never resizes")
-        decisions = decide(self.core.table, Pick(candidate, {}), self.shares_gpus, self.policy.turn)
+        decisions = decide(self.core.table, Pick(candidate, {}), self.shares_gpus, partial(self.policy.turn, view))
         try:
             check(decisions, self.core.table, self.core.capabilities, self.shares_gpus)
         except DecisionError as error:

@@ -64,6 +64,6 @@ class Planner(Policy):
             f"it wants {per_server} GPUs on each node, which {self.name} cannot promise; choose a stack with an order"
         )
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""
         return (job.job.submit_s, 0.0)
