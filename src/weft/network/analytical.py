@@ -99,6 +99,7 @@ class Hierarchy:
 
 
 def dimension(kind: str, gbps: float, latency_us: float, nic_latency_us: float = 0.0) -> Dimension:
+    """Links as a scenario describes them, in Gbit/s and microseconds."""
     return Dimension(kind, gbps_to_bytes_per_s(gbps), latency_us * 1e-6, nic_latency_us * 1e-6)
 
 
