@@ -63,7 +63,7 @@ def test_a_strangers_model_is_found_by_name_and_told_what_the_scenario_says() ->
     ("network", "words"),
     [
         ({"cost": "late", "tiers": {"default": {"rack": 1.0, "network": 1.0}}}, "network.tiers has no meaning"),
-        ({"cost": "analytical", "options": {"a": 1}}, "network.options has no meaning"),
+        ({"cost": "analytical", "options": {"a": 1}}, "network.options has no meaning .*; remove it$"),
         ({"cost": "lnks"}, "network.cost .* did you mean links"),
         ({"cost": "tiers", "table": "dally-by-shap"}, "there is no cost dally-by-shap"),
         ({"cost": "late:2", "options": {"seconds": 1.0}}, "takes no parameter"),

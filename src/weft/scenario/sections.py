@@ -283,8 +283,9 @@ class NetworkSection(Sharing):
             raise problem(f"cannot be used: {error}", "cost") from None
         for name in KEYS:
             if name in self.model_fields_set and name not in read:
-                use = " or ".join(f'"{cost}"' for cost in COSTS if name in reads(cost))
-                raise problem(f'has no meaning with cost "{self.cost}"; remove it or use cost = {use}', name)
+                others = " or ".join(f'"{cost}"' for cost in COSTS if name in reads(cost))
+                use = f"remove it or use cost = {others}" if others else "remove it"
+                raise problem(f'has no meaning with cost "{self.cost}"; {use}', name)
         return self
 
 

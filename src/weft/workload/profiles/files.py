@@ -118,8 +118,10 @@ def save_measured(model: str, measurements: Iterable[Measured], path: str | Path
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write a profile as a graph file, number for number: loading it gives an equal profile."""
     said = profile.as_json()
-    tasks = [{k: v for k, v in task.items() if v is not None} for task in said["tasks"]]
-    _write({"format": FORMAT, "version": VERSION, "kind": "graph", **said, "tasks": tasks}, path)
+    if profile.worth == 1.0:
+        del said["worth"]  # which few have, and earlier versions did not read
+    said["tasks"] = [{k: v for k, v in task.items() if v is not None} for task in said["tasks"]]
+    _write({"format": FORMAT, "version": VERSION, "kind": "graph", **said}, path)
 
 
 def _write(content: dict[str, Any], path: str | Path) -> None:
