@@ -51,12 +51,13 @@ class FlowPrototype(Flow):
     def from_text(cls, arg: str | None) -> Self:
         """Its own settings; the others are those of `flow`."""
         parts = arg.split(",") if arg is not None else []
-        own = {part.partition("=")[0]: part for part in parts if part.partition("=")[0] in ("volume", *_FLAGS)}
-        rest = [part for part in parts if part not in own.values()]
+        mine = [part for part in parts if part.partition("=")[0] in ("volume", *_FLAGS)]
+        rest = [part for part in parts if part not in mine]
+        own = {part.partition("=")[0]: part for part in mine}
         volume = number(own.get("volume", "volume=1").removeprefix("volume="))
         if not 1.0 <= volume <= 100.0:
             raise StackError(f"flow-prototype:{arg}: volume must be from 1 to 100 times what is left")
-        if len(own) + len(rest) < len(parts) or any(own.get(flag, flag) != flag for flag in _FLAGS):
+        if len(own) < len(mine) or any(own.get(flag, flag) != flag for flag in _FLAGS):
             raise StackError(f"flow-prototype:{arg}: write each of no-estimate, own-load and volume=1.6 once")
         spec = settings(",".join(rest)) if rest else None
         return cls(spec, volume, "no-estimate" not in own, "own-load" in own)
