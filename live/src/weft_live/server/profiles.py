@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.core.snapshot import load_profile
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
@@ -163,7 +162,7 @@ class Profiles:
         try:
             if "error" in answer:
                 raise InputError(answer["error"])
-            self._keep(key, load_profile(answer["profile"]))
+            self._keep(key, Profile.from_json(answer["profile"]))
         except InputError as error:
             self._remember(key, str(error))
 

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft.core.snapshot import save_profile
 from weft.errors import InputError, WeftError
 from weft.model.profile import Profile, Transfer
 from weft.network.collectives import get_collective
@@ -38,7 +37,7 @@ def main() -> None:
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"profile": save_profile(_read(asked["model"], asked["gpus"], asked["gpu"], asked["folders"]))}
+        return {"profile": _read(asked["model"], asked["gpus"], asked["gpu"], asked["folders"]).as_json()}
     except WeftError as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError, OverflowError):
